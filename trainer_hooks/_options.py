@@ -1,18 +1,20 @@
 """Option rules: types and ranges of options as data, and the one checker for all of them.
 
-A rule stands beside its option: in the declaration of a Trainer's option, or in a table above the
-class whose arguments they are. General validators were considered and not taken: those of attrs and
-pydantic report a failed test in their own words and without a cure. A message here names the
-option, its value, the owner, the rule and what to do. pydantic would also have to load with
-`import trainer_hooks`.
+A rule stands beside its option: in the declaration of a Trainer's option, or above the `__init__`
+whose argument it is, as `@option_rules(patience=whole_number())`. General validators were
+considered and not taken: those of attrs and pydantic report a failed test in their own words and
+without a cure. A message here names the option, its value, the owner, the rule and what to do.
+pydantic would also have to load with `import trainer_hooks`.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 import os
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from trainer_hooks.errors import OptionError, did_you_mean
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BOOL",
     "CLIP_ALGORITHM",
+    "FLAG",
     "FOLDER",
     "METRIC_NAME",
     "PATH",
@@ -38,9 +41,13 @@ __all__ = [
     "integer",
     "is_int",
     "is_number",
+    "is_text",
     "one_of",
+    "option_rules",
     "whole_number",
 ]
+
+_P = ParamSpec("_P")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +68,22 @@ class Rule:
 
     def or_none(self) -> Rule:
         """Return this rule for an option that may be None, too."""
+        return replace(self.unless(None), text=f"{self.text}, or None")
+
+    def unless(self, exempt: Any) -> Rule:
+        """Return this rule with one more allowed value, which the text leaves out."""
         accepts = self.accepts
+        # the class first: an array would compare by element
+        kind = type(exempt)
         return replace(
             self,
-            text=f"{self.text}, or None",
-            accepts=lambda value: value is None or accepts(value),
+            accepts=lambda value: (isinstance(value, kind) and value == exempt) or accepts(value),
         )
+
+    def or_function(self) -> Rule:
+        """Return this rule for an option that may be a function, which the text leaves out."""
+        accepts = self.accepts
+        return replace(self, accepts=lambda value: callable(value) or accepts(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,30 +94,38 @@ class Combination:
         options: the names of the options.
         allows: whether their values, passed in that order, go together.
         text: the rule and the cure in words.
+        subject: the template of the message's beginning, in which `{owner}` stands for the class
+            and `{name}` for the value of the option `name`; empty to write the options as a call.
     """
 
     options: tuple[str, ...]
     allows: Callable[..., bool]
     text: str
+    subject: str = ""
 
 
-def check_option(name: str, value: Any, owner: str, rule: Rule, *, is_call: bool = False) -> Any:
+def check_option(
+    name: str, value: Any, owner: str, rule: Rule | Sequence[Rule], *, is_call: bool = False
+) -> Any:
     """Return the value of an option if it obeys its rule.
 
     Args:
         name: the option.
         value: its value.
         owner: the class or method that takes it, for the message.
-        rule: its rule.
+        rule: its rule, or several that are checked one after the other.
         is_call: whether the message writes the option as in a call, `Trainer(max_epochs=-2)`.
 
     Raises:
         OptionError: it does not obey.
     """
-    if rule.accepts(value):
-        return value
-    subject = f"{owner}({name}={value!r}):" if is_call else f"{name} {value!r} of {owner}: it"
-    raise _refusal(subject, name, value, rule)
+    for each in (rule,) if isinstance(rule, Rule) else rule:
+        if not each.accepts(value):
+            subject = (
+                f"{owner}({name}={value!r}):" if is_call else f"{name} {value!r} of {owner}: it"
+            )
+            raise _refusal(subject, name, value, each)
+    return value
 
 
 def check_attribute(attribute: str, value: Any, rule: Rule) -> Any:
@@ -123,6 +148,45 @@ def _refusal(subject: str, name: str, value: Any, rule: Rule) -> OptionError:
     hint = did_you_mean(value, rule.names) if rule.names and isinstance(value, str) else ""
     cure = " " + rule.cure.replace("{name}", name) if rule.cure else ""
     return OptionError(f"{subject} must be {rule.text}.{hint}{cure}")
+
+
+def option_rules(
+    *combinations: Combination, **rules: Rule | Sequence[Rule]
+) -> Callable[[Callable[_P, None]], Callable[_P, None]]:
+    """Check the arguments of a class before its `__init__` runs; decorates that method.
+
+    The messages name the class of the object that is made, so a subclass is named by its own name.
+    Rules are checked in the order in which they are passed, combinations last.
+
+    Args:
+        *combinations: the rules for several options.
+        **rules: the rule by option, or several rules that are checked one after the other.
+
+    Raises:
+        OptionError: when an object is made, and an argument does not obey; the message is about
+            the first.
+    """
+
+    def decorate(init: Callable[_P, None]) -> Callable[_P, None]:
+        signature = inspect.signature(init)
+
+        @functools.wraps(init)
+        def check_and_init(*args: _P.args, **kwargs: _P.kwargs) -> None:
+            try:
+                given = signature.bind(*args, **kwargs)
+            except TypeError:
+                given = None  # the call below raises Python's own error, which names the method
+            if given is not None:
+                given.apply_defaults()  # a combination compares options that were not passed, too
+                owner = type(args[0]).__name__
+                for name, rule in rules.items():
+                    check_option(name, given.arguments[name], owner, rule)
+                check_combinations(owner, combinations, given.arguments)
+            init(*args, **kwargs)
+
+        return check_and_init
+
+    return decorate
 
 
 def check_options(owner: str, rules: Mapping[str, Rule], **values: Any) -> None:
@@ -157,7 +221,8 @@ def check_combinations(
         chosen = {name: values[name] for name in combination.options}
         if not combination.allows(*chosen.values()):
             shown = ", ".join(f"{name}={value!r}" for name, value in chosen.items())
-            raise OptionError(f"{owner}({shown}): {combination.text}")
+            subject = combination.subject.format(owner=owner, **chosen) or f"{owner}({shown})"
+            raise OptionError(f"{subject}: {combination.text}")
 
 
 def is_int(value: Any, least: float = -math.inf) -> bool:
@@ -170,6 +235,11 @@ def is_number(value: Any, least: float = -math.inf) -> bool:
     """Return whether a value is a finite int or float of at least `least`; a bool is none."""
     is_real = isinstance(value, int | float) and not isinstance(value, bool)
     return is_real and math.isfinite(value) and value >= least
+
+
+def is_text(value: Any) -> bool:
+    """Return whether a value is a string that is not empty."""
+    return isinstance(value, str) and value != ""
 
 
 def integer(least: int) -> Rule:
@@ -205,18 +275,15 @@ def one_of(*choices: Any) -> Rule:
 
 
 CLIP_ALGORITHM = Rule("'norm' or 'value'", lambda value: value in (None, "norm", "value"))
+FLAG = one_of(True, False)
 BOOL = Rule("True or False", lambda value: isinstance(value, bool))
 SWITCH = Rule("True, False or None", lambda value: value is None or isinstance(value, bool))
 PATH = Rule("a path", lambda value: isinstance(value, str | os.PathLike))
 FOLDER = replace(PATH, cure="Give a folder.")
 STRING = Rule("a string", lambda value: isinstance(value, str), 'Write {name}="" to leave it out.')
-TEXT = Rule(
-    "a non-empty text",
-    lambda value: value is None or (isinstance(value, str) and value != ""),
-    "Pass one, or None.",
-)
+TEXT = Rule("a non-empty text", lambda value: value is None or is_text(value), "Pass one, or None.")
 METRIC_NAME = Rule(
     "the name of a metric",
-    lambda value: isinstance(value, str) and value != "",
+    is_text,
     "Pass the name that the module gives to self.log(name, value), such as 'val_loss'.",
 )

@@ -225,6 +225,7 @@ def test_other_stages_are_measured(fake, clock, stage):
     """test and predict have clocks of their own."""
     timer = Timer()
     trainer = fake(timer)
+    trainer.state.fn = stage
     trainer.fire(f"on_{stage}_start")
     clock[0] += 7
     trainer.fire(f"on_{stage}_end")

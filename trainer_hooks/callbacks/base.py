@@ -11,26 +11,32 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import torch
 
 from trainer_hooks.callback import Callback
-from trainer_hooks.clock.schedules import DueTracker
-from trainer_hooks.errors import CallbackError
+from trainer_hooks.clock.schedules import DueCondition, DueTracker
+from trainer_hooks.errors import CallbackError, UsageError
 from trainer_hooks.hooks.band import Band
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trainer_hooks.clock.schedules import DueCondition
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
 __all__ = [
     "ScheduledCallback",
     "WeightOwner",
+    "closes_window",
     "decide_on_rank_zero",
+    "evaluation_stage",
+    "evaluation_step",
+    "is_logged",
     "is_real_fit",
+    "require_logger",
     "require_no_owner",
     "require_whole_weights",
     "union_over_ranks",
+    "will_be_logged",
 ]
+
 
 Decision = TypeVar("Decision")
 
@@ -38,25 +44,30 @@ Decision = TypeVar("Decision")
 class ScheduledCallback(Callback):
     """Base class of callbacks that act at an interval, also across a resume.
 
-    A subclass asks `self._schedule.is_due(trainer.clock)` at a hook.
+    A subclass asks `self._is_due(trainer)` at a hook.
 
     Args:
-        when: the condition under which an action is due.
+        when: the condition under which an action is due; None for never, without a state.
 
     State: the clock's counts at the last question, so that a resume misses no due moment.
     """
 
-    def __init__(self, when: DueCondition) -> None:
-        self._schedule = DueTracker(when)
+    def __init__(self, when: DueCondition | None) -> None:
+        self._has_schedule = when is not None
+        self._schedule = DueTracker(when or DueCondition())  # without a condition it is not asked
 
     def state_dict(self) -> dict[str, Any]:
         """Return the clock's counts at the last question."""
-        return {"asked": self._schedule.state_dict()}
+        return {"asked": self._schedule.state_dict()} if self._has_schedule else {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the clock's counts at the last question."""
-        if "asked" in state_dict:
+        if self._has_schedule and "asked" in state_dict:
             self._schedule.load_state_dict(state_dict["asked"])
+
+    def _is_due(self, trainer: Trainer) -> bool:
+        """Return whether an action is due; the next question compares with this clock."""
+        return self._has_schedule and self._schedule.is_due(trainer.clock)
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the schedule when a new training begins."""
@@ -65,7 +76,8 @@ class ScheduledCallback(Callback):
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Start counting from the clock's present reading, or from the restored one."""
-        self._schedule.start(trainer.clock)
+        if self._has_schedule:
+            self._schedule.start(trainer.clock)
 
 
 class WeightOwner(Callback):
@@ -95,6 +107,19 @@ class WeightOwner(Callback):
 
     def _reset(self) -> None:
         """Reset the state that an earlier training left."""
+
+
+def require_logger(trainer: Trainer, user: str) -> None:
+    """Check that a fit, unless it is a dry run, has a logger.
+
+    Raises:
+        UsageError: it has none.
+    """
+    if not trainer.loggers and not trainer.fast_dev_run:
+        raise UsageError(
+            f"{user} in a fit without a logger: it writes to loggers only. Pass one, as in "
+            f"Trainer(logger=CSVLogger('logs')), or leave {user} out."
+        )
 
 
 def require_whole_weights(trainer: Trainer, user: Callback) -> None:
@@ -133,6 +158,11 @@ def require_no_owner(trainer: Trainer, user: Callback) -> None:
                 "average, prune or quantize a module's weights, as each would undo the "
                 "other's work. Take one of them out."
             )
+
+
+def evaluation_stage(trainer: Trainer) -> str:
+    """Return the stage of the running evaluation; a fit evaluates in its validations alone."""
+    return "validate" if trainer.state.fn == "fit" else str(trainer.state.fn)
 
 
 def is_real_fit(trainer: Trainer) -> bool:
@@ -175,3 +205,30 @@ def union_over_ranks(trainer: Trainer, names: list[str], choices: tuple[str, ...
     reported = torch.tensor([float(name in names) for name in choices])
     by_any = trainer.strategy.reduce(reported, reduce_op="max").tolist()
     return [name for name, is_reported in zip(choices, by_any, strict=True) if is_reported]
+
+
+def closes_window(trainer: Trainer) -> bool:
+    """Return, in `on_train_batch_end`, whether the batch closed an accumulation window."""
+    return trainer.progress.batches_in_window == 0
+
+
+def is_logged(trainer: Trainer) -> bool:
+    """Return, in `on_train_batch_end`, whether the loggers get values of this batch."""
+    is_due = trainer.progress.batches_stepped % trainer.log_every_n_steps == 0
+    return is_due and closes_window(trainer)
+
+
+def will_be_logged(trainer: Trainer) -> bool:
+    """Return, before an optimizer step, whether the loggers get values of that step."""
+    # the counter is raised after the step, so the coming one is the next
+    return (trainer.progress.batches_stepped + 1) % trainer.log_every_n_steps == 0
+
+
+def evaluation_step(trainer: Trainer, batch_idx: int) -> int | None:
+    """Return the step under which a batch of an evaluation is logged; None if it is not.
+
+    In a fit it is the step of the training, elsewhere the batch's index.
+    """
+    if trainer.sanity_checking or (batch_idx + 1) % trainer.log_every_n_steps:
+        return None
+    return trainer.progress.batches_stepped if trainer.state.fn == "fit" else batch_idx

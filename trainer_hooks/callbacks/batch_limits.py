@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks._options import check_options, one_of, whole_number
+from trainer_hooks._options import FLAG, option_rules, whole_number
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.option_checks import check_count
 from trainer_hooks.clock.progress import EpochStage
 
 if TYPE_CHECKING:
@@ -14,9 +13,6 @@ if TYPE_CHECKING:
     from trainer_hooks.module.module import Module
 
 __all__ = ["LimitBatchesCallback", "LimitEvalStepsCallback", "StepBasedEvaluationCallback"]
-
-_LIMIT_EVAL_STEPS = "LimitEvalStepsCallback"
-_STEP_BASED_EVALUATION = "StepBasedEvaluationCallback"
 
 
 class LimitBatchesCallback(Callback):
@@ -42,18 +38,13 @@ class LimitBatchesCallback(Callback):
         print(trainer.global_step)
     """
 
+    @option_rules(num_batches=whole_number(1))
     def __init__(self, num_batches: int) -> None:
-        self.num_batches = check_count("num_batches", num_batches, "LimitBatchesCallback", least=1)
+        self.num_batches = num_batches
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Set the limit before the loaders are set up."""
         trainer.limit_batches(self.num_batches)
-
-
-_RULES = {
-    "num_eval_steps": whole_number(1),
-    "limit_intermediate_only": one_of(True, False),
-}
 
 
 class LimitEvalStepsCallback(Callback):
@@ -81,15 +72,10 @@ class LimitEvalStepsCallback(Callback):
         trainer.fit(module, train_loader, val_loader)
     """
 
+    @option_rules(num_eval_steps=whole_number(1), limit_intermediate_only=FLAG)
     def __init__(self, num_eval_steps: int, limit_intermediate_only: bool = True) -> None:
-        check_options(
-            _LIMIT_EVAL_STEPS,
-            _RULES,
-            num_eval_steps=num_eval_steps,
-            limit_intermediate_only=limit_intermediate_only,
-        )
         self.num_eval_steps = num_eval_steps
-        self.limit_intermediate_only: bool = limit_intermediate_only
+        self.limit_intermediate_only = limit_intermediate_only
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Limit all validations and tests, unless only intermediate validations are limited."""
@@ -125,10 +111,9 @@ class StepBasedEvaluationCallback(Callback):
         trainer.fit(module, train_loader, val_loader)
     """
 
+    @option_rules(eval_every_n_steps=whole_number(1))
     def __init__(self, eval_every_n_steps: int) -> None:
-        self.eval_every_n_steps = check_count(
-            "eval_every_n_steps", eval_every_n_steps, _STEP_BASED_EVALUATION, least=1
-        )
+        self.eval_every_n_steps = eval_every_n_steps
 
     def on_train_batch_end(
         self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int

@@ -10,11 +10,12 @@ import torch
 
 from trainer_hooks._log import log, warn
 from trainer_hooks._options import (
+    FLAG,
     METRIC_NAME,
     TEXT,
-    check_options,
     finite_number,
     one_of,
+    option_rules,
     whole_number,
 )
 from trainer_hooks.callback import Callback
@@ -24,10 +25,6 @@ from trainer_hooks.callbacks.monitored_metric import (
     as_score,
     is_better,
     missing_monitor_message,
-)
-from trainer_hooks.callbacks.option_checks import (
-    check_choice,
-    check_number,
 )
 from trainer_hooks.errors import MetricError, TrainerHooksWarning
 from trainer_hooks.hooks.band import Band
@@ -62,19 +59,6 @@ class EarlyStoppingReason(StrEnum):
 
 _REASONS = tuple(EarlyStoppingReason)
 """A reason's index is its number in a checkpoint, which is the number that Lightning uses."""
-
-
-_RULES = {
-    "monitor": METRIC_NAME,
-    "min_delta": finite_number(0.0),
-    "patience": whole_number(),
-    "verbose": one_of(True, False),
-    "mode": one_of("min", "max"),
-    "strict": one_of(True, False),
-    "check_finite": one_of(True, False),
-    "log_rank_zero_only": one_of(True, False),
-    "name": TEXT,
-}
 
 
 class EarlyStopping(Callback):
@@ -116,6 +100,20 @@ class EarlyStopping(Callback):
 
     band: ClassVar[Band] = Band.CONTROL
 
+    @option_rules(
+        monitor=METRIC_NAME,
+        min_delta=finite_number(0.0),
+        patience=whole_number(),
+        verbose=FLAG,
+        mode=one_of("min", "max"),
+        strict=FLAG,
+        check_finite=FLAG,
+        log_rank_zero_only=FLAG,
+        name=TEXT,
+        stopping_threshold=finite_number().unless(None),
+        divergence_threshold=finite_number().unless(None),
+        check_on_train_epoch_end=one_of(None, True, False),
+    )
     def __init__(
         self,
         monitor: str,
@@ -131,39 +129,17 @@ class EarlyStopping(Callback):
         log_rank_zero_only: bool = False,
         name: str | None = None,
     ) -> None:
-        yes_no = (True, False)
-        check_options(
-            _WHERE,
-            _RULES,
-            monitor=monitor,
-            min_delta=min_delta,
-            patience=patience,
-            verbose=verbose,
-            mode=mode,
-            strict=strict,
-            check_finite=check_finite,
-            log_rank_zero_only=log_rank_zero_only,
-            name=name,
-        )
         self.monitor = monitor
         self.min_delta = min_delta
         self.patience = patience
-        self.verbose: bool = verbose
-        self.mode: str = mode
-        self.strict: bool = strict
-        self.check_finite: bool = check_finite
-        for option, bound in (
-            ("stopping_threshold", stopping_threshold),
-            ("divergence_threshold", divergence_threshold),
-        ):
-            if bound is not None:
-                check_number(option, bound, _WHERE)
+        self.verbose = verbose
+        self.mode = mode
+        self.strict = strict
+        self.check_finite = check_finite
         self.stopping_threshold = stopping_threshold
         self.divergence_threshold = divergence_threshold
-        self.check_on_train_epoch_end: bool | None = check_choice(
-            "check_on_train_epoch_end", check_on_train_epoch_end, _WHERE, (None, *yes_no)
-        )
-        self.log_rank_zero_only: bool = log_rank_zero_only
+        self.check_on_train_epoch_end = check_on_train_epoch_end
+        self.log_rank_zero_only = log_rank_zero_only
         self.name = name
         self._is_warned = False
         self._request = ""
@@ -306,7 +282,10 @@ class EarlyStopping(Callback):
         self.stopping_reason, self.stopping_reason_message = reason, message
         if message is None:
             self.stopped_epoch, self.stopping_value = 0, None
-            self._withdraw(trainer)
+            # only a request of our own that the trainer has not followed yet
+            if self._request and trainer.should_stop and trainer.stop_reason == self._request:
+                trainer.should_stop = False
+            self._request = ""
             return
         self.stopped_epoch, self.stopping_value = epoch, value
         self._log_if_verbose(trainer, message)
@@ -318,9 +297,3 @@ class EarlyStopping(Callback):
     def _log_if_verbose(self, trainer: Trainer, message: str) -> None:
         if self.verbose and (trainer.is_global_zero or not self.log_rank_zero_only):
             log.info("EarlyStopping: %s", message)
-
-    def _withdraw(self, trainer: Trainer) -> None:
-        """Cancel this callback's stop request if the trainer has not followed it yet."""
-        if self._request and trainer.should_stop and trainer.stop_reason == self._request:
-            trainer.should_stop = False
-        self._request = ""

@@ -8,10 +8,16 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from trainer_hooks._log import log, warn
-from trainer_hooks._options import check_options, finite_number, whole_number
+from trainer_hooks._options import (
+    FLAG,
+    Rule,
+    check_option,
+    finite_number,
+    option_rules,
+    whole_number,
+)
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.option_checks import check_choice, check_number
-from trainer_hooks.errors import CallbackError, CheckpointError, OptionError, TrainerHooksWarning
+from trainer_hooks.errors import CallbackError, CheckpointError, TrainerHooksWarning
 from trainer_hooks.hooks.band import Band
 
 if TYPE_CHECKING:
@@ -25,18 +31,18 @@ if TYPE_CHECKING:
 
     Modules = nn.Module | Iterable[Any]
 
-__all__ = [
-    "BackboneFinetuning",
-    "BaseFinetuning",
-    "FreezeState",
-    "check_denominator",
-    "multiplicative",
-]
+__all__ = ["BackboneFinetuning", "BaseFinetuning", "multiplicative"]
 
 _GROUPS = "internal_optimizer_metadata"
 """The key of the optimizers' groups in Lightning's checkpoints, which have no other key of ours."""
 _UNFREEZE = "unfreeze_and_add_param_group"
 _WHERE = "BackboneFinetuning"
+_DENOMINATOR = (
+    finite_number(),
+    Rule(
+        "a number over 0", lambda value: value > 0, "Pass by how much the learning rate is divided."
+    ),
+)
 
 
 class BaseFinetuning(Callback):
@@ -202,9 +208,8 @@ class BaseFinetuning(Callback):
         Raises:
             OptionError: a number is outside its rule.
         """
-        if lr is not None:
-            check_number("lr", lr, _UNFREEZE, least=0.0)
-        check_denominator(initial_denom_lr, _UNFREEZE)
+        check_option("lr", lr, _UNFREEZE, finite_number(0.0).unless(None))
+        check_option("initial_denom_lr", initial_denom_lr, _UNFREEZE, _DENOMINATOR)
         parts = BaseFinetuning.flatten_modules(modules)
         if not train_bn:
             parts = [part for part in parts if not isinstance(part, _BatchNorm)]
@@ -279,13 +284,6 @@ def multiplicative(epoch: int) -> float:  # noqa: ARG001 - the same for each epo
     return 2.0
 
 
-_RULES = {
-    "unfreeze_backbone_at_epoch": whole_number(),
-    "backbone_initial_ratio_lr": finite_number(0.0),
-    "rounding": whole_number(),
-}
-
-
 class BackboneFinetuning(BaseFinetuning):
     """Train a module's `backbone` from some epoch on, at a learning rate that rises to the head's.
 
@@ -329,6 +327,21 @@ class BackboneFinetuning(BaseFinetuning):
         trainer.fit(module, train_loader, val_loader)
     """
 
+    @option_rules(
+        unfreeze_backbone_at_epoch=whole_number(),
+        backbone_initial_ratio_lr=finite_number(0.0),
+        rounding=whole_number(),
+        lambda_func=Rule(
+            "a function of the epoch",
+            callable,
+            "Pass one that returns a factor, such as lambda epoch: 1.5.",
+        ),
+        backbone_initial_lr=finite_number(0.0).unless(None),
+        initial_denom_lr=_DENOMINATOR,
+        should_align=FLAG,
+        train_bn=FLAG,
+        verbose=FLAG,
+    )
     def __init__(
         self,
         unfreeze_backbone_at_epoch: int = 10,
@@ -341,27 +354,6 @@ class BackboneFinetuning(BaseFinetuning):
         verbose: bool = False,
         rounding: int = 12,
     ) -> None:
-        check_options(
-            _WHERE,
-            _RULES,
-            unfreeze_backbone_at_epoch=unfreeze_backbone_at_epoch,
-            backbone_initial_ratio_lr=backbone_initial_ratio_lr,
-            rounding=rounding,
-        )
-        if not callable(lambda_func):
-            raise OptionError(
-                f"lambda_func {lambda_func!r} of {_WHERE}: it must be a function of the epoch. "
-                "Pass one that returns a factor, such as lambda epoch: 1.5."
-            )
-        if backbone_initial_lr is not None:
-            check_number("backbone_initial_lr", backbone_initial_lr, _WHERE, least=0.0)
-        check_denominator(initial_denom_lr, _WHERE)
-        for name, value in (
-            ("should_align", should_align),
-            ("train_bn", train_bn),
-            ("verbose", verbose),
-        ):
-            check_choice(name, value, _WHERE, (True, False))
         self.unfreeze_backbone_at_epoch = unfreeze_backbone_at_epoch
         self.lambda_func = lambda_func
         self.backbone_initial_ratio_lr = backbone_initial_ratio_lr
@@ -418,7 +410,8 @@ class BackboneFinetuning(BaseFinetuning):
             )
         else:
             factor = self.lambda_func(epoch + 1)
-            rate = check_number("factor", factor, f"{_WHERE}'s lambda_func", least=0.0) * previous
+            where = f"{_WHERE}'s lambda_func"
+            rate = check_option("factor", factor, where, finite_number(0.0)) * previous
             if self.should_align and rate > current:
                 rate = current
             if group is not None:
@@ -427,19 +420,6 @@ class BackboneFinetuning(BaseFinetuning):
         if self.verbose:
             shown = round(current, self.rounding), round(rate, self.rounding)
             log.info("%s: learning rate %s, of the backbone %s", _WHERE, *shown)
-
-
-def check_denominator(value: object, where: str) -> None:
-    """Check that a learning rate can be divided by `value`.
-
-    Raises:
-        OptionError: it is not a number over 0.
-    """
-    if check_number("initial_denom_lr", value, where) <= 0:
-        raise OptionError(
-            f"initial_denom_lr {value!r} of {where}: it must be a number over 0. Pass by how much "
-            "the learning rate is divided."
-        )
 
 
 def _group_of(optimizer: Optimizer, backbone: nn.Module) -> dict[str, Any] | None:
@@ -489,7 +469,11 @@ class FreezeState:
         return {
             _GROUPS: groups,
             "frozen": [name for p, name in names.items() if not p.requires_grad],
-            "without_statistics": [name for name, _ in self._without_statistics()],
+            "without_statistics": [
+                name
+                for name, part in self._module.named_modules()
+                if isinstance(part, _BatchNorm) and not part.track_running_stats
+            ],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -519,13 +503,6 @@ class FreezeState:
             for name, part in self._module.named_modules():
                 if isinstance(part, _BatchNorm) and part.running_mean is not None:
                     part.track_running_stats = name not in without
-
-    def _without_statistics(self) -> list[tuple[str, nn.Module]]:
-        return [
-            (name, part)
-            for name, part in self._module.named_modules()
-            if isinstance(part, _BatchNorm) and not part.track_running_stats
-        ]
 
 
 def _parameter_named(parameters: Mapping[str, nn.Parameter], name: str) -> nn.Parameter:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["ModelSummary", "RichModelSummary", "check_summarize_kwargs"]
+__all__ = ["ModelSummary", "RichModelSummary"]
 
 
 class ModelSummary(Callback):

@@ -31,13 +31,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RIGHT",
-    "ExampleRun",
     "LayerSummary",
     "ModelSummaryTable",
     "SummaryData",
     "check_depth",
-    "named_layers",
-    "run_example",
     "summarize",
     "text_table",
     "totals",

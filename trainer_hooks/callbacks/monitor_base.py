@@ -7,8 +7,8 @@ files in `monitors` can change freely.
 
 from __future__ import annotations
 
+from trainer_hooks.callbacks.base import closes_window, is_logged
 from trainer_hooks.callbacks.monitors.gradient_norm_monitor import gradient_norms, norm_of_norms
-from trainer_hooks.callbacks.monitors.log_schedule import closes_window, is_logged
 from trainer_hooks.callbacks.monitors.runtime_estimator import SECONDS
 from trainer_hooks.callbacks.monitors.throughput import DTYPES, available_flops, batch_flops
 

@@ -13,12 +13,7 @@ import torch
 from torch import Tensor
 
 from trainer_hooks._log import warn
-from trainer_hooks.errors import (
-    MetricError,
-    TrainerHooksAdvice,
-    TrainerHooksWarning,
-    did_you_mean,
-)
+from trainer_hooks.errors import MetricError, TrainerHooksAdvice, TrainerHooksWarning, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
@@ -32,11 +27,9 @@ __all__ = [
     "as_score",
     "has_validation",
     "is_better",
-    "is_last_batch_of_epoch",
     "missing_monitor_message",
     "monitorable_metrics",
     "resolve_metric_name",
-    "validates_after_epoch",
 ]
 
 _SIMILARITY = 0.85

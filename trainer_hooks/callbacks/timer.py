@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks._log import log
-from trainer_hooks.callback import Callback
+from trainer_hooks._options import FLAG, option_rules
+from trainer_hooks.callbacks.base import ScheduledCallback, evaluation_stage
 from trainer_hooks.callbacks.option_checks import check_choice
-from trainer_hooks.clock.schedules import DueCondition, DueTracker, parse_word_or_when
+from trainer_hooks.clock.schedules import DueCondition, parse_word_or_when
 from trainer_hooks.clock.timing import parse_span
 from trainer_hooks.hooks.band import Band
 
@@ -51,7 +52,7 @@ class _Span:
             self.end = time.monotonic()
 
 
-class Timer(Callback):
+class Timer(ScheduledCallback):
     """Measure how long each stage takes, and request a stop of the fit when its time is up.
 
     The time of training includes its validations and the runs that this run resumed. The trainer
@@ -83,6 +84,7 @@ class Timer(Callback):
     # Wall time differs between a run and its repetition; the resume checks skip it.
     volatile_state: ClassVar[frozenset[str]] = frozenset({"time_elapsed"})
 
+    @option_rules(verbose=FLAG)
     def __init__(
         self,
         duration: str | Time | timedelta | Mapping[str, float] | None = None,
@@ -94,10 +96,8 @@ class Timer(Callback):
             interval, "interval", _WHERE, ("step", "epoch")
         )
         self._is_by_step = self._interval == "step"
-        self._schedule = (
-            DueTracker(self._interval) if isinstance(self._interval, DueCondition) else None
-        )
-        self.verbose: bool = check_choice("verbose", verbose, _WHERE, (True, False))
+        super().__init__(self._interval if isinstance(self._interval, DueCondition) else None)
+        self.verbose = verbose
         self._deadline: float | None = None
         self._is_logged = False
         self._spans = {stage: _Span() for stage in _STAGES}
@@ -137,31 +137,28 @@ class Timer(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the seconds spent in each stage, and the clock's counts at the last reading."""
-        state: dict[str, Any] = {"time_elapsed": {k: v.elapsed for k, v in self._spans.items()}}
-        return state if self._schedule is None else {**state, "asked": self._schedule.state_dict()}
+        elapsed = {stage: span.elapsed for stage, span in self._spans.items()}
+        return {"time_elapsed": elapsed, **super().state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the seconds spent in each stage by the run that is resumed."""
         # a state of another version may lack a stage
         elapsed = state_dict.get("time_elapsed", {})
         self._spans = {stage: _Span(before=elapsed.get(stage, 0.0)) for stage in _STAGES}
-        if self._schedule is not None and "asked" in state_dict:
-            self._schedule.load_state_dict(state_dict["asked"])
+        super().load_state_dict(state_dict)
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the times when a new training begins."""
+        super().on_fit_start(trainer, module)
         self._is_logged = False
         if trainer.progress.is_fresh:
             self._spans = {stage: _Span() for stage in _STAGES}
-            if self._schedule is not None:
-                self._schedule.forget()
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Start the training's clock; stop at once if no time is left."""
         span = self._spans["train"]
         span.open()
-        if self._schedule is not None:
-            self._schedule.start(trainer.clock)
+        super().on_train_start(trainer, module)
         if self._duration is not None:
             # `before` and not `elapsed`: the span was opened a moment ago and belongs to this run.
             self._deadline = time.monotonic() + self._duration - span.before
@@ -171,11 +168,7 @@ class Timer(Callback):
         self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
     ) -> None:
         """Check the deadline, if a check is due."""
-        if self._deadline is None:
-            return
-        if self._is_by_step or (
-            self._schedule is not None and self._schedule.is_due(trainer.clock)
-        ):
+        if self._deadline is not None and (self._is_by_step or self._is_due(trainer)):
             self._stop_if_time_is_up(trainer)
 
     def on_train_epoch_end(self, trainer: Trainer, module: Module) -> None:
@@ -188,30 +181,18 @@ class Timer(Callback):
         self._spans["train"].close()
 
     def on_validation_start(self, trainer: Trainer, module: Module) -> None:
-        """Start the clock of validation, except for the sanity check."""
+        """Start the clock of an evaluation, except for the sanity check."""
         if not trainer.sanity_checking:
-            self._spans["validate"].open()
+            self._spans[evaluation_stage(trainer)].open()
+
+    on_test_start = on_predict_start = on_validation_start
 
     def on_validation_end(self, trainer: Trainer, module: Module) -> None:
-        """Stop the clock of validation."""
+        """Stop the clock of an evaluation."""
         if not trainer.sanity_checking:
-            self._spans["validate"].close()
+            self._spans[evaluation_stage(trainer)].close()
 
-    def on_test_start(self, trainer: Trainer, module: Module) -> None:
-        """Start the clock of testing."""
-        self._spans["test"].open()
-
-    def on_test_end(self, trainer: Trainer, module: Module) -> None:
-        """Stop the clock of testing."""
-        self._spans["test"].close()
-
-    def on_predict_start(self, trainer: Trainer, module: Module) -> None:
-        """Start the clock of prediction."""
-        self._spans["predict"].open()
-
-    def on_predict_end(self, trainer: Trainer, module: Module) -> None:
-        """Stop the clock of prediction."""
-        self._spans["predict"].close()
+    on_test_end = on_predict_end = on_validation_end
 
     def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Stop every clock that an error left running."""

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from trainer_hooks.callbacks import MemoryMonitor
-from trainer_hooks.callbacks.monitors.cuda_memory import is_allocator_readable, named_statistics
+from trainer_hooks.callbacks.monitors.cuda_memory import is_allocator_readable
 from trainer_hooks.errors import OptionError, TrainerHooksWarning
 from trainer_hooks.testing import TinyModule
 
@@ -168,7 +168,9 @@ def test_an_allocator_without_history(monkeypatch):
 )
 def test_gigabytes_have_five_digits(count, gigabytes):
     """Bytes become gigabytes of five significant digits, whatever their size."""
-    found = named_statistics({"x_bytes.all.current": count}, {"x_bytes.all.current": "x"}, "Mine")
+    found = MemoryMonitor({"x_bytes.all.current": "x"})._named_statistics(
+        {"x_bytes.all.current": count}
+    )
     assert found == {"x": gigabytes}
 
 

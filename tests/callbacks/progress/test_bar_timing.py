@@ -5,7 +5,7 @@ import math
 import pytest
 
 from trainer_hooks.callbacks import RichProgressBar, TQDMProgressBar
-from trainer_hooks.callbacks.progress.bar_timing import Pace
+from trainer_hooks.callbacks.progress.display import Pace
 from trainer_hooks.clock.progress import EpochStage
 
 

@@ -271,7 +271,7 @@ def at_batch(module, batch_idx):
 
 class Often(BAR):
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
-        self.display._train._due = 0.0
+        self._train_pace._due = 0.0
         super().on_train_batch_end(trainer, module, outputs, batch, batch_idx)
 
 fit(Often())

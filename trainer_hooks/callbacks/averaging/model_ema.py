@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from trainer_hooks._options import FLAG, Rule, is_text, option_rules
 from trainer_hooks.callbacks.averaging.running_average import (
+    DECAY,
     ExchangeableAverage,
     ExternalAverage,
     RunningAverage,
-    check_decay,
 )
 from trainer_hooks.callbacks.base import require_no_owner, require_whole_weights
 from trainer_hooks.callbacks.monitored_metric import has_validation, resolve_metric_name
-from trainer_hooks.callbacks.option_checks import check_choice, check_monitor
+from trainer_hooks.callbacks.option_checks import check_monitor
 from trainer_hooks.callbacks.saving.file_names import FixedSavePath
 from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
-from trainer_hooks.callbacks.saving.saver_options import check_flags
 from trainer_hooks.connector.registry import CallbackEntry, CallbackRegistry, collect_callbacks
-from trainer_hooks.errors import CallbackError, OptionError, UsageError
+from trainer_hooks.errors import CallbackError, UsageError
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.catalogue import Hooks
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["ModelEmaCallback", "RestorableCallbacks"]
+__all__ = ["ModelEmaCallback"]
 
 _WHERE = "ModelEmaCallback"
 
@@ -103,6 +103,19 @@ class ModelEmaCallback(ModelCheckpoint):
 
     on_batch_checkpoint = Hooks.on_batch_checkpoint  # not overridden: it saves after epochs alone
 
+    @option_rules(
+        decay=DECAY,
+        evaluate_during_training=FLAG,
+        model_ema=Rule("a class that keeps an average", callable, "Pass one, or None.").unless(
+            None
+        ),
+        greater_is_better=FLAG,
+        prefix=Rule(
+            "a text that distinguishes the average's metrics from the module's",
+            is_text,
+            "Pass one, such as 'ema_model_'.",
+        ),
+    )
     def __init__(
         self,
         decay: float = 0.99,
@@ -114,16 +127,8 @@ class ModelEmaCallback(ModelCheckpoint):
         callbacks: Callback | Iterable[Callback] = (),
         prefix: str = "ema_model_",
     ) -> None:
-        self.decay = check_decay(decay, _WHERE)
-        self.evaluate_during_training: bool = check_choice(
-            "evaluate_during_training", evaluate_during_training, _WHERE, (True, False)
-        )
-        if model_ema is not None and not callable(model_ema):
-            raise OptionError(
-                f"model_ema {model_ema!r} of {_WHERE}: it must be a class that keeps an average. "
-                "Pass one, or None."
-            )
-        check_flags(_WHERE, greater_is_better=greater_is_better)
+        self.decay = decay
+        self.evaluate_during_training = evaluate_during_training
         self.watch_metric = check_monitor(watch_metric, _WHERE)
         self._file = FixedSavePath(save_path, _WHERE)
         super().__init__(
@@ -141,7 +146,7 @@ class ModelEmaCallback(ModelCheckpoint):
         self.FILE_EXTENSION = self._file.suffix
         self.reset_on_train = self.load_saved_checkpoint = False
         self._watched.name_resolver = resolve_metric_name
-        self.prefix = _check_prefix(prefix)
+        self.prefix = prefix
         self.callbacks = collect_callbacks(callbacks)
         self._external_average_class = model_ema
         self._average = ExchangeableAverage(self._make_average)
@@ -286,15 +291,6 @@ class ModelEmaCallback(ModelCheckpoint):
     def _weights_to_save(self, plan: SavePlan) -> AbstractContextManager[None]:
         """Return the context for a save: averaged weights, or the training's own for a resume."""
         return nullcontext() if plan.is_for_now else self._average.in_place()
-
-
-def _check_prefix(prefix: object) -> str:
-    if not isinstance(prefix, str) or not prefix:
-        raise OptionError(
-            f"prefix {prefix!r} of {_WHERE}: it must be a text that distinguishes the "
-            "average's metrics from the module's. Pass one, such as 'ema_model_'."
-        )
-    return prefix
 
 
 class RestorableCallbacks:

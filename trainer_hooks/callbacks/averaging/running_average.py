@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_swa_multi_avg_fn
 
-from trainer_hooks.callbacks.option_checks import check_number
+from trainer_hooks._options import Combination, Rule, finite_number
 from trainer_hooks.errors import CallbackError, OptionError
 
 if TYPE_CHECKING:
@@ -24,16 +24,38 @@ if TYPE_CHECKING:
     MultiAvgFn = Callable[[Any, Any, Tensor | int], None]
 
 __all__ = [
+    "AVERAGING_FUNCTION",
+    "DECAY",
+    "ONE_AVERAGING_FUNCTION",
     "ExchangeableAverage",
     "ExternalAverage",
     "RunningAverage",
-    "check_averaging",
-    "check_decay",
     "check_device",
 ]
 
 _PREFIX = "module."
 """The prefix of the weights' names in the state of `AveragedModel`."""
+
+DECAY = (
+    finite_number(0.0),
+    Rule(
+        "a number from 0 to 1",
+        lambda decay: decay <= 1,
+        "Pass the share of the old average, such as 0.999.",
+    ),
+)
+"""The rules for `decay`, the weight of the old average in a new one."""
+AVERAGING_FUNCTION = Rule(
+    "a function", callable, "Pass one, such as torch.optim.swa_utils.get_ema_{name}(0.99)."
+).unless(None)
+"""The rule for `avg_fn` and for `multi_avg_fn`."""
+ONE_AVERAGING_FUNCTION = Combination(
+    ("avg_fn", "multi_avg_fn"),
+    lambda avg_fn, multi_avg_fn: avg_fn is None or multi_avg_fn is None,
+    "only one of them can average. Leave one out.",
+    "avg_fn {avg_fn!r} and multi_avg_fn {multi_avg_fn!r} of {owner}",
+)
+"""The rule for `avg_fn` and `multi_avg_fn` together."""
 
 
 class RunningAverage:
@@ -313,39 +335,6 @@ def check_device(device: object, where: str) -> torch.device | None:
             f"device {device!r} of {where}: it must be a torch.device, its name or its number. "
             "Pass one, such as 'cpu', or None for where the module is."
         ) from error
-
-
-def check_decay(decay: float, where: str) -> float:
-    """Return `decay` if it is a number from 0 to 1, the weight of the old average in a new one.
-
-    Raises:
-        OptionError: it is not.
-    """
-    if check_number("decay", decay, where, least=0.0) > 1:
-        raise OptionError(
-            f"decay {decay!r} of {where}: it must be a number from 0 to 1. Pass the share of "
-            "the old average, such as 0.999."
-        )
-    return decay
-
-
-def check_averaging(avg_fn: object, multi_avg_fn: object, where: str) -> None:
-    """Check that at most one averaging function was given, and that it is callable.
-
-    Raises:
-        OptionError: there are two, or one is not callable.
-    """
-    if avg_fn is not None and multi_avg_fn is not None:
-        raise OptionError(
-            f"avg_fn {avg_fn!r} and multi_avg_fn {multi_avg_fn!r} of {where}: only one of them can "
-            "average. Leave one out."
-        )
-    for name, value in (("avg_fn", avg_fn), ("multi_avg_fn", multi_avg_fn)):
-        if value is not None and not callable(value):
-            raise OptionError(
-                f"{name} {value!r} of {where}: it must be a function. Pass one, such as "
-                f"torch.optim.swa_utils.get_ema_{name}(0.99)."
-            )
 
 
 def _named_tensors(module: nn.Module) -> dict[str, Tensor]:

@@ -11,10 +11,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim.swa_utils import SWALR
 
 from trainer_hooks._log import log, warn
-from trainer_hooks._options import check_options, one_of, whole_number
+from trainer_hooks._options import Rule, is_int, is_number, one_of, option_rules, whole_number
 from trainer_hooks.callbacks.averaging.running_average import (
+    AVERAGING_FUNCTION,
     RunningAverage,
-    check_averaging,
     check_device,
 )
 from trainer_hooks.callbacks.base import WeightOwner
@@ -30,23 +30,9 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = [
-    "StochasticWeightAveraging",
-    "check_epoch_start",
-    "check_swa_lrs",
-    "first_epoch",
-    "has_statistics",
-    "require_swappable",
-    "restarted_statistics",
-]
+__all__ = ["StochasticWeightAveraging"]
 
 _WHERE = "StochasticWeightAveraging"
-
-
-_RULES = {
-    "annealing_epochs": whole_number(),
-    "annealing_strategy": one_of("cos", "linear"),
-}
 
 
 class StochasticWeightAveraging(WeightOwner):
@@ -93,6 +79,25 @@ class StochasticWeightAveraging(WeightOwner):
         trainer.fit(module, train_loader, val_loader)
     """
 
+    @option_rules(
+        swa_lrs=Rule(
+            "a positive number, or a list of them",
+            lambda lrs: (
+                all(map(_is_positive, lrs)) and bool(lrs)
+                if isinstance(lrs, list | tuple)
+                else _is_positive(lrs)
+            ),
+            "Pass the learning rate to go to, such as 0.05.",
+        ),
+        swa_epoch_start=Rule(
+            "an int of at least 1, or a float from 0.0 to 1.0",
+            lambda start: is_int(start, 1) or (isinstance(start, float) and 0 <= start <= 1),
+            "Pass the first epoch to average at, counted from 1, or a share of max_epochs.",
+        ),
+        annealing_epochs=whole_number(),
+        annealing_strategy=one_of("cos", "linear"),
+        avg_fn=AVERAGING_FUNCTION,
+    )
     def __init__(
         self,
         swa_lrs: float | list[float],
@@ -102,16 +107,9 @@ class StochasticWeightAveraging(WeightOwner):
         avg_fn: AvgFn | None = None,
         device: torch.device | str | None = torch.device("cpu"),  # noqa: B008 - it is immutable
     ) -> None:
-        self._swa_lrs = check_swa_lrs(swa_lrs, _WHERE)
-        self._swa_epoch_start = check_epoch_start(swa_epoch_start, _WHERE)
-        check_options(
-            _WHERE,
-            _RULES,
-            annealing_epochs=annealing_epochs,
-            annealing_strategy=annealing_strategy,
-        )
+        self._swa_lrs = list(swa_lrs) if isinstance(swa_lrs, list | tuple) else swa_lrs
+        self._swa_epoch_start = swa_epoch_start
         self._annealing_epochs, self._annealing_strategy = annealing_epochs, annealing_strategy
-        check_averaging(avg_fn, None, _WHERE)
         self._avg_fn = avg_fn
         self._device = check_device(device, _WHERE)
         self.swa_start: int = 0
@@ -132,7 +130,7 @@ class StochasticWeightAveraging(WeightOwner):
     @staticmethod
     def pl_module_contains_batch_norm(pl_module: torch.nn.Module) -> bool:
         """Return whether a module has BatchNorm layers whose statistics a forward changes."""
-        return has_statistics(pl_module)
+        return any(True for _ in _layers_with_statistics(pl_module))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the average, its number of updates, and the scheduler's state."""
@@ -177,7 +175,7 @@ class StochasticWeightAveraging(WeightOwner):
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Determine the first and the last epoch to average at."""
         require_swappable(trainer)
-        self.swa_start = first_epoch(self._swa_epoch_start, trainer.max_epochs, _WHERE)
+        self.swa_start = first_epoch(self._swa_epoch_start, trainer.max_epochs)
         self.swa_end = math.inf if trainer.max_epochs < 0 else trainer.max_epochs - 1
         if self.swa_start > self.swa_end:
             warn(
@@ -218,7 +216,7 @@ class StochasticWeightAveraging(WeightOwner):
             averaged = dict(average.module.named_parameters())
             for name, parameter in module.named_parameters():
                 parameter.copy_(averaged[name])
-        if not has_statistics(module):
+        if not self.pl_module_contains_batch_norm(module):
             return
         if not module.automatic_optimization or trainer.num_training_batches == math.inf:
             warn(
@@ -240,7 +238,11 @@ class StochasticWeightAveraging(WeightOwner):
         optimizer, configs = trainer.optimizers[0], trainer.lr_scheduler_configs
         groups = len(optimizer.param_groups)
         lrs = self._swa_lrs if isinstance(self._swa_lrs, list) else [self._swa_lrs] * groups
-        check_swa_lrs(lrs, _WHERE, groups)
+        if len(lrs) != groups:
+            raise OptionError(
+                f"swa_lrs {lrs!r} of {_WHERE}: the optimizer has {groups} parameter groups, so "
+                f"there must be as many. Pass a list of {groups}, or one number for all."
+            )
         self._scheduler = SWALR(
             optimizer,
             lrs,  # type: ignore[arg-type]
@@ -251,11 +253,6 @@ class StochasticWeightAveraging(WeightOwner):
         log.info("%s: SWALR takes the place of %s", _WHERE, *(swapped or ["no scheduler"]))
         # in place: the trainer steps the schedulers of this list
         configs[:] = [LRSchedulerConfig(self._scheduler)]
-
-
-def has_statistics(module: nn.Module) -> bool:
-    """Return whether a forward would change BatchNorm statistics."""
-    return any(True for _ in _layers_with_statistics(module))
 
 
 @contextmanager
@@ -284,49 +281,7 @@ def _layers_with_statistics(module: nn.Module) -> Iterator[_BatchNorm]:
             yield part
 
 
-def check_swa_lrs(lrs: object, where: str, groups: int | None = None) -> float | list[float]:
-    """Return a copy of `lrs` if it is a positive number or a list of positive numbers.
-
-    Args:
-        lrs: the value of the option.
-        where: the callback that has the option, for messages.
-        groups: the number of parameter groups, which a list must match, where it is known.
-
-    Raises:
-        OptionError: it is not.
-    """
-    rates = list(lrs) if isinstance(lrs, list | tuple) else [lrs]
-    if not rates or not all(map(_is_positive, rates)):
-        raise OptionError(
-            f"swa_lrs {lrs!r} of {where}: it must be a positive number, or a list of them. Pass "
-            "the learning rate to go to, such as 0.05."
-        )
-    if groups is not None and len(rates) != groups:
-        raise OptionError(
-            f"swa_lrs {lrs!r} of {where}: the optimizer has {groups} parameter groups, so there "
-            f"must be as many. Pass a list of {groups}, or one number for all."
-        )
-    return rates if isinstance(lrs, list | tuple) else lrs  # type: ignore[return-value]
-
-
-def check_epoch_start(start: object, where: str) -> int | float:
-    """Return `start` if it is an epoch counted from 1, or a share from 0.0 to 1.0.
-
-    Raises:
-        OptionError: it is neither.
-    """
-    is_epoch = isinstance(start, int) and not isinstance(start, bool) and start >= 1
-    is_share = isinstance(start, float) and 0 <= start <= 1
-    if not is_epoch and not is_share:
-        raise OptionError(
-            f"swa_epoch_start {start!r} of {where}: it must be an int of at least 1, or a float "
-            "from 0.0 to 1.0. Pass the first epoch to average at, counted from 1, or a share of "
-            "max_epochs."
-        )
-    return start  # type: ignore[return-value]
-
-
-def first_epoch(start: int | float, max_epochs: int, where: str) -> int:
+def first_epoch(start: int | float, max_epochs: int) -> int:
     """Return the index of the first epoch to average at.
 
     Raises:
@@ -334,7 +289,7 @@ def first_epoch(start: int | float, max_epochs: int, where: str) -> int:
     """
     if isinstance(start, float) and max_epochs < 0:
         raise OptionError(
-            f"swa_epoch_start {start!r} of {where}: it is a share of max_epochs, and this trainer "
+            f"swa_epoch_start {start!r} of {_WHERE}: it is a share of max_epochs, and this trainer "
             "has no such limit. Pass an int, the first epoch to average at."
         )
     epoch = int(max_epochs * start) if isinstance(start, float) else start
@@ -356,6 +311,5 @@ def require_swappable(trainer: Trainer) -> None:
         )
 
 
-def _is_positive(value: object) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and math.isfinite(value) and value > 0  # type: ignore[arg-type, operator]
+def _is_positive(value: Any) -> bool:
+    return is_number(value) and value > 0

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from trainer_hooks._log import warn
+from trainer_hooks._options import FLAG, Combination, option_rules, whole_number
 from trainer_hooks.callbacks.averaging.running_average import (
+    AVERAGING_FUNCTION,
+    DECAY,
+    ONE_AVERAGING_FUNCTION,
     ExchangeableAverage,
     RunningAverage,
-    check_averaging,
-    check_decay,
     check_device,
 )
 from trainer_hooks.callbacks.base import WeightOwner
-from trainer_hooks.callbacks.option_checks import check_choice, check_count
-from trainer_hooks.errors import OptionError, TrainerHooksWarning
+from trainer_hooks.errors import TrainerHooksWarning
 
 if TYPE_CHECKING:
     import torch
@@ -30,8 +31,6 @@ __all__ = ["EMAWeightAveraging", "WeightAveraging"]
 _CURRENT, _AVERAGING = "current_model_state", "averaging_state"
 
 """The checkpoint keys of the current weights and of the average's extra state, as in Lightning."""
-
-_WHERE = "EMAWeightAveraging"
 
 
 class WeightAveraging(WeightOwner):
@@ -76,6 +75,12 @@ class WeightAveraging(WeightOwner):
         trainer.fit(module, train_loader, val_loader)
     """
 
+    @option_rules(
+        ONE_AVERAGING_FUNCTION,
+        use_buffers=FLAG,
+        avg_fn=AVERAGING_FUNCTION,
+        multi_avg_fn=AVERAGING_FUNCTION,
+    )
     def __init__(
         self,
         device: torch.device | str | int | None = None,
@@ -84,10 +89,8 @@ class WeightAveraging(WeightOwner):
         avg_fn: AvgFn | None = None,
         multi_avg_fn: MultiAvgFn | None = None,
     ) -> None:
-        where = type(self).__name__
-        self._device = check_device(device, where)
-        self._use_buffers: bool = check_choice("use_buffers", use_buffers, where, (True, False))
-        check_averaging(avg_fn, multi_avg_fn, where)
+        self._device = check_device(device, type(self).__name__)
+        self._use_buffers = use_buffers
         self._avg_fn, self._multi_avg_fn = avg_fn, multi_avg_fn
         self._average = ExchangeableAverage(self._make_average)
         self._reset()
@@ -174,16 +177,16 @@ class WeightAveraging(WeightOwner):
         self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
     ) -> None:
         """Update the average after an optimizer step, if `should_update` says so."""
-        # with accumulation most batches make no step
-        if trainer.global_step > self._latest_step:
-            self._update_after_step(trainer, module)
+        self._update_after_step(trainer, module)
 
     def on_train_batches_end(self, trainer: Trainer, module: Module) -> None:
         """Update the average after the step of a window that the epoch's end cut short."""
-        if trainer.global_step > self._latest_step:
-            self._update_after_step(trainer, module)
+        self._update_after_step(trainer, module)
 
     def _update_after_step(self, trainer: Trainer, module: Module) -> None:
+        # with accumulation most batches make no step
+        if trainer.global_step <= self._latest_step:
+            return
         steps = self._latest_step = trainer.global_step
         if self.should_update(step_idx=steps - 1):
             self._average.copy(module).update(module)
@@ -274,6 +277,18 @@ class EMAWeightAveraging(WeightAveraging):
         trainer.fit(module, train_loader, val_loader)
     """
 
+    @option_rules(
+        Combination(
+            ("update_every_n_steps", "update_starting_at_epoch"),
+            lambda every, epoch: every != 0 or epoch is not None,
+            "without update_starting_at_epoch nothing would ever be averaged. Pass one of them.",
+            "update_every_n_steps {update_every_n_steps!r} of {owner}",
+        ),
+        decay=DECAY,
+        update_every_n_steps=whole_number(),
+        update_starting_at_step=whole_number().unless(None),
+        update_starting_at_epoch=whole_number().unless(None),
+    )
     def __init__(
         self,
         device: torch.device | str | int | None = None,
@@ -283,19 +298,6 @@ class EMAWeightAveraging(WeightAveraging):
         update_starting_at_step: int | None = None,
         update_starting_at_epoch: int | None = None,
     ) -> None:
-        check_decay(decay, _WHERE)
-        check_count("update_every_n_steps", update_every_n_steps, _WHERE)
-        for name, start in (
-            ("update_starting_at_step", update_starting_at_step),
-            ("update_starting_at_epoch", update_starting_at_epoch),
-        ):
-            if start is not None:
-                check_count(name, start, _WHERE)
-        if update_every_n_steps == 0 and update_starting_at_epoch is None:
-            raise OptionError(
-                f"update_every_n_steps {update_every_n_steps!r} of {_WHERE}: without "
-                "update_starting_at_epoch nothing would ever be averaged. Pass one of them."
-            )
         average = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
         super().__init__(device, use_buffers, multi_avg_fn=average)
         self.decay = decay

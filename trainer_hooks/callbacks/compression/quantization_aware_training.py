@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.ao import quantization
 
-from trainer_hooks._options import check_options, one_of
+from trainer_hooks._options import FLAG, Rule, one_of, option_rules, whole_number
 from trainer_hooks.callbacks.base import WeightOwner
-from trainer_hooks.callbacks.option_checks import check_choice, check_count
+from trainer_hooks.callbacks.option_checks import check_choice
 from trainer_hooks.errors import CallbackError, OptionError
 from trainer_hooks.runtime import rng
 from trainer_hooks.runtime.nested_tensors import map_tensors
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["QuantizationAwareTraining", "Quantizer", "form_of", "make_qconfig"]
+__all__ = ["QuantizationAwareTraining"]
 
 
 _QUIET = (
@@ -79,7 +79,8 @@ class Quantizer:
         self.observe(is_on=False)  # until a stage begins: a model summary's forward must not count
         for part, mode in modes:
             part.training = mode
-        self._save_form("prepared")
+        self.form = "prepared"
+        self._parts["prepared"] = dict(module.named_children())
 
     def convert(self) -> None:
         """Switch to the converted form, an int8 module with the weights and ranges learned."""
@@ -138,10 +139,6 @@ class Quantizer:
             if isinstance(rounding, nn.Module):
                 rounding(part.weight)
 
-    def _save_form(self, form: str) -> None:
-        self.form = form
-        self._parts[form] = dict(self.module.named_children())
-
     def _switch_to(self, form: str) -> None:
         self.form = form
         for name, part in self._parts[form].items():
@@ -190,11 +187,14 @@ _WHERE = "QuantizationAwareTraining"
 _STAGES = ("train", "validate", "test", "predict")
 
 
-_RULES = {
-    "observer_type": one_of("average", "histogram"),
-    "input_compatible": one_of(True, False),
-    "quantize_on_fit_end": one_of(True, False),
-}
+def _are_groups(groups: Any) -> bool:
+    """Return whether each item is a list of at least two names."""
+    return all(
+        isinstance(group, list | tuple)
+        and len(group) > 1
+        and all(isinstance(name, str) for name in group)
+        for group in groups
+    )
 
 
 class QuantizationAwareTraining(WeightOwner):
@@ -239,6 +239,17 @@ class QuantizationAwareTraining(WeightOwner):
         trainer.fit(module, train_loader, val_loader)
     """
 
+    @option_rules(
+        observer_type=one_of("average", "histogram"),
+        collect_quantization=whole_number().unless(None).or_function(),
+        input_compatible=FLAG,
+        quantize_on_fit_end=FLAG,
+        modules_to_fuse=Rule(
+            "a list of lists of at least two names",
+            _are_groups,
+            "Pass the layers that follow each other, as [['conv', 'norm', 'relu']].",
+        ).unless(None),
+    )
     def __init__(
         self,
         qconfig: Any = "fbgemm",
@@ -249,18 +260,9 @@ class QuantizationAwareTraining(WeightOwner):
         quantize_on_fit_end: bool = True,
         observer_enabled_stages: Sequence[str] = ("train",),
     ) -> None:
-        check_options(
-            _WHERE,
-            _RULES,
-            observer_type=observer_type,
-            input_compatible=input_compatible,
-            quantize_on_fit_end=quantize_on_fit_end,
-        )
         self._engine, self._qconfig = _check_qconfig(qconfig, observer_type)
-        if collect_quantization is not None and not callable(collect_quantization):
-            check_count("collect_quantization", collect_quantization, _WHERE)
         self._collects = collect_quantization
-        self._to_fuse = _check_groups(modules_to_fuse)
+        self._to_fuse = [list(group) for group in modules_to_fuse or ()]
         self._is_compatible = input_compatible
         self._converts = quantize_on_fit_end
         stages = observer_enabled_stages
@@ -331,12 +333,10 @@ class QuantizationAwareTraining(WeightOwner):
         self._observe("train")
 
     def on_test_start(self, trainer: Trainer, module: Module) -> None:
-        """Switch the observation of ranges for the test."""
-        self._observe("test")
+        """Switch the observation of ranges for a test or a prediction."""
+        self._observe(str(trainer.state.fn))
 
-    def on_predict_start(self, trainer: Trainer, module: Module) -> None:
-        """Switch the observation of ranges for prediction."""
-        self._observe("predict")
+    on_predict_start = on_test_start
 
     def on_fit_end(self, trainer: Trainer, module: Module) -> None:
         """Convert the module, unless the run will be resumed."""
@@ -408,23 +408,6 @@ def _check_qconfig(qconfig: Any, observer_type: str) -> tuple[str | None, Any]:
             "torch.ao.quantization.QConfig. Pass the backend that the module is to run with."
         )
     return qconfig, make_qconfig(qconfig, observer_type)
-
-
-def _check_groups(groups: Any) -> list[list[str]]:
-    """Return `modules_to_fuse` as lists of names.
-
-    Raises:
-        OptionError: it is not a list of lists of at least two names.
-    """
-    if groups is None:
-        return []
-    names = [list(group) if isinstance(group, list | tuple) else [] for group in groups]
-    if not all(len(g) > 1 and all(isinstance(n, str) for n in g) for g in names):
-        raise OptionError(
-            f"modules_to_fuse {groups!r} of {_WHERE}: it must be a list of lists of at least two "
-            "names. Pass the layers that follow each other, as [['conv', 'norm', 'relu']]."
-        )
-    return names
 
 
 def _require_layers(module: torch.nn.Module, groups: list[list[str]]) -> None:

@@ -15,8 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from trainer_hooks._log import log
-from trainer_hooks.callbacks.exporting.formats import ExportFormat, GraphNames, format_named
-from trainer_hooks.callbacks.exporting.forward_call import ForwardCall, tensors_in
+from trainer_hooks.callbacks.exporting.formats import (
+    ExportFormat,
+    ForwardCall,
+    GraphNames,
+    format_named,
+    tensors_in,
+)
 from trainer_hooks.callbacks.model_table import unwrap_module
 from trainer_hooks.callbacks.option_checks import check_number
 from trainer_hooks.checkpoint.atomic_write import open_atomically
@@ -38,16 +43,7 @@ if TYPE_CHECKING:
 
     Transform = Callable[[nn.Module], nn.Module]
 
-__all__ = [
-    "TOLERANCE",
-    "ExportOptions",
-    "check_object_store",
-    "check_save_path",
-    "export_call",
-    "export_for_inference",
-    "store_export",
-    "verify_export",
-]
+__all__ = ["TOLERANCE", "ExportOptions", "export_call", "export_for_inference"]
 
 
 TOLERANCE = 1e-4

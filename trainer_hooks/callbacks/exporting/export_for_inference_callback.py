@@ -12,7 +12,7 @@ from trainer_hooks.callbacks.exporting.export import (
     export_call,
     sample_of,
 )
-from trainer_hooks.callbacks.exporting.forward_call import ForwardCall
+from trainer_hooks.callbacks.exporting.formats import ForwardCall
 from trainer_hooks.checkpoint.encoding import find_unsavable
 from trainer_hooks.checkpoint.paths import file_name
 from trainer_hooks.errors import ExportError

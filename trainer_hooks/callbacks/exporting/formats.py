@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
 
 from trainer_hooks._log import warn
-from trainer_hooks.callbacks.exporting.forward_call import ForwardCall, tensors_in
 from trainer_hooks.callbacks.option_checks import check_choice
 from trainer_hooks.errors import (
     ExportError,
@@ -26,13 +27,125 @@ from trainer_hooks.module.module import Module
 from trainer_hooks.module.torch_wrappers import hide_run_attributes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from torch import nn
     from torch.export import ExportedProgram
 
-__all__ = ["ExportFormat", "GraphNames", "Loaded", "format_named", "to_torchscript"]
+__all__ = [
+    "ExportFormat",
+    "ForwardCall",
+    "GraphNames",
+    "Loaded",
+    "format_named",
+    "tensors_in",
+    "to_torchscript",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardCall:
+    """The arguments of a call of `forward`.
+
+    Tensors whose first dimension is that of the first tensor belong to the batch.
+    """
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @classmethod
+    def from_sample(cls, module: nn.Module, sample: Any) -> ForwardCall:
+        """Return the call of `forward` that a sample input describes.
+
+        A tuple or list holds the arguments in order, with a mapping of keywords last if there are
+        any; a mapping whose keys are names of arguments holds keyword arguments. Anything else, and
+        a sample that `forward` does not accept in this way, is the one argument.
+        """
+        signature = inspect.signature(module.forward)
+        names = set(signature.parameters)
+        candidates = []
+        if isinstance(sample, Mapping) and sample and names.issuperset(sample):
+            candidates.append(cls((), dict(sample)))
+        if isinstance(sample, list | tuple):
+            last = sample[-1] if len(sample) > 1 else None
+            if isinstance(last, Mapping) and names.issuperset(last):
+                candidates.append(cls(tuple(sample[:-1]), dict(last)))
+            candidates.append(cls(tuple(sample), {}))
+        candidates.append(cls((sample,), {}))
+        return next((call for call in candidates if call.fits(signature)), candidates[-1])
+
+    def fits(self, signature: inspect.Signature) -> bool:
+        """Return whether a function of a signature accepts these arguments."""
+        try:
+            signature.bind(*self.args, **self.kwargs)
+        except TypeError:
+            return False
+        return True
+
+    def outputs_of(self, module: nn.Module) -> Any:
+        """Call a module with these arguments and return its outputs."""
+        return module(*self.args, **self.kwargs)
+
+    @property
+    def size(self) -> int:
+        """The number of samples in the batch; 0 if no tensor has a dimension for them."""
+        sizes = [len(tensor) for tensor in tensors_in((self.args, self.kwargs)) if tensor.ndim]
+        return sizes[0] if sizes else 0
+
+    def resized(self, size: int) -> ForwardCall:
+        """Return the call with a batch of `size` samples, made by repeating its own."""
+        own_size = self.size
+        rows = torch.arange(size) % own_size
+
+        def resize(tensor: Tensor) -> Tensor:
+            return tensor[rows.to(tensor.device)] if _belongs_to_batch(tensor, own_size) else tensor
+
+        return self.mapped(resize)
+
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> ForwardCall:
+        """Return the call with each tensor replaced by the result of a function."""
+
+        def change_tensor(leaf: Any) -> Any:
+            return change(leaf) if isinstance(leaf, Tensor) else leaf
+
+        args, kwargs = tree_map(change_tensor, (self.args, self.kwargs))
+        return ForwardCall(args, kwargs)
+
+    def with_dtype(self, before: torch.dtype, after: torch.dtype) -> ForwardCall:
+        """Return the call with the tensors of one type converted to another."""
+        return self.mapped(lambda tensor: tensor.to(after) if tensor.dtype == before else tensor)
+
+    def in_order(self, module: nn.Module) -> ForwardCall:
+        """Return the call with keyword arguments as positional ones where `forward` allows it."""
+        bound = inspect.signature(module.forward).bind(*self.args, **self.kwargs)
+        return ForwardCall(bound.args, bound.kwargs)
+
+    def dynamic_shapes(self, module: nn.Module, batch: Any) -> dict[str, Any]:
+        """Return the batch dimension of each tensor by argument name, as torch.export takes it.
+
+        Args:
+            module: the module that is called.
+            batch: the name or `torch.export.Dim` of the batch dimension.
+        """
+        own_size = self.size
+
+        def dims(leaf: Any) -> dict[int, Any] | None:
+            if not isinstance(leaf, Tensor):
+                return None
+            return {0: batch} if _belongs_to_batch(leaf, own_size) else {}
+
+        bound = inspect.signature(module.forward).bind(*self.args, **self.kwargs)
+        return {name: tree_map(dims, value) for name, value in bound.arguments.items()}
+
+
+def tensors_in(value: Any) -> list[Tensor]:
+    """Return the tensors of nested containers, in order."""
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
+
+
+def _belongs_to_batch(tensor: Tensor, size: int) -> bool:
+    return tensor.ndim > 0 and len(tensor) == size
 
 
 _MAX_ERROR_LINES = 6
@@ -178,6 +291,8 @@ def _write_onnx(module: nn.Module, call: ForwardCall, path: Path, names: GraphNa
             "onnxruntime is given its inputs as arrays of numpy, which has no bfloat16: pass "
             "transforms=[torch.nn.Module.float]"
         )
+    numbered = [f"output_{index}" for index in range(len(outputs))]
+    default_outputs = ["output"] if len(outputs) == 1 else numbered
     with _without_export_warnings():
         written = torch.onnx.export(
             _export_program(module, call),
@@ -185,7 +300,7 @@ def _write_onnx(module: nn.Module, call: ForwardCall, path: Path, names: GraphNa
             verbose=False,
             dynamic_shapes=call.dynamic_shapes(module, "batch"),  # the name of the dimension
             input_names=names.inputs or _default_inputs(call),
-            output_names=names.outputs or _default_outputs(len(outputs)),
+            output_names=names.outputs or default_outputs,
         )
     assert written is not None
     # the weights inside, so that the export is one file that can be moved
@@ -235,10 +350,6 @@ def _is_flat(value: Any) -> bool:
     return isinstance(value, dict) and all(
         isinstance(key, str) and isinstance(item, torch.Tensor) for key, item in value.items()
     )
-
-
-def _default_outputs(count: int) -> list[str]:
-    return ["output"] if count == 1 else [f"output_{index}" for index in range(count)]
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from trainer_hooks._options import check_options, one_of, whole_number
+from trainer_hooks._options import one_of, option_rules, whole_number
 from trainer_hooks.callback import Callback
 from trainer_hooks.hooks.band import Band
 
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from trainer_hooks.module.module import Module
 
 __all__ = ["FreeOutputs", "GarbageCollection"]
-
-_WHERE = "GarbageCollection"
 
 
 class _CollectorSwitch:
@@ -46,12 +44,6 @@ class _CollectorSwitch:
 
 
 _collector = _CollectorSwitch()
-
-
-_RULES = {
-    "every_n_steps": whole_number(1),
-    "generation": one_of(0, 1, 2),
-}
 
 
 class GarbageCollection(Callback):
@@ -91,15 +83,10 @@ class GarbageCollection(Callback):
 
     volatile_state: ClassVar[frozenset[str]] = frozenset({"collections"})
 
+    @option_rules(every_n_steps=whole_number(1), generation=one_of(0, 1, 2))
     def __init__(self, every_n_steps: int = 50, generation: int = 1) -> None:
-        check_options(
-            _WHERE,
-            _RULES,
-            every_n_steps=every_n_steps,
-            generation=generation,
-        )
         self.every_n_steps = every_n_steps
-        self.generation: int = generation
+        self.generation = generation
         self.collections = 0
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass
 from itertools import chain
@@ -11,40 +12,26 @@ import torch
 from torch import Tensor
 
 from trainer_hooks._log import log
-from trainer_hooks._options import check_options, one_of, whole_number
+from trainer_hooks._options import FLAG, Combination, one_of, option_rules, whole_number
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.base import require_whole_weights, union_over_ranks
-from trainer_hooks.callbacks.guarding.finite_checks import (
-    any_non_finite,
-    clear_gradients,
-    describe_non_finite,
-    gradients_of,
-    non_finite_weights,
-    read_flags,
-)
-from trainer_hooks.callbacks.option_checks import check_choices, check_count
+from trainer_hooks.callbacks.option_checks import check_choices
 from trainer_hooks.context.plan import NEVER
 from trainer_hooks.errors import NonFiniteError, OptionError, StopTraining
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.runtime.nested_tensors import map_tensors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from torch import nn
     from torch.optim import Optimizer
 
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = [
-    "ACTIONS",
-    "CHECKS",
-    "NaNGuard",
-    "TrainingSnapshot",
-    "check_snapshot_device",
-    "raise_non_finite",
-    "stop_for_non_finite",
-]
+__all__ = ["ACTIONS", "CHECKS", "NaNGuard"]
+
 
 ACTIONS = ("raise", "stop", "skip", "rollback")
 """The actions of NaNGuard."""
@@ -54,14 +41,6 @@ _WHERE = "NaNGuard"
 _MOST_EVENTS = 100
 _EVERY = 50
 """Steps between two checks where no logger takes metrics."""
-
-
-_RULES = {
-    "action": one_of(*ACTIONS),
-    "snapshot_every_n_steps": whole_number(1),
-    "patience": whole_number(),
-    "save_snapshot": one_of(True, False),
-}
 
 
 class NaNGuard(Callback):
@@ -133,6 +112,20 @@ class NaNGuard(Callback):
 
     band: ClassVar[Band] = Band.CONTROL
 
+    @option_rules(
+        Combination(
+            ("action", "check_every_n_steps"),
+            lambda action, steps: action != "skip" or steps in (None, 1),
+            "each step must be looked at before it is made. Leave it out, or choose the action "
+            "'rollback'.",
+            "check_every_n_steps {check_every_n_steps!r} of {owner} with action 'skip'",
+        ),
+        action=one_of(*ACTIONS),
+        check_every_n_steps=whole_number(1).unless(None),
+        snapshot_every_n_steps=whole_number(1),
+        patience=whole_number(),
+        save_snapshot=FLAG,
+    )
     def __init__(
         self,
         action: str = "raise",
@@ -143,34 +136,22 @@ class NaNGuard(Callback):
         snapshot_device: str | torch.device | None = None,
         save_snapshot: bool = True,
     ) -> None:
-        check_options(
-            _WHERE,
-            _RULES,
-            action=action,
-            snapshot_every_n_steps=snapshot_every_n_steps,
-            patience=patience,
-            save_snapshot=save_snapshot,
-        )
-        self.action: str = action
+        self.action = action
         self.check = check_choices("check", check, _WHERE, CHECKS)
-        if check_every_n_steps is not None:
-            check_count("check_every_n_steps", check_every_n_steps, _WHERE, least=1)
-            if action == "skip" and check_every_n_steps != 1:
-                raise OptionError(
-                    f"check_every_n_steps {check_every_n_steps!r} of {_WHERE} with action 'skip': "
-                    "each step must be looked at before it is made. Leave it out, or choose the "
-                    "action 'rollback'."
-                )
         self.check_every_n_steps = check_every_n_steps
         self.snapshot_every_n_steps = snapshot_every_n_steps
         self.patience = patience
-        self.snapshot_device = check_snapshot_device(snapshot_device, _WHERE)
-        self.save_snapshot: bool = save_snapshot
+        self.snapshot_device = check_snapshot_device(snapshot_device)
+        self.save_snapshot = save_snapshot
         self._every = 1
+        self._must_clear_gradients = False
+        self._reset()
+
+    def _reset(self) -> None:
         self.events: deque[dict[str, Any]] = deque(maxlen=_MOST_EVENTS)
         self.skipped_steps = self.rollbacks = self._in_a_row = 0
         self._is_loss_non_finite: Tensor | None = None
-        self._has_unchecked_step = self._must_clear_gradients = False
+        self._has_unchecked_step = False
         self._snapshot: TrainingSnapshot | None = None
 
     @property
@@ -188,9 +169,7 @@ class NaNGuard(Callback):
             "in_a_row": self._in_a_row,
             "loss_is_broken": self._is_loss_non_finite,
             "is_unchecked": self._has_unchecked_step,
-            "snapshot": None
-            if snapshot is None or not self.save_snapshot
-            else snapshot.state_dict(),
+            "snapshot": snapshot.state_dict() if snapshot and self.save_snapshot else None,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -202,7 +181,7 @@ class NaNGuard(Callback):
         self._is_loss_non_finite = state_dict["loss_is_broken"]
         self._has_unchecked_step = state_dict["is_unchecked"]
         snapshot = state_dict["snapshot"]
-        self._snapshot = None if snapshot is None else TrainingSnapshot.from_state(snapshot)
+        self._snapshot = None if snapshot is None else TrainingSnapshot(**snapshot)
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the state when a new training begins, and determine how often to check."""
@@ -322,9 +301,17 @@ class NaNGuard(Callback):
         names = describe_non_finite(module, findings)
         position = f"epoch {trainer.current_epoch}, up to optimizer step {step}"
         if self.action == "raise" or (self.action == "skip" and "parameters" in findings):
-            raise_non_finite(f"{names} ({position})")
+            raise NonFiniteError(
+                f"NaN or infinity in {names} ({position}): a training cannot go on from there. "
+                "Lower the learning rate, clip the gradients, look at the data of these steps, or "
+                "use NaNGuard('rollback')."
+            )
         if self._in_a_row > self.patience:
-            raise_non_finite(f"{names} ({position})", self._in_a_row, self.patience)
+            raise NonFiniteError(
+                f"NaN or infinity in {names} ({position}): found {self._in_a_row} times in a row, "
+                f"and patience={self.patience} of NaNGuard is used up. Lower the learning rate, "
+                "clip the gradients, or look at the data of these steps."
+            )
         self.events.append({"step": trainer.global_step, "found": findings, "action": self.action})
         if self.action == "skip":
             self.skipped_steps += 1
@@ -335,13 +322,8 @@ class NaNGuard(Callback):
         assert self._snapshot is not None
         self._snapshot.restore(module, trainer.optimizers)
         self.rollbacks += 1
-        log.warning(
-            "%s: NaN or infinity in %s (%s); went back to the weights of step %d",
-            _WHERE,
-            names,
-            position,
-            self._snapshot.step,
-        )
+        message = "%s: NaN or infinity in %s (%s); went back to the weights of step %d"
+        log.warning(message, _WHERE, names, position, self._snapshot.step)
 
     def end_run(self, trainer: Trainer, findings: list[str]) -> None:
         """Record a finding and stop the run, unless it is stopping for an earlier finding.
@@ -362,12 +344,6 @@ class NaNGuard(Callback):
             module, trainer.optimizers, trainer.global_step, self.snapshot_device
         )
 
-    def _reset(self) -> None:
-        self.events.clear()
-        self.skipped_steps = self.rollbacks = self._in_a_row = 0
-        self._is_loss_non_finite = self._snapshot = None
-        self._has_unchecked_step = False
-
 
 def stop_for_non_finite(trainer: Trainer, findings: list[str], epoch: int) -> NoReturn:
     """Stop a run in order because of non-finite values.
@@ -387,30 +363,7 @@ def stop_for_non_finite(trainer: Trainer, findings: list[str], epoch: int) -> No
     raise StopTraining(reason)
 
 
-def raise_non_finite(names: str, in_a_row: int = 0, patience: int = 0) -> NoReturn:
-    """Raise an error about non-finite values.
-
-    Args:
-        names: the names of the non-finite tensors.
-        in_a_row: the number of findings in a row, if these exceed the patience.
-        patience: the value of the option.
-
-    Raises:
-        NonFiniteError: always.
-    """
-    if in_a_row:
-        raise NonFiniteError(
-            f"NaN or infinity in {names}: found {in_a_row} times in a row, and patience={patience} "
-            "of NaNGuard is used up. Lower the learning rate, clip the gradients, or look at the "
-            "data of these steps."
-        )
-    raise NonFiniteError(
-        f"NaN or infinity in {names}: a training cannot go on from there. Lower the learning rate, "
-        "clip the gradients, look at the data of these steps, or use NaNGuard('rollback')."
-    )
-
-
-def check_snapshot_device(device: object, where: str) -> torch.device | None:
+def check_snapshot_device(device: object) -> torch.device | None:
     """Return the device of the option `snapshot_device`, or None.
 
     Raises:
@@ -422,7 +375,7 @@ def check_snapshot_device(device: object, where: str) -> torch.device | None:
         return torch.device(device)  # type: ignore[call-overload, no-any-return]
     except (RuntimeError, TypeError) as error:
         raise OptionError(
-            f"snapshot_device {device!r} of {where}: it must be the name of a device. Pass one "
+            f"snapshot_device {device!r} of {_WHERE}: it must be the name of a device. Pass one "
             "such as 'cpu'."
         ) from error
 
@@ -502,11 +455,6 @@ class TrainingSnapshot:
         """Return the snapshot as plain data and tensors."""
         return {"step": self.step, "tensors": self.tensors, "optimizers": self.optimizers}
 
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> TrainingSnapshot:
-        """Return the snapshot that `state_dict` returned the data of."""
-        return cls(state["step"], dict(state["tensors"]), list(state["optimizers"]))
-
 
 def _restored_value(value: Any, now: Any, parameter: Tensor) -> Any:
     """Return a copy of an optimizer's value, in the present tensor or on its device."""
@@ -524,3 +472,99 @@ def _named_tensors(module: torch.nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 def _parameters_of(optimizer: Optimizer) -> Iterator[Tensor]:
     return (parameter for group in optimizer.param_groups for parameter in group["params"])
+
+
+_MOST_NAMES = 5
+
+
+def any_non_finite(tensors: Iterable[Tensor], *, is_infinity_fine: bool = False) -> Tensor | None:
+    """Return whether a tensor holds NaN or infinity, as a boolean tensor on the tensors' device.
+
+    The host does not wait for the device. None if no tensor could hold any: there is none, or all
+    are of integers.
+
+    Args:
+        tensors: the tensors to check.
+        is_infinity_fine: whether only NaN counts.
+    """
+    entries = [
+        tensor
+        for tensor in map(_entries, tensors)
+        if tensor.numel() and (tensor.is_floating_point() or tensor.is_complex())
+    ]
+    if not entries:
+        return None
+    # the infinity norm: a sum of squares could overflow, and NaN propagates through a maximum
+    largest = torch.nn.utils.get_total_norm(entries, math.inf)
+    return largest.isnan() if is_infinity_fine else largest.isfinite().logical_not()
+
+
+def non_finite_weights(module: nn.Module) -> Tensor | None:
+    """Return whether trainable parameters are non-finite or buffers hold NaN, as a tensor."""
+    learned = any_non_finite(p for p in module.parameters() if p.requires_grad)
+    buffers = any_non_finite(module.buffers(), is_infinity_fine=True)
+    if learned is None or buffers is None:
+        return buffers if learned is None else learned
+    # a module may be spread over several devices
+    return learned | buffers.to(learned.device)
+
+
+def read_flags(flags: Mapping[str, Tensor | None]) -> list[str]:
+    """Return the names of the true flags; all flags are copied to the host as one number."""
+    # One bit a flag: a single copy from the device, where `bool(flag)` for each would wait each
+    # time.
+    raised = [(name, flag) for name, flag in flags.items() if flag is not None]
+    if not raised:
+        return []
+    device = raised[0][1].device
+    code = torch.stack(
+        [flag.to(device, torch.int64) << bit for bit, (_, flag) in enumerate(raised)]
+    )
+    bits = int(code.sum().item())
+    return [name for bit, (name, _) in enumerate(raised) if bits >> bit & 1]
+
+
+def describe_non_finite(module: nn.Module, kinds: Iterable[str]) -> str:
+    """Return a text that names the non-finite gradients or weights; it waits for the device."""
+    parts = []
+    for kind in kinds:
+        names = [name for name, flag in _flags_of(module, kind) if flag is not None and bool(flag)]
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        parts.append(
+            f"the {kind}" + (f" of {', '.join(names[:_MOST_NAMES])}{more}" if names else "")
+        )
+    return ", ".join(parts)
+
+
+def gradients_of(optimizer: Optimizer) -> list[Tensor]:
+    """Return the gradients of an optimizer's parameters."""
+    parameters = (p for group in optimizer.param_groups for p in group["params"])
+    return [parameter.grad for parameter in parameters if parameter.grad is not None]
+
+
+def clear_gradients(optimizers: Iterable[Optimizer]) -> None:
+    """Set all gradients of the optimizers to None, so that a step changes no parameter."""
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                # None and not zero: momentum and weight decay would change a parameter also with
+                # zeros
+                parameter.grad = None
+
+
+def _flags_of(module: nn.Module, kind: str) -> Iterator[tuple[str, Tensor | None]]:
+    """Yield the name of each gradient or weight, and whether it is non-finite as a tensor."""
+    for name, parameter in module.named_parameters():
+        if kind == "gradients" and parameter.grad is not None:
+            yield name, any_non_finite([parameter.grad])
+        elif kind == "parameters" and parameter.requires_grad:
+            yield name, any_non_finite([parameter])
+    if kind == "parameters":
+        for name, buffer in module.named_buffers():
+            yield name, any_non_finite([buffer], is_infinity_fine=True)
+
+
+def _entries(tensor: Tensor) -> Tensor:
+    detached = tensor.detach()
+    # the values of an uncoalesced tensor are summed when they are used, and may overflow then
+    return detached.coalesce().values() if detached.is_sparse else detached

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks._files import replace_file
 from trainer_hooks._log import log
-from trainer_hooks._options import check_options, finite_number, one_of, whole_number
+from trainer_hooks._options import (
+    FLAG,
+    Rule,
+    finite_number,
+    is_int,
+    is_text,
+    one_of,
+    option_rules,
+    whole_number,
+)
 from trainer_hooks.callback import Callback
 from trainer_hooks.checkpoint.paths import is_remote
 from trainer_hooks.errors import OptionError, TrainerHooksError, UsageError
@@ -50,17 +59,6 @@ class TrainingSpikeException(TrainerHooksError, RuntimeError):  # noqa: N818 - L
     # pickling would otherwise pass the message alone to __init__
     def __reduce__(self) -> tuple[type[TrainingSpikeException], tuple[int, float, float | None]]:
         return type(self), (self.batch_idx, self._loss, self._expected)
-
-
-_RULES = {
-    "mode": one_of("min", "max"),
-    "window": whole_number(1),
-    "warmup": whole_number(),
-    "atol": finite_number(0).or_none(),
-    "rtol": finite_number(0).or_none(),
-    "finite_only": one_of(True, False),
-    "on_spike": one_of("raise", "skip"),
-}
 
 
 class SpikeDetection(Callback):
@@ -111,6 +109,20 @@ class SpikeDetection(Callback):
 
     band: ClassVar[Band] = Band.CONTROL
 
+    @option_rules(
+        mode=one_of("min", "max"),
+        window=whole_number(1),
+        warmup=whole_number(),
+        atol=finite_number(0).or_none(),
+        rtol=finite_number(0).or_none(),
+        finite_only=FLAG,
+        on_spike=one_of("raise", "skip"),
+        exclude_batches_path=Rule(
+            "the path of a file",
+            lambda path: isinstance(path, str | os.PathLike) and is_text(os.fspath(path)),
+            "Pass such a path, or None for skip_batches.json in the trainer's root.",
+        ).unless(None),
+    )
     def __init__(
         self,
         mode: str = "min",
@@ -123,25 +135,15 @@ class SpikeDetection(Callback):
         *,
         on_spike: str = "raise",
     ) -> None:
-        check_options(
-            _WHERE,
-            _RULES,
-            mode=mode,
-            window=window,
-            warmup=warmup,
-            atol=atol,
-            rtol=rtol,
-            finite_only=finite_only,
-            on_spike=on_spike,
-        )
-        self.mode: str = mode
+        self.mode = mode
         self.window = window
         self.warmup = warmup
         self.atol = atol
         self.rtol = rtol
-        self.finite_only: bool = finite_only
-        self.on_spike: str = on_spike
-        self.exclude_batches_path = _checked_path(exclude_batches_path)
+        self.finite_only = finite_only
+        self.on_spike = on_spike
+        path = exclude_batches_path
+        self.exclude_batches_path = None if path is None else os.fspath(path)
         self.bad_batches: list[int] = []
         self.last_val: float | None = None
         self._values: deque[float] = deque(maxlen=window)
@@ -291,24 +293,9 @@ class SpikeDetection(Callback):
         except ValueError:
             listed = None
         numbers: list[Any] = listed if isinstance(listed, list) else [None]
-        if not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in numbers):
+        if not all(is_int(number, 0) for number in numbers):
             raise OptionError(
                 f"file {str(path)!r} of {_WHERE}: it must hold a JSON list of the numbers of "
                 "batches. Mend or remove it, or pass another exclude_batches_path."
             )
         return numbers
-
-
-def _checked_path(path: object) -> str | None:
-    """Return the path of the list as text.
-
-    Raises:
-        OptionError: it is not a path.
-    """
-    text = os.fspath(path) if isinstance(path, str | os.PathLike) else path
-    if text is not None and (not isinstance(text, str) or not text):
-        raise OptionError(
-            f"exclude_batches_path {path!r} of {_WHERE}: it must be the path of a file. Pass such "
-            "a path, or None for skip_batches.json in the trainer's root."
-        )
-    return text

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer_hooks._options import FLAG, Rule, is_text, option_rules
 from trainer_hooks.callbacks.base import ScheduledCallback
-from trainer_hooks.callbacks.option_checks import check_choice
 from trainer_hooks.clock.schedules import parse_when
 from trainer_hooks.clock.timing import TimeUnit
-from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from torch import Tensor, nn
     from torch.utils.hooks import RemovableHandle
@@ -57,6 +57,14 @@ class ActivationMonitor(ScheduledCallback):
         trainer.fit(module, train_loader)
     """
 
+    @option_rules(
+        ignore_module_types=Rule(
+            "a list of names of classes",
+            lambda names: isinstance(names, list | tuple) and all(map(is_text, names)),
+            "Pass one such as ['ReLU'].",
+        ).unless(None),
+        only_log_wandb=FLAG,
+    )
     def __init__(
         self,
         interval: int | When = "25ba",
@@ -65,10 +73,8 @@ class ActivationMonitor(ScheduledCallback):
     ) -> None:
         self.interval = interval
         super().__init__(parse_when(interval, "interval", _WHERE, bare=TimeUnit.BATCH))
-        self.ignore_module_types = _check_types(ignore_module_types)
-        self.only_log_wandb: bool = check_choice(
-            "only_log_wandb", only_log_wandb, _WHERE, (True, False)
-        )
+        self.ignore_module_types = tuple(ignore_module_types or ())
+        self.only_log_wandb = only_log_wandb
         self._handles: list[RemovableHandle] = []
         self._values: dict[str, Tensor] = {}
 
@@ -81,12 +87,12 @@ class ActivationMonitor(ScheduledCallback):
 
     def on_before_train_batch(self, trainer: Trainer, module: Module) -> None:
         """Register forward hooks on the layers if the interval is due."""
-        if not self._loggers(trainer) or not self._schedule.is_due(trainer.clock):
+        if not self._loggers(trainer) or not self._is_due(trainer):
             return
         for name, layer in module.named_modules():
             class_name = type(layer).__name__
             if name and not any(ignored in class_name for ignored in self.ignore_module_types):
-                self._handles.append(layer.register_forward_hook(self._forward_hook(name)))
+                self._handles.append(layer.register_forward_hook(partial(self._measure, name)))
 
     def on_before_backward(self, trainer: Trainer, module: Module, loss: Tensor) -> None:
         """Remove the hooks, so that no other forward of the batch is measured."""
@@ -119,21 +125,15 @@ class ActivationMonitor(ScheduledCallback):
 
         return [logger for logger in trainer.loggers if isinstance(logger, WandbLogger)]
 
-    def _forward_hook(self, name: str) -> Any:
-        def measure_forward(layer: nn.Module, inputs: Any, outputs: Any) -> None:  # noqa: ARG001
-            for side, tensors in (("input", inputs), ("output", outputs)):
-                as_sequence = tensors if isinstance(tensors, tuple | list) else (tensors,)
-                self._measure(f"{name}_{side}", as_sequence)
-
-        return measure_forward
-
-    def _measure(self, prefix: str, tensors: Iterable[Any]) -> None:
-        """Keep the statistics of the tensors of floats, on their device."""
-        for index, tensor in enumerate(tensors):
-            is_fit = isinstance(tensor, torch.Tensor) and tensor.is_floating_point()
-            if is_fit and tensor.ndim and tensor.numel():
-                for statistic, value in _statistics(tensor.detach()).items():
-                    self._values[f"activations/{statistic}/{prefix}.{index}"] = value
+    def _measure(self, name: str, _: nn.Module, inputs: Any, outputs: Any) -> None:
+        """Keep the statistics of a layer's tensors of floats, on their device."""
+        for side, tensors in (("input", inputs), ("output", outputs)):
+            several = tensors if isinstance(tensors, tuple | list) else (tensors,)
+            for index, tensor in enumerate(several):
+                is_fit = isinstance(tensor, torch.Tensor) and tensor.is_floating_point()
+                if is_fit and tensor.ndim and tensor.numel():
+                    for statistic, value in _statistics(tensor.detach()).items():
+                        self._values[f"activations/{statistic}/{name}_{side}.{index}"] = value
 
     def _remove_hooks(self) -> None:
         for handle in self._handles:
@@ -156,19 +156,3 @@ def _statistics(tensor: Tensor) -> dict[str, Tensor]:
         "kurtosis": kurtosis.mean(),
         "max": wide.amax(dim=-1).mean(),
     }
-
-
-def _check_types(value: object) -> tuple[str, ...]:
-    """Return the names of `ignore_module_types`.
-
-    Raises:
-        OptionError: it is not a list of strings.
-    """
-    if value is None:
-        return ()
-    if isinstance(value, list | tuple) and all(isinstance(item, str) and item for item in value):
-        return tuple(value)
-    raise OptionError(
-        f"ignore_module_types {value!r} of {_WHERE}: it must be a list of names of classes. Pass "
-        "one such as ['ReLU']."
-    )

@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks._log import warn
-from trainer_hooks.errors import OptionError, TrainerHooksWarning, did_you_mean
+from trainer_hooks.errors import TrainerHooksWarning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     OutOfMemory = Callable[[int, int, int, int], None]
 
-__all__ = ["HISTORY", "is_allocator_readable", "named_statistics", "observe_out_of_memory"]
-
-_DIGITS = 5
-_GIGABYTE = 1e9
+__all__ = ["HISTORY", "is_allocator_readable", "observe_out_of_memory"]
 
 
 def is_allocator_readable(
@@ -42,32 +39,6 @@ def is_allocator_readable(
     if not is_quiet:
         warn(f"{where} does nothing: {lacks}. {advice}, or leave it out.", TrainerHooksWarning)
     return False
-
-
-def named_statistics(
-    stats: Mapping[str, Any], names: Mapping[str, str], where: str
-) -> dict[str, float]:
-    """Return some statistics under other names, bytes as gigabytes with five significant digits.
-
-    Args:
-        stats: the result of `torch.cuda.memory_stats()`.
-        names: the names in the log by torch's names.
-        where: the callback that has these names as its option, for messages.
-
-    Raises:
-        OptionError: there is no statistic of that name.
-    """
-    values = {}
-    for name, log_name in names.items():
-        if name not in stats:
-            raise OptionError(
-                f"memory_keys {name!r} of {where}: it must be a statistic of "
-                f"torch.cuda.memory_stats().{did_you_mean(name, list(stats))} Pass a name that it "
-                "returns, such as 'allocated_bytes.all.current'."
-            )
-        value = stats[name]
-        values[log_name] = float(f"{value / _GIGABYTE:.{_DIGITS}g}") if "bytes" in name else value
-    return values
 
 
 class _AllocatorHistory:

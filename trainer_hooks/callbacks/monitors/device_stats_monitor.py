@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from trainer_hooks._options import one_of, option_rules
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.monitors.log_schedule import evaluation_step, is_logged, will_be_logged
-from trainer_hooks.callbacks.option_checks import check_choice
+from trainer_hooks.callbacks.base import evaluation_step, is_logged, require_logger, will_be_logged
 from trainer_hooks.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,14 +18,7 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = [
-    "DeviceStatsMonitor",
-    "Nvml",
-    "SystemMetricsMonitor",
-    "cpu_stats",
-    "cuda_memory_stats",
-    "require_psutil",
-]
+__all__ = ["DeviceStatsMonitor", "Nvml", "SystemMetricsMonitor", "cpu_stats"]
 
 
 def require_psutil(where: str) -> ModuleType:
@@ -58,11 +51,6 @@ def cpu_stats(psutil: Any) -> dict[str, float]:
         "cpu_vm_percent": float(psutil.virtual_memory().percent),
         "cpu_swap_percent": float(psutil.swap_memory().percent),
     }
-
-
-def cuda_memory_stats(device: torch.device) -> dict[str, float]:
-    """Return the counters of torch's allocator under torch's names, sizes in bytes."""
-    return {name: float(value) for name, value in torch.cuda.memory_stats(device).items()}
 
 
 class Nvml:
@@ -112,10 +100,31 @@ class Nvml:
         self._nvml.nvmlShutdown()
 
 
+class _StatisticsReader(Callback):
+    """Base class of callbacks that read psutil and the device's driver while a run lasts."""
+
+    _psutil: Any = None
+    _nvml: Nvml | None = None
+
+    def _open(self, trainer: Trainer, where: str, *, reads_host: bool = True) -> None:
+        """Open the sources of the statistics."""
+        if reads_host:
+            self._psutil = require_psutil(where)
+            self._psutil.cpu_percent()  # begins the interval whose mean the next call returns
+        if trainer.device.type == "cuda":
+            self._nvml = Nvml.of(trainer.device)
+
+    def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
+        """Close the connection to the driver."""
+        if self._nvml is not None:
+            self._nvml.close()
+        self._nvml = self._psutil = None
+
+
 _WHERE = "DeviceStatsMonitor"
 
 
-class DeviceStatsMonitor(Callback):
+class DeviceStatsMonitor(_StatisticsReader):
     """Log the use of the device before and after batches.
 
     In training it logs at the batches whose metrics are logged (`log_every_n_steps`), in a
@@ -147,36 +156,26 @@ class DeviceStatsMonitor(Callback):
 
     volatile_state: ClassVar[frozenset[str]] = frozenset({f"{_WHERE}.*"})
 
+    @option_rules(cpu_stats=one_of(None, True, False))
     def __init__(self, cpu_stats: bool | None = None) -> None:
-        self._cpu_stats: bool | None = check_choice(
-            "cpu_stats", cpu_stats, _WHERE, (None, True, False)
-        )
-        self._psutil: Any = None
-        self._nvml: Nvml | None = None
+        self._cpu_stats = cpu_stats
         self._is_on = False
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Check that there is a logger, and open the sources of the statistics."""
         self._is_on = bool(trainer.loggers)
         if not self._is_on:
-            if stage == "fit" and not trainer.fast_dev_run:
-                raise UsageError(
-                    f"{_WHERE} in a fit without a logger: it writes to loggers only. Pass one, as "
-                    f"in Trainer(logger=CSVLogger('logs')), or leave {_WHERE} out."
-                )
+            if stage == "fit":
+                require_logger(trainer, _WHERE)
             return
         on_cpu = trainer.device.type == "cpu"
-        if self._cpu_stats or (self._cpu_stats is None and on_cpu):
-            self._psutil = require_psutil(_WHERE)
-            self._psutil.cpu_percent()  # begins the interval whose mean the next call returns
-        if trainer.device.type == "cuda":
-            self._nvml = Nvml.of(trainer.device)
+        self._open(
+            trainer, _WHERE, reads_host=on_cpu if self._cpu_stats is None else self._cpu_stats
+        )
 
     def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Close the connection to the driver."""
-        if self._nvml is not None:
-            self._nvml.close()
-        self._nvml = self._psutil = None
+        super().teardown(trainer, module, stage)
         self._is_on = False
 
     def on_train_batch_start(
@@ -197,7 +196,7 @@ class DeviceStatsMonitor(Callback):
         self, trainer: Trainer, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         """Log at each `log_every_n_steps`-th batch."""
-        self._log_evaluation(trainer, "on_validation_batch_start", batch_idx)
+        self._log_evaluation(trainer, "batch_start", batch_idx)
 
     def on_validation_batch_end(
         self,
@@ -209,36 +208,22 @@ class DeviceStatsMonitor(Callback):
         dataloader_idx: int = 0,
     ) -> None:
         """Log at each `log_every_n_steps`-th batch."""
-        self._log_evaluation(trainer, "on_validation_batch_end", batch_idx)
+        self._log_evaluation(trainer, "batch_end", batch_idx)
 
-    def on_test_batch_start(
-        self, trainer: Trainer, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
-        """Log at each `log_every_n_steps`-th batch."""
-        self._log_evaluation(trainer, "on_test_batch_start", batch_idx)
+    on_test_batch_start, on_test_batch_end = on_validation_batch_start, on_validation_batch_end
 
-    def on_test_batch_end(
-        self,
-        trainer: Trainer,
-        module: Module,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Log at each `log_every_n_steps`-th batch."""
-        self._log_evaluation(trainer, "on_test_batch_end", batch_idx)
-
-    def _log_evaluation(self, trainer: Trainer, hook: str, batch_idx: int) -> None:
+    def _log_evaluation(self, trainer: Trainer, moment: str, batch_idx: int) -> None:
         step = evaluation_step(trainer, batch_idx)
         if self._is_on and step is not None:
-            self._log(trainer, hook, step)
+            stage = "test" if trainer.state.fn == "test" else "validation"
+            self._log(trainer, f"on_{stage}_{moment}", step)
 
     def _log(self, trainer: Trainer, hook: str, step: int) -> None:
         """Log the current statistics under the name of a hook."""
         stats: dict[str, float] = {}
         if trainer.device.type == "cuda":
-            stats.update(cuda_memory_stats(trainer.device))
+            counters = torch.cuda.memory_stats(trainer.device)
+            stats.update({name: float(value) for name, value in counters.items()})
         if self._nvml is not None:
             stats.update(self._nvml.read())
         if self._psutil is not None:
@@ -263,7 +248,7 @@ _NVML_NAMES = {
 }
 
 
-class SystemMetricsMonitor(Callback):
+class SystemMetricsMonitor(_StatisticsReader):
     """Log the use of processor, memory, disk, network and GPU, under Composer's names.
 
     The metrics are `cpu_percentage`, and psutil's statistics of the memory (`cpu_memory_total`,
@@ -295,25 +280,13 @@ class SystemMetricsMonitor(Callback):
 
     volatile_state: ClassVar[frozenset[str]] = frozenset({"cpu_*", "disk_*", "network_*", "gpu_*"})
 
+    @option_rules(log_all_data=one_of(False, True))
     def __init__(self, log_all_data: bool = False) -> None:
-        self.log_all_data: bool = check_choice(
-            "log_all_data", log_all_data, _SYSTEM_METRICS, (False, True)
-        )
-        self._psutil: Any = None
-        self._nvml: Nvml | None = None
+        self.log_all_data = log_all_data
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Open the sources of the statistics."""
-        self._psutil = require_psutil(_SYSTEM_METRICS)
-        self._psutil.cpu_percent()  # begins the interval whose mean the next call returns
-        if trainer.device.type == "cuda":
-            self._nvml = Nvml.of(trainer.device)
-
-    def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Close the connection to the driver."""
-        if self._nvml is not None:
-            self._nvml.close()
-        self._nvml = self._psutil = None
+        self._open(trainer, _SYSTEM_METRICS)
 
     def on_train_batch_start(
         self, trainer: Trainer, module: Module, batch: Any, batch_idx: int
@@ -327,24 +300,11 @@ class SystemMetricsMonitor(Callback):
         self, trainer: Trainer, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         """Log if it is due."""
-        self._log_evaluation(trainer, batch_idx)
-
-    def on_test_batch_start(
-        self, trainer: Trainer, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
-        """Log if it is due."""
-        self._log_evaluation(trainer, batch_idx)
-
-    def on_predict_batch_start(
-        self, trainer: Trainer, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
-        """Log if it is due."""
-        self._log_evaluation(trainer, batch_idx)
-
-    def _log_evaluation(self, trainer: Trainer, batch_idx: int) -> None:
         step = evaluation_step(trainer, batch_idx)
         if step is not None:
             self._log(trainer, step)
+
+    on_test_batch_start = on_predict_batch_start = on_validation_batch_start
 
     def _log(self, trainer: Trainer, step: int) -> None:
         """Log the current statistics."""

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trainer_hooks._options import check_options, one_of
+from trainer_hooks._options import Combination, Rule, finite_number, is_text, one_of, option_rules
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.monitors.log_schedule import will_be_logged
-from trainer_hooks.callbacks.option_checks import check_number
-from trainer_hooks.errors import OptionError
+from trainer_hooks.callbacks.base import will_be_logged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["GradientNormMonitor", "gradient_norms", "norm_of", "norm_of_norms"]
+__all__ = ["GradientNormMonitor", "gradient_norms", "norm_of_norms"]
 
 
 def norm_of(gradient: Tensor, order: float = 2.0) -> Tensor:
@@ -53,17 +51,6 @@ def gradient_norms(module: nn.Module) -> dict[str, Tensor]:
         for name, parameter in module.named_parameters()
         if parameter.grad is not None
     }
-
-
-_WHERE = "GradientNormMonitor"
-_LAYERS = (False, True, "parameter", "module")
-_MOMENTS = ("before", "after", "both")
-
-
-_RULES = {
-    "per_layer": one_of(*_LAYERS),
-    "clipping": one_of(*_MOMENTS),
-}
 
 
 class GradientNormMonitor(Callback):
@@ -104,6 +91,29 @@ class GradientNormMonitor(Callback):
         print(trainer.callback_metrics["grad_2.0_norm_total"])
     """
 
+    @option_rules(
+        Combination(
+            ("names",),
+            lambda names: (
+                names is None
+                or is_text(names)
+                or (isinstance(names, list | tuple) and bool(names) and all(map(is_text, names)))
+            ),
+            "they must be patterns of parameters' names. Pass one such as 'encoder.*', or a list "
+            "of them.",
+            "names {names!r} of {owner}",
+        ),
+        norm_type=(
+            finite_number().unless(math.inf),
+            Rule(
+                "above zero",
+                lambda order: order > 0,
+                "Pass 2.0, or float('inf') for the largest entry.",
+            ),
+        ),
+        per_layer=one_of(False, True, "parameter", "module"),
+        clipping=one_of("before", "after", "both"),
+    )
     def __init__(
         self,
         norm_type: float = 2.0,
@@ -111,21 +121,10 @@ class GradientNormMonitor(Callback):
         clipping: str = "before",
         names: str | Sequence[str] | None = None,
     ) -> None:
-        if norm_type != math.inf and not check_number("norm_type", norm_type, _WHERE) > 0:
-            raise OptionError(
-                f"norm_type {norm_type!r} of {_WHERE}: it must be above zero. Pass 2.0, or "
-                "float('inf') for the largest entry."
-            )
         self.norm_type = float(norm_type)
-        check_options(
-            _WHERE,
-            _RULES,
-            per_layer=per_layer,
-            clipping=clipping,
-        )
-        self.per_layer: bool | str = per_layer
-        self.clipping: str = clipping
-        self.names = _check_names(names)
+        self.per_layer = per_layer
+        self.clipping = clipping
+        self.names = (names,) if isinstance(names, str) else names and tuple(names)
 
     @property
     def state_key(self) -> str:
@@ -182,24 +181,3 @@ class GradientNormMonitor(Callback):
                 owner = name.rpartition(".")[0] or name
                 layers.setdefault(owner if self.per_layer == "module" else name, []).append(norm)
         return layers
-
-
-def _check_names(names: object) -> tuple[str, ...] | None:
-    """Return the patterns in `names`; a single one may stand alone.
-
-    Raises:
-        OptionError: one is not a string, or is empty.
-    """
-    if names is None:
-        return None
-    several = (names,) if isinstance(names, str) else names
-    if (
-        isinstance(several, list | tuple)
-        and several
-        and all(isinstance(item, str) and item for item in several)
-    ):
-        return tuple(several)
-    raise OptionError(
-        f"names {names!r} of {_WHERE}: they must be patterns of parameters' names. Pass one "
-        "such as 'encoder.*', or a list of them."
-    )

@@ -8,14 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from trainer_hooks._log import warn
-from trainer_hooks._options import check_options, one_of
-from trainer_hooks.callback import Callback
-from trainer_hooks.clock.schedules import DueCondition, DueTracker, parse_word_or_when
-from trainer_hooks.errors import (
-    OptimizationError,
-    TrainerHooksWarning,
-    UsageError,
-)
+from trainer_hooks._options import FLAG, option_rules
+from trainer_hooks.callbacks.base import ScheduledCallback, require_logger
+from trainer_hooks.clock.schedules import DueCondition, parse_word_or_when
+from trainer_hooks.errors import OptimizationError, TrainerHooksWarning
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -30,13 +26,7 @@ _WHERE = "LearningRateMonitor"
 _NEVER = 1 << 62
 
 
-_RULES = {
-    "log_momentum": one_of(True, False),
-    "log_weight_decay": one_of(True, False),
-}
-
-
-class LearningRateMonitor(Callback):
+class LearningRateMonitor(ScheduledCallback):
     """Log the learning rates before the step or epoch that uses them.
 
     A rate is named after its optimizer's class, `lr-Adam`; the second optimizer of a class is
@@ -78,6 +68,7 @@ class LearningRateMonitor(Callback):
         {"lrs", "last_momentum_values", "last_weight_decay_values"}
     )
 
+    @option_rules(log_momentum=FLAG, log_weight_decay=FLAG)
     def __init__(
         self,
         logging_interval: When | None = None,
@@ -90,31 +81,11 @@ class LearningRateMonitor(Callback):
                 logging_interval, "logging_interval", _WHERE, ("step", "epoch")
             )
         when = self.logging_interval
-        self._due_tracker = DueTracker(when) if isinstance(when, DueCondition) else None
-        check_options(
-            _WHERE,
-            _RULES,
-            log_momentum=log_momentum,
-            log_weight_decay=log_weight_decay,
-        )
-        self.log_momentum: bool = log_momentum
-        self.log_weight_decay: bool = log_weight_decay
+        super().__init__(when if isinstance(when, DueCondition) else None)
+        self.log_momentum = log_momentum
+        self.log_weight_decay = log_weight_decay
         self._clear_logged()
         self._due = _NEVER
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the counters of the last check of the schedule."""
-        return {} if self._due_tracker is None else {"asked": self._due_tracker.state_dict()}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the counters."""
-        if self._due_tracker is not None and "asked" in state_dict:
-            self._due_tracker.load_state_dict(state_dict["asked"])
-
-    def on_fit_start(self, trainer: Trainer, module: Module) -> None:
-        """Reset the schedule if a new training begins."""
-        if self._due_tracker is not None and trainer.progress.is_fresh:
-            self._due_tracker.forget()
 
     def _clear_logged(self) -> None:
         self.lrs: dict[str, list[float]] = {}
@@ -124,20 +95,16 @@ class LearningRateMonitor(Callback):
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Check that there is a logger."""
-        if stage == "fit" and not trainer.loggers and not trainer.fast_dev_run:
-            raise UsageError(
-                f"{_WHERE} in a fit without a logger: it writes to loggers only. Pass one, as in "
-                f"Trainer(logger=CSVLogger('logs')), or leave {_WHERE} out."
-            )
+        if stage == "fit":
+            require_logger(trainer, _WHERE)
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Name the rates and compute the step at which the next are due."""
         self._clear_logged()
         optimizers = _named_optimizers(trainer)
         self.lr_sch_names = [name for name, _, _ in optimizers]
-        if self.log_momentum and not all(
-            _has_momentum(optimizer) for _, optimizer, _ in optimizers
-        ):
+        groups = [group for _, optimizer, _ in optimizers for group in optimizer.param_groups]
+        if self.log_momentum and any(_momentum(group) is None for group in groups):
             warn(
                 f"log_momentum=True of {_WHERE}: an optimizer has no momentum, so none is logged "
                 "for it. Leave log_momentum out if that is intended.",
@@ -148,8 +115,7 @@ class LearningRateMonitor(Callback):
             and any(interval != "epoch" for _, _, interval in optimizers)
         )
         self._due = _next_due(trainer) if is_by_step else _NEVER
-        if self._due_tracker is not None:
-            self._due_tracker.start(trainer.clock)
+        super().on_train_start(trainer, module)
 
     def on_train_batch_start(
         self, trainer: Trainer, module: Module, batch: Any, batch_idx: int
@@ -168,16 +134,11 @@ class LearningRateMonitor(Callback):
             self._log(trainer, "epoch", trainer.progress.batches_stepped)
 
     def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
-        """Log the rates after a batch if the schedule is due."""
-        self._log_if_scheduled(trainer)
-
-    def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
-        """Log the rates after an epoch and its schedulers if the schedule is due."""
-        self._log_if_scheduled(trainer)
-
-    def _log_if_scheduled(self, trainer: Trainer) -> None:
-        if self._due_tracker is not None and self._due_tracker.is_due(trainer.clock):
+        """Log the rates after a batch, or after an epoch and its schedulers, if they are due."""
+        if self._is_due(trainer):
             self._log(trainer, "step", trainer.progress.batches_stepped)
+
+    on_epoch_checkpoint = on_batch_checkpoint
 
     def _log(self, trainer: Trainer, interval: str, step: int) -> None:
         """Log the rates whose schedulers step in this interval, `"step"` or `"epoch"`."""
@@ -185,8 +146,14 @@ class LearningRateMonitor(Callback):
         extras: dict[str, float] = {}
         for name, optimizer, scheduler_interval in _named_optimizers(trainer):
             if self.logging_interval is not None or scheduler_interval in (None, interval):
-                rates.update(_rates(name, optimizer))
-                extras.update(self._momentum_and_decay(name, optimizer))
+                groups = [
+                    (f"{name}{suffix}", group)
+                    for suffix, group in zip(
+                        _suffixes(optimizer), optimizer.param_groups, strict=True
+                    )
+                ]
+                rates.update({group_name: float(group["lr"]) for group_name, group in groups})
+                extras.update(self._momentum_and_decay(groups))
         for name in [name for name in self.lrs if f"{name}/pg1" in rates]:
             # a callback that unfreezes layers has added a second group
             self.lrs[f"{name}/pg1"] = self.lrs.pop(name)
@@ -198,25 +165,18 @@ class LearningRateMonitor(Callback):
         if values and trainer.loggers:
             trainer.log_metrics(values, step)
 
-    def _momentum_and_decay(self, name: str, optimizer: Optimizer) -> dict[str, float]:
-        """Return the momentum and weight decay of one optimizer by name, and keep them."""
-        momenta: dict[str, float] = {}
-        decays: dict[str, float] = {}
-        for group, suffix in zip(optimizer.param_groups, _suffixes(optimizer), strict=True):
+    def _momentum_and_decay(self, groups: list[tuple[str, dict[str, Any]]]) -> dict[str, float]:
+        """Return the momentum and weight decay of one optimizer's groups, and keep them."""
+        momenta, decays = {}, {}
+        for name, group in groups:
             momentum = _momentum(group)
             if self.log_momentum and momentum is not None:
-                momenta[f"{name}{suffix}-momentum"] = momentum
+                momenta[f"{name}-momentum"] = momentum
             if self.log_weight_decay:
-                decays[f"{name}{suffix}-weight_decay"] = float(group.get("weight_decay", 0.0))
+                decays[f"{name}-weight_decay"] = float(group.get("weight_decay", 0.0))
         self.last_momentum_values.update(momenta)
         self.last_weight_decay_values.update(decays)
         return {**momenta, **decays}
-
-
-def _rates(name: str, optimizer: Optimizer) -> dict[str, float]:
-    """Return the rates of one optimizer's groups, by name."""
-    groups = zip(optimizer.param_groups, _suffixes(optimizer), strict=True)
-    return {f"{name}{suffix}": float(group["lr"]) for group, suffix in groups}
 
 
 def _named_optimizers(trainer: Trainer) -> list[tuple[str, Optimizer, str | None]]:
@@ -268,10 +228,6 @@ def _momentum(group: dict[str, Any]) -> float | None:
     if "betas" in group:
         return float(group["betas"][0])
     return float(group["momentum"]) if "momentum" in group else None
-
-
-def _has_momentum(optimizer: Optimizer) -> bool:
-    return all(_momentum(group) is not None for group in optimizer.param_groups)
 
 
 def _next_due(trainer: Trainer) -> int:

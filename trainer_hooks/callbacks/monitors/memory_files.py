@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
 from trainer_hooks._log import log
-from trainer_hooks.callbacks.option_checks import check_choice
 from trainer_hooks.callbacks.saving.file_names import (
     check_template,
     fill_template,
@@ -168,14 +167,14 @@ class MemoryFiles:
         folder: Any,
         filename: Any,
         remote_file_name: Any,
-        overwrite: Any,
+        overwrite: bool,
         endings: Sequence[str],
     ) -> None:
         self._where = where
         self.folder = _check_folder(folder, where)
         self.filename = _check_filename(filename, where)
         self.remote_file_name = _check_remote(remote_file_name, where)
-        self.overwrite: bool = check_choice("overwrite", overwrite, where, (True, False))
+        self.overwrite = overwrite
         self._endings = tuple(endings)
 
     def folder_in(self, trainer: Trainer) -> str:

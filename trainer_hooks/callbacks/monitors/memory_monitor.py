@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.monitors.cuda_memory import is_allocator_readable, named_statistics
-from trainer_hooks.callbacks.monitors.log_schedule import closes_window
-from trainer_hooks.clock.schedules import DueTracker, parse_when
+from trainer_hooks._options import Combination, Rule, is_text, option_rules
+from trainer_hooks.callbacks.base import ScheduledCallback, closes_window
+from trainer_hooks.callbacks.monitors.cuda_memory import is_allocator_readable
+from trainer_hooks.clock.schedules import parse_when
 from trainer_hooks.clock.timing import TimeUnit
-from trainer_hooks.errors import OptionError
+from trainer_hooks.errors import OptionError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,10 +35,11 @@ _NAMES = {
     for when in ("current", "peak")
     for name, torch_name in _TORCH_NAMES.items()
 } | {"num_alloc_retries": "alloc_retries"}
+_KEYS_CURE = "Pass one such as {'allocated_bytes.all.current': 'allocated_mem'}."
 _AGGREGATES = ("avg", "min", "max")
 
 
-class MemoryMonitor(Callback):
+class MemoryMonitor(ScheduledCallback):
     """Log the use of a CUDA device's memory, under Composer's names.
 
     Each `log_every_n_steps` steps, right before the optimizer steps, these go to the loggers:
@@ -68,52 +70,50 @@ class MemoryMonitor(Callback):
         trainer.fit(module, train_loader)
     """
 
+    @option_rules(
+        Combination(
+            ("memory_keys",),
+            lambda keys: keys is None or len(set(keys.values())) == len(keys),
+            f"no two may have the same name. {_KEYS_CURE}",
+            "memory_keys {memory_keys!r} of {owner}",
+        ),
+        memory_keys=Rule(
+            "a dict of the names of statistics and what they are to be called",
+            lambda keys: (
+                isinstance(keys, dict) and bool(keys) and all(map(is_text, chain(*keys.items())))
+            ),
+            _KEYS_CURE,
+        ).unless(None),
+    )
     def __init__(
         self,
         memory_keys: Mapping[str, str] | None = None,
         dist_aggregate_batch_interval: int | When | None = None,
     ) -> None:
-        self.memory_keys = _check_keys(memory_keys)
+        self.memory_keys = dict(_NAMES if memory_keys is None else memory_keys)
         self.dist_aggregate_batch_interval = dist_aggregate_batch_interval
-        self._due_tracker: DueTracker | None = None
+        when = None
         if dist_aggregate_batch_interval is not None:
             name = "dist_aggregate_batch_interval"
             when = parse_when(dist_aggregate_batch_interval, name, _WHERE, bare=TimeUnit.STEP)
-            self._due_tracker = DueTracker(when)
+        super().__init__(when)
         self._is_on = self._is_warned = self._is_logged = False
 
     @property
     def state_key(self) -> str:
         """`MemoryMonitor{...}` with its options."""
-        when = None if self._due_tracker is None else str(self._due_tracker.when)
+        when = str(self._schedule.when) if self._has_schedule else None
         own = self.memory_keys if self.memory_keys != _NAMES else None
         return self._generate_state_key(memory_keys=own, dist_aggregate_batch_interval=when)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the counters of the last check of the schedule."""
-        if self._due_tracker is None:
-            return {}
-        return {"asked": self._due_tracker.state_dict()}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the counters."""
-        if self._due_tracker is not None and "asked" in state_dict:
-            self._due_tracker.load_state_dict(state_dict["asked"])
-
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Check whether the run is on a CUDA device, and reset the schedule for a new training."""
+        super().on_fit_start(trainer, module)
         self._is_logged = False
-        if self._due_tracker is not None and trainer.progress.is_fresh:
-            self._due_tracker.forget()
         self._is_on = is_allocator_readable(
             trainer.device, _WHERE, history=False, is_quiet=self._is_warned
         )
         self._is_warned = self._is_warned or not self._is_on
-
-    def on_train_start(self, trainer: Trainer, module: Module) -> None:
-        """Start the schedule at the current counters."""
-        if self._due_tracker is not None:
-            self._due_tracker.start(trainer.clock)
 
     def on_after_train_batch(self, trainer: Trainer, module: Module) -> None:
         """Log before the optimizer steps, if it is due."""
@@ -132,11 +132,10 @@ class MemoryMonitor(Callback):
 
     def _log(self, trainer: Trainer, step: int) -> None:
         is_due = (step + 1) % trainer.log_every_n_steps == 0
-        is_aggregated = self._due_tracker is not None and self._due_tracker.is_due(trainer.clock)
+        is_aggregated = self._is_due(trainer)
         if not self._is_on or not (is_due or is_aggregated):
             return
-        stats = torch.cuda.memory_stats(trainer.device)
-        values = named_statistics(stats, self.memory_keys, _WHERE)
+        values = self._named_statistics(torch.cuda.memory_stats(trainer.device))
         metrics = {f"memory/{name}": value for name, value in values.items()} if is_due else {}
         if is_aggregated:
             # in one process its values are the mean, the minimum and the maximum
@@ -144,23 +143,20 @@ class MemoryMonitor(Callback):
                 metrics.update({f"memory/{name}_{kind}": value for kind in _AGGREGATES})
         trainer.log_metrics(metrics, step)
 
+    def _named_statistics(self, stats: Mapping[str, Any]) -> dict[str, float]:
+        """Return statistics by their names in the log, bytes as gigabytes with five digits.
 
-def _check_keys(keys: Any) -> dict[str, str]:
-    """Return the names in the log by the names of the statistics.
-
-    Raises:
-        OptionError: keys is not a dict of strings, or two statistics have one name.
-    """
-    if keys is None:
-        return dict(_NAMES)
-    is_dict = isinstance(keys, dict) and bool(keys)
-    if is_dict and all(isinstance(text, str) and text for pair in keys.items() for text in pair):
-        if len(set(keys.values())) == len(keys):
-            return dict(keys)
-        rule = "no two may have the same name"
-    else:
-        rule = "it must be a dict of the names of statistics and what they are to be called"
-    raise OptionError(
-        f"memory_keys {keys!r} of {_WHERE}: {rule}. Pass one such as "
-        "{'allocated_bytes.all.current': 'allocated_mem'}."
-    )
+        Raises:
+            OptionError: there is no statistic of a name.
+        """
+        values = {}
+        for name, log_name in self.memory_keys.items():
+            if name not in stats:
+                raise OptionError(
+                    f"memory_keys {name!r} of {_WHERE}: it must be a statistic of "
+                    f"torch.cuda.memory_stats().{did_you_mean(name, list(stats))} Pass a name that "
+                    "it returns, such as 'allocated_bytes.all.current'."
+                )
+            value = stats[name]
+            values[log_name] = float(f"{value / 1e9:.5g}") if "bytes" in name else value
+        return values

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks._log import warn
-from trainer_hooks._options import check_options, whole_number
+from trainer_hooks._options import FLAG, option_rules, whole_number
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.base import is_real_fit
 from trainer_hooks.callbacks.monitors.cuda_memory import HISTORY, is_allocator_readable
@@ -27,12 +27,6 @@ __all__ = ["MemorySnapshot"]
 
 _WHERE = "MemorySnapshot"
 _FILES = {".pickle": snapshot_pickle, ".html": trace_plot}
-
-
-_RULES = {
-    "skip_batches": whole_number(),
-    "max_entries": whole_number(1),
-}
 
 
 class MemorySnapshot(Callback):
@@ -77,10 +71,10 @@ class MemorySnapshot(Callback):
         print(snapshot.files)
     """
 
-    band: ClassVar[Band] = (
-        Band.SINK
-    )  # so that a recorded batch includes the work of all other callbacks
+    # so that a recorded batch includes the work of all other callbacks
+    band: ClassVar[Band] = Band.SINK
 
+    @option_rules(skip_batches=whole_number(), max_entries=whole_number(1), overwrite=FLAG)
     def __init__(
         self,
         skip_batches: int = 1,
@@ -91,12 +85,6 @@ class MemorySnapshot(Callback):
         remote_file_name: str | None = None,
         overwrite: bool = False,
     ) -> None:
-        check_options(
-            _WHERE,
-            _RULES,
-            skip_batches=skip_batches,
-            max_entries=max_entries,
-        )
         self.skip_batches = skip_batches
         self.interval = interval
         is_condition = isinstance(interval, DueCondition) or callable(interval)
@@ -203,9 +191,6 @@ class MemorySnapshot(Callback):
         try:
             copies = [self._files.copy(trainer, *each) for each in contents.items()]
         except CheckpointError as error:
-            warn(
-                f"{_WHERE} could not upload copies of {self.files}: {error}",
-                TrainerHooksWarning,
-            )
+            warn(f"{_WHERE} could not upload copies of {self.files}: {error}", TrainerHooksWarning)
         else:
             self.files += [address for address in copies if address is not None]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from trainer_hooks._log import log
+from trainer_hooks._options import FLAG, option_rules, whole_number
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitors.cuda_memory import (
     HISTORY,
@@ -19,7 +21,6 @@ from trainer_hooks.callbacks.monitors.memory_files import (
     stack_flame_graph,
     trace_plot,
 )
-from trainer_hooks.callbacks.option_checks import check_count
 
 if TYPE_CHECKING:
     import os
@@ -82,6 +83,7 @@ class OOMObserver(Callback):
         print(observer.files)
     """
 
+    @option_rules(max_entries=whole_number(1), overwrite=FLAG)
     def __init__(
         self,
         max_entries: int = 100_000,
@@ -90,7 +92,7 @@ class OOMObserver(Callback):
         remote_file_name: str | None = None,
         overwrite: bool = False,
     ) -> None:
-        self.max_entries = check_count("max_entries", max_entries, _WHERE, least=1)
+        self.max_entries = max_entries
         self._files = MemoryFiles(
             _WHERE, folder, filename, remote_file_name, overwrite, tuple(_FILES)
         )
@@ -111,11 +113,8 @@ class OOMObserver(Callback):
             self._is_warned = True
             return
 
-        def write_files(device: int, requested: int, allocated: int, free: int) -> None:
-            self._write_files(trainer, device, requested, allocated, free)
-
         HISTORY.record(self, self.max_entries)
-        self._remove_observer = observe_out_of_memory(write_files)
+        self._remove_observer = observe_out_of_memory(partial(self._write_files, trainer))
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Check that the files would overwrite no others."""
@@ -136,14 +135,8 @@ class OOMObserver(Callback):
         self, trainer: Trainer, device: int, requested: int, allocated: int, free: int
     ) -> None:
         """Write all files; log failures, as the error of the run is to be raised."""
-        log.warning(
-            "%s: device %d has no memory for %d bytes: the process holds %d, %d are free",
-            _WHERE,
-            device,
-            requested,
-            allocated,
-            free,
-        )
+        message = "%s: device %d has no memory for %d bytes: the process holds %d, %d are free"
+        log.warning(message, _WHERE, device, requested, allocated, free)
         self.files = []
         try:
             snapshot = HISTORY.snapshot()

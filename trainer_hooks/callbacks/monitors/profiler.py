@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch.profiler import ProfilerAction, ProfilerActivity, profile
 
 from trainer_hooks._log import log
-from trainer_hooks._options import check_options, whole_number
+from trainer_hooks._options import FLAG, Rule, is_text, option_rules, whole_number
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.option_checks import check_choice
 from trainer_hooks.checkpoint.paths import is_remote
-from trainer_hooks.errors import OptionError
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.profilers.pytorch import activities_of, require_no_other, write_trace
 
@@ -26,15 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["Profiler"]
 
 _WHERE = "Profiler"
-
-
-_RULES = {
-    "wait": whole_number(),
-    "warmup": whole_number(),
-    "active": whole_number(1),
-    "repeat": whole_number(),
-    "skip_first": whole_number(),
-}
 
 
 class Profiler(Callback):
@@ -83,14 +72,40 @@ class Profiler(Callback):
         print(profiler.traces)
     """
 
-    band: ClassVar[Band] = (
-        Band.SINK
-    )  # so that a recorded batch includes the work of all other callbacks
+    # so that a recorded batch includes the work of all other callbacks
+    band: ClassVar[Band] = Band.SINK
 
     volatile_state: ClassVar[frozenset[str]] = frozenset(
         {"traces", "_profile", "_begun_at", "_done", "_cycles", "_next_at", "profile/*"}
     )
 
+    @option_rules(
+        wait=whole_number(),
+        warmup=whole_number(),
+        active=whole_number(1),
+        repeat=whole_number(),
+        skip_first=whole_number(),
+        dirpath=Rule(
+            "a local folder",
+            lambda path: (
+                isinstance(path, str | os.PathLike)
+                and bool(os.fspath(path))
+                and not is_remote(path)
+            ),
+            "Pass one, or leave it out for 'profile' in the log folder.",
+        ).unless(None),
+        filename=Rule(
+            "the beginning of a file's name, without a folder",
+            lambda name: is_text(name) and Path(name).name == name,
+            "Pass one such as 'trace', and the folder as dirpath.",
+        ),
+        record_shapes=FLAG,
+        profile_memory=FLAG,
+        with_stack=FLAG,
+        with_flops=FLAG,
+        with_modules=FLAG,
+        compress=FLAG,
+    )
     def __init__(
         self,
         wait: int = 1,
@@ -108,29 +123,20 @@ class Profiler(Callback):
         with_modules: bool = False,
         compress: bool = True,
     ) -> None:
-        check_options(
-            _WHERE,
-            _RULES,
-            wait=wait,
-            warmup=warmup,
-            active=active,
-            repeat=repeat,
-            skip_first=skip_first,
-        )
         self.wait = wait
         self.warmup = warmup
         self.active = active
         self.repeat = repeat
         self.skip_first = skip_first
-        self.dirpath = _check_dirpath(dirpath)
-        self.filename = _check_filename(filename)
+        self.dirpath = None if dirpath is None else str(Path(dirpath).absolute())
+        self.filename = filename
         self.activities = activities_of(activities, _WHERE)
-        self.record_shapes = _check_flag("record_shapes", record_shapes)
-        self.profile_memory = _check_flag("profile_memory", profile_memory)
-        self.with_stack = _check_flag("with_stack", with_stack)
-        self.with_flops = _check_flag("with_flops", with_flops)
-        self.with_modules = _check_flag("with_modules", with_modules)
-        self.compress = _check_flag("compress", compress)
+        self.record_shapes = record_shapes
+        self.profile_memory = profile_memory
+        self.with_stack = with_stack
+        self.with_flops = with_flops
+        self.with_modules = with_modules
+        self.compress = compress
         self.traces: list[str] = []
         self._profile: profile | None = None
         self._folder = Path()
@@ -187,8 +193,7 @@ class Profiler(Callback):
             UsageError: another profiler of torch is running.
         """
         require_no_other(
-            _WHERE,
-            f"Leave one of them out, or choose other batches with {_WHERE}(skip_first=...).",
+            _WHERE, f"Leave one of them out, or choose other batches with {_WHERE}(skip_first=...)."
         )
         self._begun_at = trainer.progress.batches_completed
         # a new one for each cycle: torch warns that a single one discards the cycle before
@@ -231,28 +236,3 @@ class Profiler(Callback):
         write_trace(recorded, path)
         self.traces.append(str(path))
         log.info("%s: wrote %s; open it at https://ui.perfetto.dev", _WHERE, path)
-
-
-def _check_flag(name: str, value: object) -> bool:
-    return bool(check_choice(name, value, _WHERE, (True, False)))
-
-
-def _check_dirpath(dirpath: object) -> str | None:
-    """Return a local folder as an absolute path, or None."""
-    if dirpath is None:
-        return None
-    if isinstance(dirpath, str | os.PathLike) and os.fspath(dirpath) and not is_remote(dirpath):
-        return str(Path(os.fspath(dirpath)).absolute())
-    raise OptionError(
-        f"dirpath {dirpath!r} of {_WHERE}: it must be a local folder. Pass one, or leave it out "
-        "for 'profile' in the log folder."
-    )
-
-
-def _check_filename(filename: object) -> str:
-    if isinstance(filename, str) and filename and Path(filename).name == filename:
-        return filename
-    raise OptionError(
-        f"filename {filename!r} of {_WHERE}: it must be the beginning of a file's name, without a "
-        "folder. Pass one such as 'trace', and the folder as dirpath."
-    )

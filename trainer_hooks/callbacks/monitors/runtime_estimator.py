@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from trainer_hooks._options import check_options, one_of, whole_number
+from trainer_hooks._options import one_of, option_rules, whole_number
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.monitors.log_schedule import is_logged
+from trainer_hooks.callbacks.base import is_logged
 
 if TYPE_CHECKING:
     from trainer_hooks.clock.clock import Clock
@@ -17,15 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SECONDS", "RuntimeEstimator"]
 
-_WHERE = "RuntimeEstimator"
 SECONDS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400}
 """The seconds in each unit of time."""
-
-
-_RULES = {
-    "skip_batches": whole_number(),
-    "time_unit": one_of(*tuple(SECONDS)),
-}
 
 
 class RuntimeEstimator(Callback):
@@ -62,15 +55,10 @@ class RuntimeEstimator(Callback):
         {"_left", "_start", "_begun", "_loaders", "_current", "_attributed", "time/*"}
     )
 
+    @option_rules(skip_batches=whole_number(), time_unit=one_of(*tuple(SECONDS)))
     def __init__(self, skip_batches: int = 1, time_unit: str = "hours") -> None:
-        check_options(
-            _WHERE,
-            _RULES,
-            skip_batches=skip_batches,
-            time_unit=time_unit,
-        )
         self.skip_batches = skip_batches
-        self.time_unit: str = time_unit
+        self.time_unit = time_unit
         self._left = 0
         self._start: Clock | None = None
         self._begun: Clock | None = None

@@ -10,10 +10,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks._log import log
-from trainer_hooks._options import check_options, whole_number
+from trainer_hooks._options import Rule, finite_number, option_rules, whole_number
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.option_checks import check_number
-from trainer_hooks.errors import OptionError
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.runtime.nested_tensors import first_tensor
 
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
     from trainer_hooks.module.module import Module
 
 __all__ = ["SlowStep", "SlowStepDetector"]
-
-_WHERE = "SlowStepDetector"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +65,6 @@ class SlowStep:
         )
 
 
-_RULES = {
-    "window": whole_number(1),
-    "min_steps": whole_number(1),
-    "max_records": whole_number(),
-}
-
-
 class SlowStepDetector(Callback):
     """Find training batches that take over `factor` times the running median, and the cause.
 
@@ -117,19 +106,30 @@ class SlowStepDetector(Callback):
 
     band: ClassVar[Band] = Band.SINK
 
-    volatile_state: ClassVar[frozenset[str]] = frozenset(
-        {
-            "slow_steps",
-            "count",
-            "_started_at",
-            "_unreported",
-            "_warned_at",
-            "_totals",
-            "_loadings",
-            "slow_step/*",
-        }
-    )
+    volatile_state: ClassVar[frozenset[str]] = frozenset({
+        "slow_steps", "count", "_started_at", "_unreported", "_warned_at", "_totals", "_loadings",
+        "slow_step/*",
+    })  # fmt: skip
 
+    @option_rules(
+        factor=(
+            finite_number(),
+            Rule(
+                "above 1, which is the median itself",
+                lambda factor: factor > 1,
+                "Pass one such as 3.0.",
+            ),
+        ),
+        window=whole_number(1),
+        min_steps=whole_number(1),
+        max_records=whole_number(),
+        warn_interval=finite_number(0.0).unless(math.inf),
+        clock=Rule(
+            "a function without arguments that returns seconds",
+            callable,
+            "Pass one such as time.perf_counter.",
+        ),
+    )
     def __init__(
         self,
         factor: float = 3.0,
@@ -139,26 +139,7 @@ class SlowStepDetector(Callback):
         warn_interval: float = 60.0,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        if check_number("factor", factor, _WHERE) <= 1:
-            raise OptionError(
-                f"factor {factor!r} of {_WHERE}: it must be above 1, which is the median itself. "
-                "Pass one such as 3.0."
-            )
-        if not callable(clock):
-            raise OptionError(
-                f"clock {clock!r} of {_WHERE}: it must be a function without arguments that "
-                "returns seconds. Pass one such as time.perf_counter."
-            )
-        if warn_interval != math.inf:
-            check_number("warn_interval", warn_interval, _WHERE, least=0.0)
         self.factor = factor
-        check_options(
-            _WHERE,
-            _RULES,
-            window=window,
-            min_steps=min_steps,
-            max_records=max_records,
-        )
         self.window = window
         self.min_steps = min_steps
         self.max_records = max_records
@@ -247,11 +228,8 @@ class SlowStepDetector(Callback):
         if is_too_soon or self.warn_interval == math.inf:
             self._unreported += 1
             return
-        more = (
-            f"; {self._unreported} more since the last of these messages"
-            if self._unreported
-            else ""
-        )
+        count = self._unreported
+        more = f"; {count} more since the last of these messages" if count else ""
         log.warning("slow step: %s%s", slow, more)
         self._warned_at, self._unreported = now, 0
 

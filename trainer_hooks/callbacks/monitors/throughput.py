@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from trainer_hooks._options import check_options, whole_number
+from trainer_hooks._options import Rule, finite_number, is_int, is_text, option_rules, whole_number
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.monitors.log_schedule import is_logged
-from trainer_hooks.callbacks.option_checks import check_number
-from trainer_hooks.errors import CallbackError, MetricError, OptionError
+from trainer_hooks.callbacks.base import evaluation_stage, is_logged
+from trainer_hooks.errors import CallbackError, MetricError
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
@@ -40,6 +39,9 @@ __all__ = [
 _RATES = "Throughput"  # for messages
 _MONITOR = "ThroughputMonitor"
 _STAGES = ("train", "validate", "test", "predict")
+_BATCH_FUNCTION = Rule(
+    "a function of the batch", callable, "Pass one such as lambda batch: len(batch[0])."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +53,6 @@ class _Update:
     samples: int
     lengths: int | None
     flops: float | None
-
-
-_RULES = {
-    "world_size": whole_number(1),
-    "window_size": whole_number(2),
-}
 
 
 class Throughput:
@@ -79,6 +75,19 @@ class Throughput:
         OptionError: an argument is outside its rule.
     """
 
+    @option_rules(
+        available_flops=(
+            finite_number().unless(None),
+            Rule(
+                "over 0",
+                lambda flops: flops is None or flops > 0,
+                "Pass the device's operations a second, or None where they are not known.",
+            ),
+        ),
+        world_size=whole_number(1),
+        window_size=whole_number(2),
+        separator=Rule("a text", is_text, "Pass one such as '/'."),
+    )
     def __init__(
         self,
         available_flops: float | None = None,
@@ -86,27 +95,9 @@ class Throughput:
         window_size: int = 100,
         separator: str = "/",
     ) -> None:
-        if (
-            available_flops is not None
-            and check_number("available_flops", available_flops, _RATES) <= 0
-        ):
-            raise OptionError(
-                f"available_flops {available_flops!r} of {_RATES}: it must be over 0. Pass the "
-                "device's operations a second, or None where they are not known."
-            )
         self.available_flops = available_flops
-        check_options(
-            _RATES,
-            _RULES,
-            world_size=world_size,
-            window_size=window_size,
-        )
         self.world_size = world_size
         self.window_size = window_size
-        if not isinstance(separator, str) or not separator:
-            raise OptionError(
-                f"separator {separator!r} of {_RATES}: it must be a text. Pass one such as '/'."
-            )
         self.separator = separator
         self._updates: deque[_Update] = deque(maxlen=window_size)
 
@@ -393,6 +384,7 @@ class ThroughputMonitor(Callback):
 
     volatile_state: ClassVar[frozenset[str]] = frozenset({"time"})
 
+    @option_rules(batch_size_fn=_BATCH_FUNCTION, length_fn=_BATCH_FUNCTION.unless(None))
     def __init__(
         self,
         batch_size_fn: Callable[[Any], int],
@@ -402,12 +394,6 @@ class ThroughputMonitor(Callback):
         window_size: int = 100,
         separator: str = "/",
     ) -> None:
-        for name, function in (("batch_size_fn", batch_size_fn), ("length_fn", length_fn)):
-            if not callable(function) and not (name == "length_fn" and function is None):
-                raise OptionError(
-                    f"{name} {function!r} of {_MONITOR}: it must be a function of the batch. Pass "
-                    "one such as lambda batch: len(batch[0])."
-                )
         self.batch_size_fn = batch_size_fn
         self.length_fn = length_fn
         self.available_flops = available_flops
@@ -474,10 +460,14 @@ class ThroughputMonitor(Callback):
         self._stages["train"].timer.stop()
 
     def on_validation_start(self, trainer: Trainer, module: Module) -> None:
-        """Start the timer of validation, and stop that of training meanwhile."""
+        """Start the evaluation's timer with an empty window; stop that of training meanwhile."""
         if not trainer.sanity_checking:
             self._stages["train"].timer.stop()
-            self._start_evaluation("validate")
+            stage = evaluation_stage(trainer)
+            self._throughputs[stage].reset()
+            self._stages[stage].timer.start()
+
+    on_test_start = on_predict_start = on_validation_start
 
     def on_validation_batch_end(
         self,
@@ -490,7 +480,12 @@ class ThroughputMonitor(Callback):
     ) -> None:
         """Count the batch, and log the rates if they are due."""
         if not trainer.sanity_checking:
-            self._count_evaluation(trainer, module, "validate", batch)
+            stage = evaluation_stage(trainer)
+            batches = self._stages[stage].batches + 1
+            is_due = batches % trainer.log_every_n_steps == 0
+            self._count(trainer, module, stage, batch, batches, is_due)
+
+    on_test_batch_end = on_predict_batch_end = on_validation_batch_end
 
     def on_validation_end(self, trainer: Trainer, module: Module) -> None:
         """Stop the timer of validation, and start that of training again."""
@@ -499,52 +494,10 @@ class ThroughputMonitor(Callback):
             if trainer.state.fn == "fit":
                 self._stages["train"].timer.start()
 
-    def on_test_start(self, trainer: Trainer, module: Module) -> None:
-        """Start the timer of testing."""
-        self._start_evaluation("test")
-
-    def on_test_batch_end(
-        self,
-        trainer: Trainer,
-        module: Module,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Count the batch, and log the rates if they are due."""
-        self._count_evaluation(trainer, module, "test", batch)
-
-    def on_predict_start(self, trainer: Trainer, module: Module) -> None:
-        """Start the timer of prediction."""
-        self._start_evaluation("predict")
-
-    def on_predict_batch_end(
-        self,
-        trainer: Trainer,
-        module: Module,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Count the batch, and log the rates if they are due."""
-        self._count_evaluation(trainer, module, "predict", batch)
-
     def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Stop all timers."""
         for stage_counts in self._stages.values():
             stage_counts.timer.stop()
-
-    def _start_evaluation(self, stage: str) -> None:
-        """Start the timer of an evaluation, with an empty window."""
-        self._throughputs[stage].reset()
-        self._stages[stage].timer.start()
-
-    def _count_evaluation(self, trainer: Trainer, module: Module, stage: str, batch: Any) -> None:
-        batches = self._stages[stage].batches + 1
-        is_due = batches % trainer.log_every_n_steps == 0
-        self._count(trainer, module, stage, batch, batches, is_due)
 
     def _count(
         self, trainer: Trainer, module: Module, name: str, batch: Any, step: int, is_due: bool
@@ -573,15 +526,15 @@ class ThroughputMonitor(Callback):
             trainer.log_metrics(named, step, epoch=epoch)
 
 
-def _check_count_returned(value: object, function: str) -> int:
+def _check_count_returned(value: Any, function: str) -> int:
     """Return a count that the user's function returned for a batch.
 
     Raises:
         MetricError: it is not a whole number of at least 0.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if not is_int(value, 0):
         raise MetricError(
             f"{value!r} returned by {function} of {_MONITOR}: it must be a whole number of at "
             "least 0. Return one such as len(batch[0])."
         )
-    return value
+    return int(value)

@@ -1,4 +1,4 @@
-"""Display and DisplayedProgressBar: when bars of a run are opened, drawn and closed.
+"""DisplayedProgressBar: when the bars of a run are opened, drawn and closed, and their timing.
 
 A canvas draws the bars: `tqdm_progress` and `rich_progress` have one each, and `PlainLines`
 writes lines where there is no terminal.
@@ -6,33 +6,36 @@ writes lines where there is no terminal.
 
 from __future__ import annotations
 
+import logging
 import math
+import re
+import sys
 from enum import StrEnum
+from threading import RLock
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TextIO, cast
 
-from trainer_hooks.callbacks.progress.bar_timing import Pace, RunTimeEstimate, last_batch_of_run
+from trainer_hooks._options import is_int
 from trainer_hooks.callbacks.progress.progress_bar import ProgressBar
-from trainer_hooks.callbacks.progress.stream_redirection import StreamRedirection
 from trainer_hooks.clock.progress import EpochStage
+from trainer_hooks.clock.timing import TimeUnit
 from trainer_hooks.errors import CallbackError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import TextIO
 
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
 __all__ = [
-    "Canvas",
-    "Display",
     "DisplayedProgressBar",
-    "OpenBars",
+    "Pace",
     "Phase",
-    "PlainLines",
+    "StreamRedirection",
     "check_whole_number",
     "format_metrics",
+    "is_terminal",
     "rate_of",
     "run_of",
     "times_of",
@@ -50,56 +53,85 @@ class Phase(StrEnum):
 
 
 class DisplayedProgressBar(ProgressBar):
-    """Base class of progress bars that a `Display` draws: it passes their hooks on.
+    """Base class of progress bars that a canvas draws: one bar for each phase of a run.
 
-    Attributes:
-        display: the display, which `__init__` of a subclass makes.
+    A batch at which no bar is drawn costs a fraction of a microsecond: metrics, which must be
+    copied from the device, are read only for a drawing. Drawing takes at most 5% of the time,
+    however slow the terminal is. Where the output is no terminal, a line is written at the end of
+    each epoch and every 10 s. Text that is printed or logged meanwhile goes above the bars.
+
+    The rate and the times of an epoch are those of its training batches in this run: validations
+    are not in them, nor the batches that a resumed run skips first. Where the run ends inside
+    an epoch, so does its bar; where it has more epochs, the time left of the whole run is shown.
+
+    Args:
+        canvas: the object that draws the bars.
+        refresh_rate: draw at every such batch, but not more often than every 0.1 s; 0 for no bar.
+        leave: whether the bar of each epoch stays on the screen.
     """
 
-    display: Display
+    volatile_state: ClassVar[frozenset[str]] = ProgressBar.volatile_state | {
+        "_bars", "_train_pace", "_evaluation_pace", "_run_time", "_phase", "_description",
+        "_totals",
+    }  # fmt: skip
+
+    def __init__(self, canvas: Canvas, refresh_rate: int, leave: bool) -> None:
+        super().__init__()
+        self._refresh_rate, self._leave = refresh_rate, leave
+        self._bars = OpenBars(canvas)
+        self._train_pace = Pace()
+        self._evaluation_pace = Pace()
+        self._run_time = RunTimeEstimate()
+        self._phase = Phase.VALIDATION
+        self._description = ""
+        self._totals: Sequence[int | float] = ()
 
     @property
     def is_enabled(self) -> bool:
         """Return whether the bar is shown; a refresh rate of 0 switches it off too."""
-        return self._is_enabled and self.display.refresh_rate > 0
+        return self._is_enabled and self._refresh_rate > 0
 
     def disable(self) -> None:
         """Close all bars and show none from now on."""
-        self.display.close_all()
+        self._bars.close_all()
         super().disable()
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Store the trainer, and close bars of a run that never came to its end."""
-        self.display.close_all()
+        self._bars.close_all()
         super().setup(trainer, module, stage)
 
     @property
     def refresh_rate(self) -> int:
         """Return the number of batches between two drawings, at least."""
-        return self.display.refresh_rate
+        return self._refresh_rate
 
     def on_sanity_check_start(self, trainer: Trainer, module: Module) -> None:
         """Open the bar of the sanity check."""
         totals = trainer.num_sanity_val_batches
-        self.display.begin(Phase.SANITY, self.sanity_check_description, totals)
+        self._begin(Phase.SANITY, self.sanity_check_description, totals)
 
     def on_sanity_check_end(self, trainer: Trainer, module: Module) -> None:
         """Erase the bar of the sanity check."""
-        self.display.end(trainer, module, Phase.SANITY)
+        self._end(trainer, module, Phase.SANITY)
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Open the bar of an epoch in which a resumed run begins, without its start hook."""
-        self.display.resume_inside_epoch(trainer)
+        self._run_time.start(trainer)
+        # CLOSING: only the epoch's end hooks are left, which draw this bar too
+        if trainer.progress.stage in {EpochStage.BATCHES, EpochStage.CLOSING}:
+            self._begin_epoch(trainer, is_resumed=True)
 
     def on_train_epoch_start(self, trainer: Trainer, module: Module) -> None:
         """Open the bar of an epoch."""
-        self.display.begin_epoch(trainer)
+        self._begin_epoch(trainer)
 
     def on_train_batch_end(
         self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
     ) -> None:
         """Draw the bar, if a drawing is due."""
-        self.display.count_trained(trainer, module, batch_idx)
+        if self._train_pace.is_due(batch_idx + 1):
+            self._draw_train(trainer, module)
 
     def on_validation_batch_end(
         self,
@@ -112,209 +144,119 @@ class DisplayedProgressBar(ProgressBar):
     ) -> None:
         """Count the batch, and draw the bar if a drawing is due."""
         self._evaluated = batch_idx + 1
-        self.display.count(batch_idx, dataloader_idx)
+        if self.has_dataloader_changed(dataloader_idx):
+            self._begin_loader(dataloader_idx)
+        if self._evaluation_pace.is_due(batch_idx + 1):
+            self._bars.draw(self._phase, None)
 
     # bound again: the aliases of the base class refer to the base class's function
     on_test_batch_end = on_predict_batch_end = on_validation_batch_end
 
     def on_train_batches_end(self, trainer: Trainer, module: Module) -> None:
         """Draw the last batch, unless it was drawn as such."""
-        self.display.end_batches(trainer, module)
+        self._train_pace.pause()
+        # On a terminal the bar must not stop short of the last batch; a log gets a line at the
+        # epoch's end.
+        if not self._bars.are_lines and self._train_pace.drawn != self._train_pace.count:
+            self._draw_train(trainer, module)
 
     def on_train_epoch_end(self, trainer: Trainer, module: Module) -> None:
         """Draw the metrics of the epoch, unless a terminal showed some just now."""
-        self.display.end_epoch(trainer, module)
+        if self._bars.are_lines or self._leave or self._train_pace.is_time:
+            self._draw_train(trainer, module)
 
     def on_train_end(self, trainer: Trainer, module: Module) -> None:
-        """Draw the last state and close the bar."""
-        self.display.end_training(trainer, module)
-
-    def on_validation_start(self, trainer: Trainer, module: Module) -> None:
-        """Open the bar of a validation, below that of the training if there is one."""
-        self.display.begin_validation(trainer)
-
-    def on_validation_end(self, trainer: Trainer, module: Module) -> None:
-        """Close the bar of a validation."""
-        self.display.end_validation(trainer, module)
-
-    def on_test_start(self, trainer: Trainer, module: Module) -> None:
-        """Open the bar of a test."""
-        self.display.begin(Phase.TEST, self.test_description, trainer.num_test_batches)
-
-    def on_test_end(self, trainer: Trainer, module: Module) -> None:
-        """Draw the last state and close the bar."""
-        self.display.end(trainer, module, Phase.TEST)
-
-    def on_predict_start(self, trainer: Trainer, module: Module) -> None:
-        """Open the bar of a prediction."""
-        totals = trainer.num_predict_batches
-        self.display.begin(Phase.PREDICT, self.predict_description, totals)
-
-    def on_predict_end(self, trainer: Trainer, module: Module) -> None:
-        """Draw the last state and close the bar."""
-        self.display.end(trainer, module, Phase.PREDICT)
-
-    def on_exception(self, trainer: Trainer, module: Module, exception: BaseException) -> None:
-        """Draw and close all bars, so that they do not mix with the traceback."""
-        self.display.close_all()
-
-    def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Close bars that are still open, whatever ended the run."""
-        self.display.close_all()
-
-
-class Display:
-    """The bars of a run: it opens, draws and closes one for each phase on a canvas.
-
-    A batch at which no bar is drawn costs a fraction of a microsecond: metrics, which must be
-    copied from the device, are read only for a drawing. Drawing takes at most 5% of the time,
-    however slow the terminal is. Where the output is no terminal, a line is written at the end of
-    each epoch and every 10 s. Text that is printed or logged meanwhile goes above the bars.
-
-    The rate and the times of an epoch are those of its training batches in this run: validations
-    are not in them, nor the batches that a resumed run skips first. Where the run ends inside
-    an epoch, so does its bar; where it has more epochs, the time left of the whole run is shown.
-
-    Args:
-        bar: the progress bar callback, which has the descriptions and metrics.
-        canvas: the object that draws the bars.
-        refresh_rate: draw at every such batch, but not more often than every 0.1 s; 0 for no bar.
-        leave: whether the bar of each epoch stays on the screen.
-
-    Attributes:
-        refresh_rate: as given.
-    """
-
-    def __init__(self, bar: ProgressBar, canvas: Canvas, refresh_rate: int, leave: bool) -> None:
-        self._bar = bar
-        self.refresh_rate, self._leave = refresh_rate, leave
-        self._bars = OpenBars(canvas)
-        self._train = Pace()
-        self._evaluation = Pace()
-        self._run = RunTimeEstimate()
-        self._phase = Phase.VALIDATION
-        self._description = ""
-        self._totals: Sequence[int | float] = ()
-
-    def is_plain_text(self, phase: Phase) -> bool:
-        """Return whether lines are written in place of an open bar of this phase."""
-        return self._bars.are_lines and phase in self._bars.paces
-
-    def close_all(self) -> None:
-        """Draw and close all open bars."""
-        self._bars.close_all()
-
-    # --- Training
-
-    def resume_inside_epoch(self, trainer: Trainer) -> None:
-        """Open the bar of an epoch in which a resumed run begins, without its start hook."""
-        self._run.start(trainer)
-        # CLOSING: only the epoch's end hooks are left, which draw this bar too
-        if trainer.progress.stage in {EpochStage.BATCHES, EpochStage.CLOSING}:
-            self.begin_epoch(trainer, is_resumed=True)
-
-    def begin_epoch(self, trainer: Trainer, is_resumed: bool = False) -> None:
-        """Open the bar of an epoch."""
-        bar, done = self._bar, trainer.progress.batches_in_epoch
-        if bar.is_enabled:
-            self._bars.begin(
-                Phase.TRAIN,
-                self._train,
-                bar.train_description,
-                min(bar.total_train_batches, last_batch_of_run(trainer)),
-                done,
-                self.refresh_rate,
-                is_resumed,
-            )
-
-    def count_trained(self, trainer: Trainer, module: Module, batch_idx: int) -> None:
-        """Draw the training's bar, if a drawing is due."""
-        if self._train.is_due(batch_idx + 1):
-            self._draw_train(trainer, module)
-
-    def end_batches(self, trainer: Trainer, module: Module) -> None:
-        """Draw the last batch, unless it was drawn as such."""
-        self._train.pause()
-        # On a terminal the bar must not stop short of the last batch; a log gets a line at the
-        # epoch's end.
-        if not self._bars.are_lines and self._train.drawn != self._train.count:
-            self._draw_train(trainer, module)
-
-    def end_epoch(self, trainer: Trainer, module: Module) -> None:
-        """Draw the metrics of the epoch, unless a terminal showed some just now."""
-        if self._bars.are_lines or self._leave or self._train.is_time:
-            self._draw_train(trainer, module)
-
-    def end_training(self, trainer: Trainer, module: Module) -> None:
         """Draw the last state and close the bar."""
         if Phase.TRAIN in self._bars.paces:
             if not self._bars.are_lines:
                 self._draw_train(trainer, module)
             self._bars.close(Phase.TRAIN)
 
-    # --- Evaluation
-
-    def begin_validation(self, trainer: Trainer) -> None:
+    def on_validation_start(self, trainer: Trainer, module: Module) -> None:
         """Open the bar of a validation, below that of the training if there is one."""
         if not trainer.sanity_checking:
-            self._train.pause()
-            description, totals = self._bar.validation_description, trainer.num_val_batches
-            self.begin(Phase.VALIDATION, description, totals)
+            self._train_pace.pause()
+            self._begin(Phase.VALIDATION, self.validation_description, trainer.num_val_batches)
 
-    def end_validation(self, trainer: Trainer, module: Module) -> None:
+    def on_validation_end(self, trainer: Trainer, module: Module) -> None:
         """Close the bar of a validation."""
         if not trainer.sanity_checking:
-            self.end(trainer, module, Phase.VALIDATION)
+            self._end(trainer, module, Phase.VALIDATION)
             if trainer.progress.stage is EpochStage.BATCHES:
-                self._train.go_on()
+                self._train_pace.go_on()
 
-    def begin(self, phase: Phase, description: str, totals: Sequence[int | float]) -> None:
+    def on_test_start(self, trainer: Trainer, module: Module) -> None:
+        """Open the bar of a test."""
+        self._begin(Phase.TEST, self.test_description, trainer.num_test_batches)
+
+    def on_test_end(self, trainer: Trainer, module: Module) -> None:
+        """Draw the last state and close the bar."""
+        self._end(trainer, module, Phase.TEST)
+
+    def on_predict_start(self, trainer: Trainer, module: Module) -> None:
+        """Open the bar of a prediction."""
+        self._begin(Phase.PREDICT, self.predict_description, trainer.num_predict_batches)
+
+    def on_predict_end(self, trainer: Trainer, module: Module) -> None:
+        """Draw the last state and close the bar."""
+        self._end(trainer, module, Phase.PREDICT)
+
+    def on_exception(self, trainer: Trainer, module: Module, exception: BaseException) -> None:
+        """Draw and close all bars, so that they do not mix with the traceback."""
+        self._bars.close_all()
+
+    def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
+        """Close bars that are still open, whatever ended the run."""
+        self._bars.close_all()
+
+    def _begin_epoch(self, trainer: Trainer, is_resumed: bool = False) -> None:
+        """Open the bar of an epoch."""
+        if self.is_enabled:
+            self._bars.begin(
+                Phase.TRAIN,
+                self._train_pace,
+                self.train_description,
+                min(self.total_train_batches, last_batch_of_run(trainer)),
+                trainer.progress.batches_in_epoch,
+                self.refresh_rate,
+                is_resumed,
+            )
+
+    def _begin(self, phase: Phase, description: str, totals: Sequence[int | float]) -> None:
         """Open the bar of an evaluation; `totals` are the batches of each loader."""
         self._phase, self._description, self._totals = phase, description, totals
-        self._bar.reset_dataloader_idx_tracker()
+        self.reset_dataloader_idx_tracker()
         if totals:
             # sets the tracker, so that the first batch does not count as a change
-            self._bar.has_dataloader_changed(0)
+            self.has_dataloader_changed(0)
             self._begin_loader(0)
 
-    def count(self, batch_idx: int, dataloader_idx: int) -> None:
-        """Draw the evaluation's bar, if a drawing is due."""
-        if self._bar.has_dataloader_changed(dataloader_idx):
-            self._begin_loader(dataloader_idx)
-        if self._evaluation.is_due(batch_idx + 1):
-            self._bars.draw(self._phase, None)
+    def _begin_loader(self, dataloader_idx: int) -> None:
+        suffix = f" DataLoader {dataloader_idx}" if len(self._totals) > 1 else ""
+        description, total = self._description + suffix, self._totals[dataloader_idx]
+        if self.is_enabled:
+            self._bars.begin(
+                self._phase, self._evaluation_pace, description, total, every=self.refresh_rate
+            )
 
-    def end(self, trainer: Trainer, module: Module, phase: Phase) -> None:
+    def _end(self, trainer: Trainer, module: Module, phase: Phase) -> None:
         """Draw the last state and close the bar; that of the sanity check is erased."""
         if phase not in self._bars.paces:
             return
         # metrics of a validation inside an epoch are shown by the training's bar
         if len(self._bars.paces) == 1 and phase is not Phase.SANITY:
             has_metrics = phase is not Phase.PREDICT
-            self._bars.draw(phase, self._bar.get_metrics(trainer, module) if has_metrics else None)
+            self._bars.draw(phase, self.get_metrics(trainer, module) if has_metrics else None)
         self._bars.close(phase)
 
-    def _begin_loader(self, dataloader_idx: int) -> None:
-        suffix = f" DataLoader {dataloader_idx}" if len(self._totals) > 1 else ""
-        total = self._totals[dataloader_idx]
-        if self._bar.is_enabled:
-            self._bars.begin(
-                self._phase,
-                self._evaluation,
-                self._description + suffix,
-                total,
-                every=self.refresh_rate,
-            )
-
     def _draw_train(self, trainer: Trainer, module: Module) -> None:
+        pace = self._train_pace
         if Phase.TRAIN in self._bars.paces:
-            if self._train.total is not None and self._train.count > self._train.total:
+            if pace.total is not None and pace.count > pace.total:
                 # skipped batches do not count as steps, so `max_steps` takes more batches
-                self._train.total = int(
-                    min(self._bar.total_train_batches, last_batch_of_run(trainer))
-                )
-            self._train.run_left = self._run.left(trainer)
-            self._bars.draw(Phase.TRAIN, self._bar.get_metrics(trainer, module))
+                pace.total = int(min(self.total_train_batches, last_batch_of_run(trainer)))
+            pace.run_left = self._run_time.left(trainer)
+            self._bars.draw(Phase.TRAIN, self.get_metrics(trainer, module))
 
 
 class OpenBars:
@@ -477,15 +419,317 @@ def _clock_time(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes:02}:{rest:02}"
 
 
-def check_whole_number(argument: str, value: object, owner: type) -> int:
-    """Return `value` if it is an integer of at least 0.
+def check_whole_number(argument: str, value: object, owner: type) -> None:
+    """Check that an argument is an integer of at least 0.
 
     Raises:
         CallbackError: it is not.
     """
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if not is_int(value, 0):
         raise CallbackError(
             f"{argument} {value!r} of {owner.__qualname__}: must be a whole number from 0 on. "
             "Leave it out to have the usual one."
         )
-    return value
+
+
+_CLEAR_LINE = "\r\x1b[K"
+_DRAWING = re.compile(r"\r|\x1b\[\d*[A-HJKf]")
+"""Control characters that move the cursor or erase."""
+
+
+class StreamRedirection:
+    """A redirection of the standard streams on a terminal on which bars are drawn.
+
+    While it is started, `print`, warnings, tracebacks and the handlers of `logging` write whole
+    lines above the bars. A stream that is no terminal, such as a file, is left alone.
+
+    Args:
+        write: writes text above the bars; called with the text and its original stream.
+    """
+
+    def __init__(self, write: Callable[[str, TextIO], None]) -> None:
+        self._write = write
+        self._wrappers: dict[str, _LinesAboveBars] = {}
+
+    def start(self, output: TextIO) -> None:
+        """Redirect text above the bars on `output`, if that is a standard stream."""
+        if output is not sys.stdout and output is not sys.stderr:
+            return
+        for name in ("stdout", "stderr"):
+            stream = getattr(sys, name)
+            if stream is output or is_terminal(stream):
+                above = self._wrappers[name] = _LinesAboveBars(stream, self._write)
+                setattr(sys, name, above)
+                _redirect_log_handlers(stream, above)
+
+    def stop(self) -> None:
+        """Restore the streams, and write out an incomplete line."""
+        for name, above in self._wrappers.items():
+            above.close_wrapper()
+            # A stream that the user's code replaced meanwhile stays.
+            if getattr(sys, name) is above:
+                setattr(sys, name, above.stream)
+            _redirect_log_handlers(above, above.stream)
+        self._wrappers.clear()
+
+
+def is_terminal(stream: object) -> bool:
+    """Return whether a stream is a terminal; a replacement without `isatty` is none."""
+    ask = getattr(stream, "isatty", None)
+    return ask is not None and bool(ask())
+
+
+class _LinesAboveBars:
+    """A stream that writes whole lines above the bars, and is in all else the stream it wraps."""
+
+    def __init__(self, stream: TextIO, write: Callable[[str, TextIO], None]) -> None:
+        self.stream = stream
+        # tqdm unwraps streams by this attribute to see that two bars share a terminal
+        self._wrapped = stream
+        self._write_above: Callable[[str, TextIO], None] | None = write
+        self._incomplete_line = ""
+        self._lock = RLock()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or self.stream == other
+
+    def __hash__(self) -> int:
+        return hash(self.stream)
+
+    def write(self, text: str) -> int:
+        with self._lock:
+            if self._write_above is None:
+                return self.stream.write(text)
+            if "\n" not in text and _DRAWING.search(text):  # another library's bar
+                self._pass_on()
+                return self.stream.write(text)
+            if text == "\n" and not self._incomplete_line:  # an empty line, or a move of the cursor
+                self._incomplete_line = text
+                return len(text)
+            lines, end, self._incomplete_line = (self._incomplete_line + text).rpartition("\n")
+            if end:
+                self._write_above(lines + end, self.stream)
+            return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        with self._lock:
+            if self._incomplete_line == "\n":
+                self._pass_on()
+            elif self._incomplete_line and self._write_above is not None:
+                # a prompt of input() must be visible before its line is complete
+                self.stream.write(_CLEAR_LINE + self._incomplete_line)
+            self.stream.flush()
+
+    def close_wrapper(self) -> None:
+        """Write out an incomplete line; from now on only pass text on."""
+        with self._lock:
+            self._write_above = None
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        begun, self._incomplete_line = self._incomplete_line, ""
+        if begun:
+            self.stream.write(begun)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def _redirect_log_handlers(
+    before: TextIO | _LinesAboveBars, after: TextIO | _LinesAboveBars
+) -> None:
+    """Let the handlers of `logging` that write to one stream write to another."""
+    loggers = [logging.getLogger(), *logging.Logger.manager.loggerDict.values()]
+    for logger in loggers:
+        # the dict also holds placeholders of parent names, which have no handlers
+        for handler in getattr(logger, "handlers", ()):
+            # a handler keeps the stream object that it was made with, whatever sys.stderr is now
+            if isinstance(handler, logging.StreamHandler) and handler.stream is before:
+                handler.setStream(cast("TextIO", after))
+
+
+_TERMINAL_SECONDS = 0.1
+_LOG_SECONDS = 10.0
+_PAUSE = 19
+"""The pause after a drawing as a multiple of its duration, so that drawing takes at most 5%."""
+
+
+class Pace:
+    """A count of batches with their timing, which decides in well under 1 us when to draw.
+
+    Attributes:
+        count: the number of batches done.
+        drawn: the number of batches done at the last drawing.
+        first: the number of batches done when the timing began; they are not in the rate.
+        total: the number of batches, None if unknown.
+        run_left: seconds until the end of the whole run, None if unknown or the same.
+    """
+
+    __slots__ = (
+        "_due",
+        "_every",
+        "_interval",
+        "_is_timed",
+        "_since",
+        "_special_count",
+        "_spent",
+        "count",
+        "drawn",
+        "first",
+        "run_left",
+        "total",
+    )
+
+    def __init__(self) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Reset the counts; no drawing is due any more."""
+        self._due = math.inf
+        self._every = 1
+        self._interval = 0.0
+        self._special_count = -1
+        self._is_timed = True
+        self._since: float | None = None
+        self._spent = 0.0
+        self.total: int | None = None
+        self.run_left: float | None = None
+        self.count = self.drawn = self.first = 0
+
+    def start(
+        self, count: int, total: int | None, every: int, is_terminal: bool, is_resumed: bool = False
+    ) -> None:
+        """Begin to count.
+
+        On a terminal a drawing is due when 0.1 s have passed and `count` is a multiple of `every`,
+        and at the last batch. In a log it is due when 10 s have passed.
+
+        Args:
+            count: the number of batches done already.
+            total: the number of batches, None if unknown.
+            every: draw at multiples of this number.
+            is_terminal: whether bars are drawn on a terminal.
+            is_resumed: whether to time from the first batch on: the time before it, in which the
+                loader skips batches, is no training.
+        """
+        now = monotonic()
+        # A restarted bar keeps its due time: short epochs would otherwise draw at every start.
+        if self._due == math.inf:
+            self._due = now + (0.0 if is_terminal else _LOG_SECONDS)
+        self._interval = _TERMINAL_SECONDS if is_terminal else _LOG_SECONDS
+        self._every = every
+        self.total = total
+        self._since, self._spent = now, 0.0
+        self._is_timed = not is_resumed
+        self.count = self.drawn = self.first = count
+        # the count at which `is_due` does not read the clock first: the last batch, or after a
+        # resume the first one, which starts the timing
+        self._special_count = count + 1 if is_resumed else self._end
+
+    @property
+    def _end(self) -> int:
+        return -1 if self.total is None or self._interval != _TERMINAL_SECONDS else self.total
+
+    def is_due(self, count: int) -> bool:
+        """Set the number of batches done; return whether to draw."""
+        self.count = count
+        if count == self._special_count:
+            return self._is_timed or self._begin_timing()
+        # This runs at every batch: two comparisons, and a clock reading at multiples of `every`.
+        return not count % self._every and monotonic() >= self._due
+
+    def _begin_timing(self) -> bool:
+        """Start the timing with the batch just done; return whether to draw."""
+        self._is_timed = True
+        self._special_count = self._end
+        self._since, self._spent, self.first = monotonic(), 0.0, self.count
+        return self.count == self._special_count or monotonic() >= self._due
+
+    @property
+    def is_time(self) -> bool:
+        """Whether enough time has passed since the last drawing."""
+        return monotonic() >= self._due
+
+    def note_drawing(self, began: float) -> None:
+        """Record that a drawing took from `began` until now."""
+        now = monotonic()
+        self.drawn = self.count
+        self._due = now + max(self._interval, _PAUSE * (now - began))
+
+    def pause(self) -> None:
+        """Stop the clock, as for a validation inside an epoch."""
+        if self._since is not None:
+            self._spent += monotonic() - self._since
+            self._since = None
+
+    def go_on(self) -> None:
+        """Restart a stopped clock."""
+        if self._since is None:
+            self._since = monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """The seconds that the batches took, without the pauses."""
+        return self._spent + (0.0 if self._since is None else monotonic() - self._since)
+
+    @property
+    def rate(self) -> float | None:
+        """The batches per second, None while unknown."""
+        seconds = self.seconds
+        return (
+            (self.count - self.first) / seconds if seconds > 0 < self.count - self.first else None
+        )
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The seconds that the remaining batches will take at this rate, None while unknown."""
+        rate = self.rate
+        if self.total is None or rate is None or self.count >= self.total:
+            return None
+        return (self.total - self.count) / rate
+
+
+class RunTimeEstimate:
+    """An estimate of the whole run's time left, from its pace so far, validations included."""
+
+    def __init__(self) -> None:
+        self._began = 0.0
+        self._share = 0.0
+
+    def start(self, trainer: Trainer) -> None:
+        """Begin to time a run; progress of earlier runs is not in the pace."""
+        self._began, self._share = monotonic(), trainer.clock.share_done
+
+    def left(self, trainer: Trainer) -> float | None:
+        """Return the seconds left, None while unknown or if only this epoch is left."""
+        is_last = trainer.current_epoch + 1 >= trainer.max_epochs >= 0
+        if is_last or last_batch_of_run(trainer) <= trainer.num_training_batches:
+            return None
+        share = trainer.clock.share_done
+        done = share - self._share
+        return (1 - share) * (monotonic() - self._began) / done if done > 0 else None
+
+
+def last_batch_of_run(trainer: Trainer) -> int | float:
+    """Return the number of batches in the current epoch after which the run's limits end the epoch.
+
+    Infinity where no limit ends it, or where that cannot be known, as with wall time.
+    """
+    progress, duration = trainer.progress, trainer.max_duration
+    left = math.inf
+    module = trainer.module
+    # with manual optimization the number of steps in a batch is unknown
+    if trainer.max_steps >= 0 and module is not None and module.automatic_optimization:
+        windows = trainer.max_steps - progress.steps_completed
+        left = windows * trainer.accumulate_grad_batches - progress.batches_in_window
+    if duration is not None and duration.unit is TimeUnit.BATCH:
+        left = min(left, int(duration) - progress.batches_completed)
+    elif duration is not None and duration.unit is TimeUnit.SAMPLE:
+        size = getattr(trainer.train_dataloader, "batch_size", None)
+        if isinstance(size, int):
+            left = min(left, math.ceil((int(duration) - progress.samples_completed) / size))
+    return progress.batches_in_epoch + max(left, 0)

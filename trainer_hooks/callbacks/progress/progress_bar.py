@@ -44,7 +44,7 @@ class ProgressBar(Callback):
 
     # how far a bar is drawn is no state of the training: the checks of a resume leave it out
     volatile_state: ClassVar[frozenset[str]] = frozenset(
-        {"display", "canvas", "*_batch_idx", "*_progress_bar"}
+        {"canvas", "*_batch_idx", "*_progress_bar"}
     )
 
     def __init__(self) -> None:

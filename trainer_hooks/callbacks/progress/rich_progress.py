@@ -7,16 +7,15 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callbacks.progress.display import (
-    Display,
     DisplayedProgressBar,
     Phase,
     check_whole_number,
     format_metrics,
+    is_terminal,
     rate_of,
     run_of,
     times_of,
 )
-from trainer_hooks.callbacks.progress.stream_redirection import is_terminal
 from trainer_hooks.errors import CallbackError, UsageError
 from trainer_hooks.runtime.rng import isolated
 
@@ -28,10 +27,10 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, Task, TaskID
     from rich.style import Style
 
-    from trainer_hooks.callbacks.progress.bar_timing import Pace
+    from trainer_hooks.callbacks.progress.display import Pace
     from trainer_hooks.context.context import Trainer
 
-__all__ = ["RichCanvas", "RichProgressBar", "RichProgressBarTheme"]
+__all__ = ["RichProgressBar", "RichProgressBarTheme"]
 
 _TEXTS = ("metrics_text_delimiter", "metrics_format")
 
@@ -78,8 +77,7 @@ class RichProgressBar(DisplayedProgressBar):
         theme: RichProgressBarTheme | None = None,
         console_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__()
-        rate = check_whole_number("refresh_rate", refresh_rate, type(self))
+        check_whole_number("refresh_rate", refresh_rate, type(self))
         if not isinstance(theme, RichProgressBarTheme | None):
             raise CallbackError(
                 f"theme {theme!r} of {type(self).__qualname__}: must be a RichProgressBarTheme. "
@@ -87,7 +85,7 @@ class RichProgressBar(DisplayedProgressBar):
             )
         self.theme = theme or RichProgressBarTheme()
         self.canvas = RichCanvas(self, leave, console_kwargs or {})
-        self.display = Display(self, self.canvas, rate, leave)
+        super().__init__(self.canvas, refresh_rate, leave)
 
     def configure_columns(self, trainer: Trainer) -> list[ProgressColumn | str]:
         """Return the columns of a line; the metrics follow them.

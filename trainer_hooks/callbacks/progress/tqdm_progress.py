@@ -10,14 +10,13 @@ from time import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks.callbacks.progress.display import (
-    Display,
     DisplayedProgressBar,
     Phase,
     check_whole_number,
     format_metrics,
+    is_terminal,
     run_of,
 )
-from trainer_hooks.callbacks.progress.stream_redirection import is_terminal
 from trainer_hooks.errors import CallbackError, UsageError
 
 if TYPE_CHECKING:
@@ -26,15 +25,9 @@ if TYPE_CHECKING:
 
     from tqdm import tqdm
 
-    from trainer_hooks.callbacks.progress.bar_timing import Pace
+    from trainer_hooks.callbacks.progress.display import Pace
 
-__all__ = [
-    "TQDMProgressBar",
-    "TqdmCanvas",
-    "bar_class",
-    "is_notebook",
-    "shows_widgets",
-]
+__all__ = ["TQDMProgressBar"]
 
 _RATE_IN_COLAB = 20
 
@@ -91,16 +84,14 @@ class TQDMProgressBar(DisplayedProgressBar):
     def __init__(
         self, refresh_rate: int = 1, process_position: int = 0, leave: bool = False
     ) -> None:
-        super().__init__()
-        refresh_rate = _adapted_refresh_rate(
-            check_whole_number("refresh_rate", refresh_rate, type(self)), type(self)
-        )
-        self._process_position = check_whole_number(
-            "process_position", process_position, type(self)
-        )
+        kind = type(self)
+        check_whole_number("refresh_rate", refresh_rate, kind)
+        check_whole_number("process_position", process_position, kind)
+        self._process_position = process_position
+        # before the base class: the canvas keeps this object and calls it when a bar is opened;
         # each run takes two lines, for training and for validation
-        self.canvas = TqdmCanvas(self, 2 * self._process_position, leave)
-        self.display = Display(self, self.canvas, refresh_rate, leave)
+        self.canvas = TqdmCanvas(self, 2 * process_position, leave)
+        super().__init__(self.canvas, _adapted_refresh_rate(refresh_rate, kind), leave)
 
     @property
     def process_position(self) -> int:
@@ -202,7 +193,7 @@ class TQDMProgressBar(DisplayedProgressBar):
     def _bar_of(self, phase: Phase) -> tqdm[Any]:
         if phase in self.canvas.drawn:
             return self.canvas.drawn[phase]
-        if self.is_disabled or self.display.is_plain_text(phase):
+        if self.is_disabled or (self._bars.are_lines and phase in self._bars.paces):
             # a disabled bar, so that a hook that describes its bar works on every rank and in a log
             return bar_class()(disable=True)
         if phase in self.canvas.closed:
@@ -359,7 +350,7 @@ def bar_class() -> type[tqdm[Any]]:
 
     The monitor is a thread, which could hold a lock when worker processes are forked.
     """
-    return _widget_bar_class() if shows_widgets() else _terminal_bar_class()
+    return _bar_class_of("tqdm.notebook" if shows_widgets() else "tqdm")
 
 
 def is_notebook() -> bool:
@@ -376,20 +367,5 @@ def shows_widgets() -> bool:
 
 
 @cache
-def _terminal_bar_class() -> type[tqdm[Any]]:
-    from tqdm import tqdm
-
-    class Bar(tqdm):  # type: ignore[type-arg]
-        monitor_interval = 0
-
-    return Bar
-
-
-@cache
-def _widget_bar_class() -> type[tqdm[Any]]:
-    from tqdm.notebook import tqdm
-
-    class WidgetBar(tqdm):  # type: ignore[type-arg]
-        monitor_interval = 0
-
-    return WidgetBar
+def _bar_class_of(module: str) -> type[tqdm[Any]]:
+    return type("Bar", (importlib.import_module(module).tqdm,), {"monitor_interval": 0})

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer_hooks._options import Combination, option_rules, whole_number
 from trainer_hooks.callbacks.base import ScheduledCallback, is_real_fit
-from trainer_hooks.callbacks.option_checks import check_count
 from trainer_hooks.clock.schedules import When, parse_when
 from trainer_hooks.clock.timing import TimeUnit
-from trainer_hooks.errors import ModuleError, OptionError
+from trainer_hooks.errors import ModuleError
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterator, Sequence
 
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
@@ -22,7 +23,13 @@ if TYPE_CHECKING:
 __all__ = ["Generate"]
 
 _WHERE = "Generate"
-_COLUMNS = ["prompt", "generation"]
+
+
+def _are_texts(prompts: object) -> bool:
+    """Return whether prompts are a text or a list of texts that is not empty."""
+    texts = [prompts] if isinstance(prompts, str) else prompts
+    is_list = isinstance(texts, list | tuple) and bool(texts)
+    return is_list and all(isinstance(prompt, str) for prompt in texts)  # type: ignore[attr-defined]
 
 
 class Generate(ScheduledCallback):
@@ -56,6 +63,15 @@ class Generate(ScheduledCallback):
         trainer.fit(module, train_loader)
     """
 
+    @option_rules(
+        Combination(
+            ("prompts",),
+            _are_texts,
+            "they must be texts. Pass one or a list of them.",
+            "prompts {prompts!r} of {owner}",
+        ),
+        batch_size=whole_number(1).unless(None),
+    )
     def __init__(
         self,
         prompts: str | Sequence[str],
@@ -63,16 +79,8 @@ class Generate(ScheduledCallback):
         batch_size: int | None = None,
         **generate_kwargs: Any,
     ) -> None:
-        texts = [prompts] if isinstance(prompts, str) else prompts
-        is_list = isinstance(texts, list | tuple) and bool(texts)
-        if not is_list or not all(isinstance(prompt, str) for prompt in texts):
-            raise OptionError(
-                f"prompts {prompts!r} of {_WHERE}: they must be texts. Pass one or a list of them."
-            )
-        self.prompts = tuple(texts)
+        self.prompts = (prompts,) if isinstance(prompts, str) else tuple(prompts)
         self.interval = parse_when(interval, "interval", _WHERE, bare=TimeUnit.EPOCH)
-        if batch_size is not None:
-            check_count("batch_size", batch_size, _WHERE, least=1)
         self.batch_size = batch_size
         self.generate_kwargs = generate_kwargs
         super().__init__(self.interval)
@@ -92,28 +100,21 @@ class Generate(ScheduledCallback):
         super().on_fit_start(trainer, module)
 
     def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
-        """Generate after a batch, if that is due."""
-        self._generate_if_due(trainer, module)
-
-    def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
-        """Generate after an epoch and its validation, if that is due."""
-        self._generate_if_due(trainer, module)
-
-    def _generate_if_due(self, trainer: Trainer, module: Module) -> None:
-        if not self._schedule.is_due(trainer.clock) or not is_real_fit(trainer):
+        """Generate after a batch, or after an epoch and its validation, if that is due."""
+        if not self._is_due(trainer) or not is_real_fit(trainer):
             return
         size = self.batch_size or len(self.prompts)
         rows: list[list[str]] = []
         # isolated: sampling must not change the random numbers of the training
-        with rng.isolated(), torch.no_grad(), _EvaluationMode(module):
+        with rng.isolated(), torch.no_grad(), _evaluation_mode(module):
             for first in range(0, len(self.prompts), size):
                 prompts = list(self.prompts[first : first + size])
-                rows += [
-                    list(pair) for pair in zip(prompts, self._texts(module, prompts), strict=True)
-                ]
+                rows += map(list, zip(prompts, self._texts(module, prompts), strict=True))
         step = trainer.progress.batches_stepped
         for logger in trainer.loggers:
-            logger.log_table("generations", list(_COLUMNS), rows, step=step)
+            logger.log_table("generations", ["prompt", "generation"], rows, step=step)
+
+    on_epoch_checkpoint = on_batch_checkpoint
 
     def _texts(self, module: Any, prompts: list[str]) -> list[str]:
         """Return the module's generations for some prompts."""
@@ -135,19 +136,14 @@ class Generate(ScheduledCallback):
         return texts
 
 
-class _EvaluationMode:
-    """Context with a module in evaluation mode; it restores each submodule's mode afterwards."""
-
-    def __init__(self, module: torch.nn.Module) -> None:
-        # each submodule's mode: `module.train()` would put frozen parts into training mode too
-        self._modes: Iterable[tuple[torch.nn.Module, bool]] = [
-            (part, part.training) for part in module.modules()
-        ]
-        self._module = module
-
-    def __enter__(self) -> None:
-        self._module.eval()
-
-    def __exit__(self, *error: object) -> None:
-        for part, mode in self._modes:
+@contextmanager
+def _evaluation_mode(module: torch.nn.Module) -> Iterator[None]:
+    """Put a module into evaluation mode; restore each submodule's mode afterwards."""
+    # each submodule's mode: `module.train()` would put frozen parts into training mode too
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
             part.training = mode

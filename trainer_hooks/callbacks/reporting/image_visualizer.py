@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from trainer_hooks._options import check_options, one_of, whole_number
+from trainer_hooks._options import FLAG, Combination, one_of, option_rules, whole_number
 from trainer_hooks.callbacks.base import ScheduledCallback
 from trainer_hooks.callbacks.reporting.sample_images import (
-    check_key,
+    KEY,
     class_masks,
     color_mask,
     pick_part,
@@ -18,7 +18,7 @@ from trainer_hooks.callbacks.reporting.sample_images import (
 )
 from trainer_hooks.clock.schedules import DueCondition, parse_when
 from trainer_hooks.clock.timing import TimeUnit
-from trainer_hooks.errors import DataError, ModuleError, OptionError
+from trainer_hooks.errors import DataError, ModuleError
 from trainer_hooks.runtime.nested_tensors import first_tensor
 
 if TYPE_CHECKING:
@@ -30,15 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["ImageVisualizer"]
 
 _WHERE = "ImageVisualizer"
-_MODES = ("input", "segmentation")
 _CHANNELS = (1, 3, 4)
-
-
-_RULES = {
-    "mode": one_of(*_MODES),
-    "num_images": whole_number(1),
-    "channels_last": one_of(True, False),
-}
 
 
 class ImageVisualizer(ScheduledCallback):
@@ -85,6 +77,20 @@ class ImageVisualizer(ScheduledCallback):
         trainer.fit(module, train_loader, val_loader)
     """
 
+    @option_rules(
+        Combination(
+            ("target_key",),
+            lambda key: key is not None,
+            "it must say where the target masks lie. Pass an index, a key, or a function of the "
+            "batch.",
+            "target_key {target_key!r} of {owner}",
+        ),
+        mode=one_of("input", "segmentation"),
+        num_images=whole_number(1),
+        channels_last=FLAG,
+        input_key=KEY,
+        target_key=KEY,
+    )
     def __init__(
         self,
         interval: int | When = "100ba",
@@ -97,23 +103,10 @@ class ImageVisualizer(ScheduledCallback):
         self.interval = interval
         super().__init__(parse_when(interval, "interval", _WHERE, bare=TimeUnit.EPOCH))
         self._shows_first_batch = not (isinstance(interval, DueCondition) or callable(interval))
-        check_options(
-            _WHERE,
-            _RULES,
-            mode=mode,
-            num_images=num_images,
-            channels_last=channels_last,
-        )
-        self.mode: str = mode
+        self.mode = mode
         self.num_images = num_images
-        self.channels_last: bool = channels_last
-        self.input_key = check_key("input_key", input_key, _WHERE)
-        self.target_key = check_key("target_key", target_key, _WHERE)
-        if target_key is None:
-            raise OptionError(
-                f"target_key None of {_WHERE}: it must say where the target masks lie. Pass an "
-                "index, a key, or a function of the batch."
-            )
+        self.channels_last = channels_last
+        self.input_key, self.target_key = input_key, target_key
         self._has_begun = False
         self._batch: Any = None
         self._step = 0
@@ -143,9 +136,8 @@ class ImageVisualizer(ScheduledCallback):
     ) -> None:
         """Show the batch, if it is due; with masks wait for the predictions."""
         # asked even if no logger takes images: `is_due` records that this batch was considered
-        is_due = self._schedule.is_due(trainer.clock) or (
-            self._shows_first_batch and not self._has_begun
-        )
+        is_first = self._shows_first_batch and not self._has_begun
+        is_due = self._is_due(trainer) or is_first
         self._has_begun = True
         if not is_due or not trainer.loggers:
             return

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import logging
+import os
+import platform
 import re
 import shlex
 import subprocess
@@ -11,7 +15,20 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks._options import TEXT, check_options, finite_number, one_of, whole_number
+import torch
+
+from trainer_hooks._files import replace_file
+from trainer_hooks._options import (
+    FLAG,
+    TEXT,
+    Combination,
+    Rule,
+    finite_number,
+    one_of,
+    option_rules,
+    whole_number,
+)
+from trainer_hooks._version import __version__
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.base import is_real_fit
 from trainer_hooks.callbacks.monitored_metric import (
@@ -19,52 +36,39 @@ from trainer_hooks.callbacks.monitored_metric import (
     has_validation,
     missing_monitor_message,
 )
-from trainer_hooks.callbacks.option_checks import (
-    check_count,
-    check_monitor,
-    check_text,
-)
-from trainer_hooks.callbacks.reporting.mlperf_submission import (
-    AVAILABILITY,
-    ResultFile,
-    default_system_name,
-    describe_system,
-)
-from trainer_hooks.callbacks.reporting.run_facts import seeds
+from trainer_hooks.callbacks.option_checks import check_monitor
+from trainer_hooks.callbacks.reporting.run_facts import hardware, seeds
 from trainer_hooks.data.loaders import loaders_in
 from trainer_hooks.errors import CheckpointError, DataError, MetricError, OptionError
 from trainer_hooks.hooks.band import Band
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = [
-    "MLPerfCallback",
-    "check_command",
-    "check_name",
-    "check_root",
-    "clear_cache",
-    "count_samples",
-    "require_mlperf",
-]
+__all__ = ["MLPerfCallback"]
 
+
+AVAILABILITY = {
+    "onprem": "Available on-premise",
+    "cloud": "Available cloud",
+    "preview": "Preview",
+    "research": "Research, Development, or Internal (RDI)",
+}
+"""The status of a submission as a system's description spells it, by the option's value."""
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
+_NAME_CURE = (
+    "it names a folder or a file of the submission. Pass a text of letters, digits, '_', '-' and "
+    "'.', which does not begin with a point."
+)
 _SHOWN = 500
 _WHERE = "MLPerfCallback"
 
 
-_RULES = {
-    "index": whole_number(),
-    "target": finite_number(),
-    "division": one_of("open"),
-    "metric_label": TEXT,
-    "status": one_of(*tuple(AVAILABILITY)),
-    "exit_at_target": one_of(True, False),
-}
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(_NAME.fullmatch(value))
 
 
 class MLPerfCallback(Callback):
@@ -117,6 +121,41 @@ class MLPerfCallback(Callback):
     # before the savers, as early stopping: the checkpoint of a stop knows of it
     band = Band.CONTROL
 
+    @option_rules(
+        Combination(("benchmark",), _is_name, _NAME_CURE, "benchmark {benchmark!r} of {owner}"),
+        Combination(
+            ("system_name",),
+            lambda name: name is None or _is_name(name),
+            _NAME_CURE,
+            "system_name {system_name!r} of {owner}",
+        ),
+        root_folder=Rule(
+            "the path of a folder of this machine",
+            lambda path: (
+                isinstance(path, str | Path) and bool(str(path)) and "://" not in str(path)
+            ),
+            "Pass such a path.",
+        ),
+        index=whole_number(),
+        target=finite_number(),
+        division=one_of("open"),
+        metric_label=TEXT,
+        status=one_of(*tuple(AVAILABILITY)),
+        submitter=TEXT,
+        cache_clear_cmd=Rule(
+            "a command",
+            lambda command: (
+                bool(command.strip())
+                if isinstance(command, str)
+                else isinstance(command, list | tuple)
+                and bool(command)
+                and all(isinstance(word, str) for word in command)
+            ),
+            "Pass a list of its words, a text for a shell, or None.",
+        ).unless(None),
+        host_processors_per_node=whole_number(1).unless(None),
+        exit_at_target=FLAG,
+    )
     def __init__(
         self,
         root_folder: str | os.PathLike[str],
@@ -133,32 +172,23 @@ class MLPerfCallback(Callback):
         host_processors_per_node: int | None = None,
         exit_at_target: bool = False,
     ) -> None:
-        require_mlperf(_WHERE)
-        self.root_folder = check_root(root_folder, _WHERE)
-        check_options(
-            _WHERE,
-            _RULES,
-            index=index,
-            target=target,
-            division=division,
-            metric_label=metric_label,
-            status=status,
-            exit_at_target=exit_at_target,
-        )
+        if importlib.util.find_spec("mlperf_logging") is None:
+            raise OptionError(
+                f"{_WHERE} writes with the package mlperf_logging, which is not installed. Install "
+                "it: pip install 'trainer-hooks[mlperf]'."
+            )
+        self.root_folder = Path(root_folder).expanduser()
         self.index = index
-        self.benchmark = check_name("benchmark", benchmark, _WHERE)
+        self.benchmark = benchmark
         self.target = target
         self.division = division
         self.metric_name = check_monitor(metric_name, _WHERE)
         self.metric_label = metric_label
-        self.submitter = check_text("submitter", submitter, _WHERE) or "trainer_hooks"
-        self.system_name = (
-            None if system_name is None else check_name("system_name", system_name, _WHERE)
-        )
+        self.submitter = submitter or "trainer_hooks"
+        self.system_name = system_name
         self.status = status
-        self.cache_clear_cmd = check_command(cache_clear_cmd, _WHERE)
-        if host_processors_per_node is not None:
-            check_count("host_processors_per_node", host_processors_per_node, _WHERE, least=1)
+        command = cache_clear_cmd
+        self.cache_clear_cmd = list(command) if isinstance(command, list | tuple) else command
         self.host_processors_per_node = host_processors_per_node
         self.exit_at_target = exit_at_target
         self._began_ms = 0
@@ -275,14 +305,14 @@ class MLPerfCallback(Callback):
     def _begin(self, trainer: Trainer, path: Path, name: str) -> None:
         """Write the system's description and the first events of the result."""
         # first all checks: a refused run must leave no files behind
-        samples = count_samples(trainer, _WHERE)
+        samples = count_samples(trainer)
         if path.exists():
             raise OptionError(
                 f"index {self.index} of {_WHERE}: the result {str(path)!r} is there already. "
                 "Choose another index, or move the file away."
             )
         if self.cache_clear_cmd is not None:
-            clear_cache(self.cache_clear_cmd, _WHERE)
+            clear_cache(self.cache_clear_cmd)
         options = {"submitter": self.submitter, "division": self.division, "system_name": name}
         if self.host_processors_per_node is not None:
             options["host_processors_per_node"] = str(self.host_processors_per_node)
@@ -341,65 +371,7 @@ class MLPerfCallback(Callback):
         return as_score(logged[logged_name], logged_name, _WHERE).item()
 
 
-def require_mlperf(where: str) -> None:
-    """Check that the package mlperf_logging is installed.
-
-    Raises:
-        OptionError: it is not.
-    """
-    if importlib.util.find_spec("mlperf_logging") is None:
-        raise OptionError(
-            f"{where} writes with the package mlperf_logging, which is not installed. Install it: "
-            "pip install 'trainer-hooks[mlperf]'."
-        )
-
-
-def check_name(name: str, value: object, where: str) -> str:
-    """Return `value` if it can be the name of a folder in a submission.
-
-    Raises:
-        OptionError: it cannot.
-    """
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise OptionError(
-            f"{name} {value!r} of {where}: it names a folder or a file of the submission. Pass a "
-            "text of letters, digits, '_', '-' and '.', which does not begin with a point."
-        )
-    return value
-
-
-def check_root(root_folder: Any, where: str) -> Path:
-    """Return the folder of the submission.
-
-    Raises:
-        OptionError: it is not a local path.
-    """
-    if not isinstance(root_folder, str | Path) or not str(root_folder) or "://" in str(root_folder):
-        raise OptionError(
-            f"root_folder {root_folder!r} of {where}: it must be the path of a folder of this "
-            "machine. Pass such a path."
-        )
-    return Path(root_folder).expanduser()
-
-
-def check_command(command: Any, where: str) -> str | list[str] | None:
-    """Return a command, as a text for a shell or as a list of its words, or None.
-
-    Raises:
-        OptionError: it is none of them.
-    """
-    if command is None or (isinstance(command, str) and command.strip()):
-        return command
-    is_list = isinstance(command, list | tuple) and bool(command)
-    if not is_list or not all(isinstance(word, str) for word in command):
-        raise OptionError(
-            f"cache_clear_cmd {command!r} of {where}: it must be a command. Pass a list of its "
-            "words, a text for a shell, or None."
-        )
-    return list(command)
-
-
-def clear_cache(command: str | Sequence[str], where: str) -> None:
+def clear_cache(command: str | Sequence[str]) -> None:
     """Run the command that empties the system's caches.
 
     Raises:
@@ -408,26 +380,23 @@ def clear_cache(command: str | Sequence[str], where: str) -> None:
     shown = command if isinstance(command, str) else shlex.join(command)
     try:
         done = subprocess.run(
-            command,
-            shell=isinstance(command, str),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        )
+            command, shell=isinstance(command, str), stdin=subprocess.DEVNULL,
+            capture_output=True, check=False,
+        )  # fmt: skip
     except OSError as error:
         raise OptionError(
-            f"cache_clear_cmd {shown!r} of {where} cannot be run: {error}. Correct it, or leave it "
-            "out."
+            f"cache_clear_cmd {shown!r} of {_WHERE} cannot be run: {error}. Correct it, or leave "
+            "it out."
         ) from error
     if done.returncode:
         output = (done.stderr or done.stdout).decode(errors="replace").strip()[-_SHOWN:]
         raise OptionError(
-            f"cache_clear_cmd {shown!r} of {where} ended with status {done.returncode}: {output}. "
+            f"cache_clear_cmd {shown!r} of {_WHERE} ended with status {done.returncode}: {output}. "
             "Correct it, or leave it out."
         )
 
 
-def count_samples(trainer: Trainer, where: str) -> dict[str, int]:
+def count_samples(trainer: Trainer) -> dict[str, int]:
     """Return the numbers of training and validation samples, and of samples in a global batch.
 
     Raises:
@@ -435,14 +404,14 @@ def count_samples(trainer: Trainer, where: str) -> dict[str, int]:
     """
     if not has_validation(trainer):
         raise DataError(
-            f"validation of {where}: there is none, and MLPerf asks for the metric of one. Pass a "
+            f"validation of {_WHERE}: there is none, and MLPerf asks for the metric of one. Pass a "
             "validation loader."
         )
     train = trainer.train_dataloader
     numbers = {
-        "train_samples": _samples_of(train, trainer.num_training_batches, where),
+        "train_samples": _samples_of(train, trainer.num_training_batches),
         "eval_samples": sum(
-            _samples_of(loader, batches, where)
+            _samples_of(loader, batches)
             for loader, batches in zip(
                 loaders_in(trainer.val_dataloaders), trainer.num_val_batches, strict=True
             )
@@ -454,7 +423,7 @@ def count_samples(trainer: Trainer, where: str) -> dict[str, int]:
     return numbers
 
 
-def _samples_of(loader: Any, batches: float, where: str) -> int:
+def _samples_of(loader: Any, batches: float) -> int:
     """Return the number of samples of a loader, by its data set or by its batches."""
     dataset = getattr(loader, "dataset", None)
     if hasattr(dataset, "__len__"):
@@ -463,7 +432,182 @@ def _samples_of(loader: Any, batches: float, where: str) -> int:
     size = 1 if size is None else size
     if not isinstance(size, int) or batches == float("inf"):
         raise DataError(
-            f"loader {type(loader).__qualname__} of {where}: its number of samples is unknown. "
+            f"loader {type(loader).__qualname__} of {_WHERE}: its number of samples is unknown. "
             "Give its data set a __len__."
         )
     return int(batches) * size
+
+
+_RUN_ID = "trainer_hooks_run"
+"""The key of the line with the run's id; MLPerf's rules allow further keys."""
+
+
+class ResultFile:
+    """A result file in MLPerf's form, which a resumed run can reopen.
+
+    MLPerf's own logger writes the lines, each of them at once.
+
+    Args:
+        path: the file; lines are appended.
+    """
+
+    def __init__(self, path: Path) -> None:
+        from mlperf_logging.mllog.mllog import MLLogger  # type: ignore[import-untyped]
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._handler = logging.FileHandler(path, encoding="utf-8")
+        # not registered with `logging`, so that no handler or level of the process applies
+        logger = logging.Logger("trainer_hooks.mlperf", logging.INFO)  # noqa: LOG001
+        logger.addHandler(self._handler)
+        self._mllog = MLLogger(logger)
+
+    @classmethod
+    def begin(cls, path: Path, run_id: str, began_ms: int, facts: Mapping[str, Any]) -> ResultFile:
+        """Return the result file of a run that starts now.
+
+        Args:
+            path: the file.
+            run_id: the id of the run.
+            began_ms: the time at which the run's setup began, in milliseconds since 1970.
+            facts: facts about the run, by MLPerf's keys.
+        """
+        file = cls(path)
+        file.start("init_start", began_ms)
+        for key, value in {_RUN_ID: run_id, **facts}.items():
+            file.event(key, value)
+        file.end("init_stop")
+        file.start("run_start")
+        return file
+
+    @classmethod
+    def reopen(cls, path: Path, run_id: str, size: int) -> ResultFile:
+        """Return the result file of a resumed run, cut to its length at the checkpoint.
+
+        Args:
+            path: the file.
+            run_id: the id of the run.
+            size: the length at the checkpoint, in bytes.
+
+        Raises:
+            CheckpointError: the file is missing, or belongs to another run.
+        """
+        try:
+            with path.open("rb+") as file:
+                if f'"{run_id}"'.encode() not in file.read(size) or file.tell() != size:
+                    raise CheckpointError(_not_reopened(path, "it is another run's"))
+                file.truncate(size)
+        except FileNotFoundError as error:
+            raise CheckpointError(_not_reopened(path, "it is not there")) from error
+        return cls(path)
+
+    @property
+    def size(self) -> int:
+        """The length of the file in bytes."""
+        return self._path.stat().st_size
+
+    def event(self, key: str, value: Any = None, **metadata: Any) -> None:
+        """Write an event of this moment."""
+        self._mllog.event(key, value, metadata)
+
+    def start(self, key: str, time_ms: int | None = None, **metadata: Any) -> None:
+        """Write that an interval begins, now or at another time."""
+        self._mllog.start(key, None, metadata, time_ms=time_ms)
+
+    def end(self, key: str, **metadata: Any) -> None:
+        """Write that an interval ends."""
+        self._mllog.end(key, None, metadata)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._handler.close()
+
+
+def _not_reopened(path: Path, why: str) -> str:
+    return (
+        f"result file {str(path)!r} of MLPerfCallback cannot be continued: {why}. Restore the file "
+        "that the run began, or begin a new run with another index."
+    )
+
+
+_SYSTEM_KEYS = """
+submitter division status system_name number_of_nodes host_processors_per_node
+host_processor_model_name host_processor_core_count host_processor_vcpu_count
+host_processor_frequency host_processor_caches host_processor_interconnect host_memory_capacity
+host_storage_type host_storage_capacity host_networking host_networking_topology
+host_memory_configuration accelerators_per_node accelerator_model_name
+accelerator_host_interconnect accelerator_frequency accelerator_on-chip_memories
+accelerator_memory_configuration accelerator_memory_capacity accelerator_interconnect
+accelerator_interconnect_topology cooling hw_notes framework other_software_stack
+operating_system sw_notes
+"""
+_GIB = 2**30
+
+
+def default_system_name(trainer: Trainer) -> str:
+    """Return the number and model of the accelerators: `8xnvidia_h100_trainer_hooks`."""
+    gpus = _gpus(trainer)
+    model = gpus[0]["name"] if gpus else trainer.device.type
+    text = re.sub(r"[^a-z0-9.-]+", "_", f"{max(len(gpus), 1)}x{model}".lower())
+    return f"{text}_trainer_hooks"
+
+
+def describe_system(path: Path, trainer: Trainer, **options: str) -> None:
+    """Write the description of the system, unless the file exists: the user may have edited it.
+
+    Unknown facts are empty texts.
+
+    Args:
+        path: the file.
+        trainer: the trainer of the run.
+        options: facts about the system from the user's options.
+    """
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({**_system_facts(trainer), **options}, indent=2)
+    replace_file(path, lambda file: file.write(f"{text}\n"))
+
+
+def _system_facts(trainer: Trainer) -> dict[str, str]:
+    facts, gpus, processors = hardware(trainer.device), _gpus(trainer), _processors()
+    memory = facts["memory_bytes"]
+    software = {"Python": platform.python_version(), "trainer_hooks": __version__}
+    if gpus:
+        software |= {"CUDA": facts["cuda"], "cuDNN": facts["cudnn"]}
+    return {
+        # all keys first, in the order of MLPerf's own descriptions
+        **dict.fromkeys(_SYSTEM_KEYS.split(), ""),
+        "number_of_nodes": "1",
+        "host_processors_per_node": processors["sockets"],
+        "host_processor_model_name": facts["processor"],
+        "host_processor_core_count": processors["cores"],
+        "host_processor_vcpu_count": str(os.cpu_count() or ""),
+        "host_memory_capacity": "" if memory is None else f"{memory / _GIB:.0f} GiB",
+        "accelerators_per_node": str(len(gpus)),
+        "accelerator_model_name": gpus[0]["name"] if gpus else "",
+        "accelerator_memory_capacity": f"{gpus[0]['memory_bytes'] / _GIB:.0f} GiB" if gpus else "",
+        "framework": f"PyTorch {torch.__version__}",
+        "other_software_stack": ", ".join(
+            f"{name} {version}" for name, version in software.items()
+        ),
+        "operating_system": facts["system"],
+    }
+
+
+def _gpus(trainer: Trainer) -> list[dict[str, Any]]:
+    gpus: list[dict[str, Any]] = hardware(trainer.device).get("gpus", [])
+    return gpus[: trainer.world_size]
+
+
+def _processors() -> dict[str, str]:
+    """Return the numbers of processors and cores, as far as /proc/cpuinfo has them."""
+    try:
+        cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return {"sockets": "", "cores": ""}  # a system without that file
+    sockets = re.findall(r"^physical id\s*:\s*(\d+)", cpuinfo, re.MULTILINE)
+    cores = re.findall(r"^core id\s*:\s*(\d+)", cpuinfo, re.MULTILINE)
+    # core ids repeat in each socket, and once for each hyperthread
+    distinct_cores = set(zip(sockets, cores, strict=False))
+    return {"sockets": str(len(set(sockets)) or ""), "cores": str(len(distinct_cores) or "")}

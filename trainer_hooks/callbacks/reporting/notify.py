@@ -24,9 +24,9 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from trainer_hooks._log import log
-from trainer_hooks._options import TEXT, check_options
+from trainer_hooks._options import TEXT, Combination, Rule, finite_number, option_rules
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.option_checks import check_choices, check_number
+from trainer_hooks.callbacks.option_checks import check_choices
 from trainer_hooks.errors import OptionError, error_message
 from trainer_hooks.hooks.band import Band
 
@@ -36,15 +36,7 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = [
-    "Notify",
-    "SendError",
-    "check_command",
-    "check_mapping",
-    "check_url",
-    "post",
-    "run_command",
-]
+__all__ = ["Notify", "check_command", "post", "run_command"]
 
 _MOST_SHOWN = 500
 _WHERE = "Notify"
@@ -53,12 +45,6 @@ _STAGES = ("fit", "validate", "test", "predict")
 _FIELDS = ("status", "run", "stage", "epoch", "step", "reason", "metrics", "exception")
 _MOST_IN_TEXT = 5
 _LONGEST_MESSAGE = 1000
-
-
-_RULES = {
-    "text_field": TEXT,
-    "name": TEXT,
-}
 
 
 class Notify(Callback):
@@ -112,6 +98,20 @@ class Notify(Callback):
 
     band: ClassVar[Band] = Band.SAVE  # the last band: notify when all others have torn down
 
+    @option_rules(
+        Combination(
+            ("command", "url"),
+            lambda command, url: command is not None or url is not None,
+            "there is neither a command nor a url. Pass one, or both.",
+            "{owner}()",
+        ),
+        timeout=(
+            finite_number(),
+            Rule("above zero", lambda seconds: seconds > 0, "Pass seconds, as 5.0."),
+        ),
+        text_field=TEXT,
+        name=TEXT,
+    )
     def __init__(
         self,
         command: str | Sequence[str] | None = None,
@@ -124,25 +124,11 @@ class Notify(Callback):
         headers: Mapping[str, str] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
-        if command is None and url is None:
-            raise OptionError(
-                f"{_WHERE}(): there is neither a command nor a url. Pass one, or both."
-            )
         self.command = check_command(command)
         self._url = check_url(url)
         self.on = check_choices("on", on, _WHERE, _ENDINGS)
         self.stages = check_choices("stages", stages, _WHERE, _STAGES)
-        if not check_number("timeout", timeout, _WHERE) > 0:
-            raise OptionError(
-                f"timeout {timeout!r} of {_WHERE}: it must be above zero. Pass seconds, as 5.0."
-            )
         self.timeout = timeout
-        check_options(
-            _WHERE,
-            _RULES,
-            text_field=text_field,
-            name=name,
-        )
         self.text_field = text_field
         self.name = name
         self._headers = check_mapping("headers", headers, str)
@@ -272,11 +258,8 @@ def _json_value(value: Any) -> float | str:
     """Return a metric as a number for JSON, or as text where JSON has no such number."""
     try:
         number = float(value)
-    except (
-        TypeError,
-        ValueError,
-        RuntimeError,
-    ) as error:  # RuntimeError: the metric's device failed
+    # RuntimeError: the metric's device failed
+    except (TypeError, ValueError, RuntimeError) as error:
         return f"unknown ({type(error).__name__})"
     return number if math.isfinite(number) else str(number)
 
@@ -305,10 +288,9 @@ def check_command(command: object) -> list[str] | None:
         return None
     words: Any = command
     if isinstance(command, str):
-        try:
+        words = None
+        with contextlib.suppress(ValueError):
             words = shlex.split(command)
-        except ValueError:
-            words = None
     is_list = isinstance(words, list | tuple) and bool(words)
     if is_list and all(isinstance(part, str) for part in words) and words[0]:
         return list(words)
@@ -328,10 +310,8 @@ def check_url(url: object) -> str | None:
         return None
     parts = None
     if isinstance(url, str):
-        try:
+        with contextlib.suppress(ValueError):
             parts = urlsplit(url)
-        except ValueError:
-            parts = None
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
         raise OptionError(
             f"url of Notify, of type {type(url).__name__}: it must be an address that begins "

@@ -69,11 +69,9 @@ class RunConfigCallback(Callback):
         """Write the config."""
         self._write(trainer)
 
-    def on_evaluation_run_start(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Write the config."""
-        self._write(trainer)
+    on_predict_start = on_fit_start
 
-    def on_predict_start(self, trainer: Trainer, module: Module) -> None:
+    def on_evaluation_run_start(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Write the config."""
         self._write(trainer)
 
@@ -94,11 +92,8 @@ class RunConfigCallback(Callback):
         if differences:
             hidden = len(differences) - _SHOWN
             rest = f"; and {hidden} more" if hidden > 0 else ""
-            log.info(
-                "the config differs from the one of the checkpoint: %s%s",
-                "; ".join(differences[:_SHOWN]),
-                rest,
-            )
+            shown = "; ".join(differences[:_SHOWN])
+            log.info("the config differs from the one of the checkpoint: %s%s", shown, rest)
 
     def _write(self, trainer: Trainer) -> None:
         folder = trainer.log_dir
@@ -111,6 +106,7 @@ class RunConfigCallback(Callback):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._write_to(path)
 
+    # the command line writes the file in its own way
     def _write_to(self, path: Path) -> None:
         replace_file(path, lambda file: file.write(self.text))
 

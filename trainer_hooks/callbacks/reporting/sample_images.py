@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from trainer_hooks.errors import DataError, OptionError, UsageError
+from trainer_hooks._options import Rule, is_int
+from trainer_hooks.errors import DataError, UsageError
 from trainer_hooks.runtime.nested_tensors import first_tensor
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
-    "check_key",
+    "KEY",
     "class_masks",
     "color_mask",
     "describe_sample",
@@ -34,26 +35,17 @@ _CHANNELS = (1, 3, 4)
 _ROOM = 0.001
 Key = str | int | Callable[[Any], Any] | None
 """The location of a part of a batch: a key, an index, a function, or None for the first tensor."""
+KEY = Rule(
+    "a key or an index of a batch, or a function of it",
+    lambda key: isinstance(key, str) or is_int(key) or callable(key),
+    "Pass one such as 0, 'image' or lambda batch: batch.pixels.",
+).unless(None)
+"""The rule for such a location."""
 _COLOURS = 256
 _GOLDEN = 0.618034
 _NONE = 128
 _WHITE = 255
 _GAP = 1
-
-
-def check_key(name: str, key: Any, where: str) -> Key:
-    """Return `key` if it can locate a part of a batch.
-
-    Raises:
-        OptionError: it is no index, key or function.
-    """
-    is_location = isinstance(key, str | int) and not isinstance(key, bool)
-    if key is None or is_location or callable(key):
-        return key  # type: ignore[no-any-return]
-    raise OptionError(
-        f"{name} {key!r} of {where}: it must be a key or an index of a batch, or a function of "
-        "it. Pass one such as 0, 'image' or lambda batch: batch.pixels."
-    )
 
 
 def pick_part(batch: Any, key: Any, option: str, where: str) -> Any:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from trainer_hooks._files import replace_file
-from trainer_hooks._options import check_options, one_of, whole_number
+from trainer_hooks._options import Combination, Rule, is_number, one_of, option_rules, whole_number
 from trainer_hooks.callback import Callback
+from trainer_hooks.callbacks.base import evaluation_stage
 from trainer_hooks.callbacks.option_checks import check_choices
 from trainer_hooks.callbacks.reporting.sample_images import (
-    check_key,
+    KEY,
     describe_sample,
     is_image,
     pick_part,
@@ -22,7 +22,7 @@ from trainer_hooks.callbacks.reporting.sample_images import (
     write_png,
 )
 from trainer_hooks.checkpoint.paths import is_remote
-from trainer_hooks.errors import DataError, OptionError
+from trainer_hooks.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,13 +35,16 @@ __all__ = ["SampleInspector"]
 
 _WHERE = "SampleInspector"
 _STAGES = ("train", "validate", "test", "predict")
-_KINDS = (None, "image", "text", "values")
-
-
-_RULES = {
-    "max_samples": whole_number(1),
-    "kind": one_of(*_KINDS),
-}
+_TEXTS_ARE_DECODED = "texts, and they alone, are decoded. Pass both, or leave one out."
+_CHANNEL_NUMBERS = Rule(
+    "a finite number, or one for each channel",
+    lambda values: (
+        is_number(values)
+        or (isinstance(values, list | tuple) and bool(values) and all(map(is_number, values)))
+    ),
+    "Pass them as they were used to normalize.",
+).unless(None)
+"""The rule for means and deviations."""
 
 
 class SampleInspector(Callback):
@@ -90,6 +93,40 @@ class SampleInspector(Callback):
         print(inspector.taken)
     """
 
+    @option_rules(
+        *(
+            Combination(
+                (given, other),
+                lambda value, other_value: value is None or other_value is not None,
+                f"a normalization has both. Pass {other}, too.",
+                f"{given} of {{owner}} without {other}",
+            )
+            for given, other in (("mean", "std"), ("std", "mean"))
+        ),
+        Combination(
+            ("kind", "decode"),
+            lambda kind, decode: kind != "text" or decode is not None,
+            _TEXTS_ARE_DECODED,
+            "kind {kind!r} of {owner} without decode",
+        ),
+        Combination(
+            ("kind", "decode"),
+            lambda kind, decode: kind in (None, "text") or decode is None,
+            _TEXTS_ARE_DECODED,
+            "kind {kind!r} of {owner} with decode",
+        ),
+        max_samples=whole_number(1),
+        kind=one_of(None, "image", "text", "values"),
+        inputs=KEY,
+        targets=KEY,
+        mean=_CHANNEL_NUMBERS,
+        std=_CHANNEL_NUMBERS,
+        decode=Rule(
+            "a function that makes a text of one sample",
+            callable,
+            "Pass one, such as tokenizer.decode.",
+        ).unless(None),
+    )
     def __init__(
         self,
         max_samples: int = 8,
@@ -101,35 +138,12 @@ class SampleInspector(Callback):
         decode: Callable[[Any], str] | None = None,
         kind: str | None = None,
     ) -> None:
-        check_options(
-            _WHERE,
-            _RULES,
-            max_samples=max_samples,
-            kind=kind,
-        )
         self.max_samples = max_samples
         self.stages = check_choices("stages", stages, _WHERE, _STAGES)
-        self.inputs = check_key("inputs", inputs, _WHERE)
-        self.targets = check_key("targets", targets, _WHERE)
-        self.mean, self.std = _check_channels("mean", mean), _check_channels("std", std)
-        if (mean is None) != (std is None):
-            present, missing = ("mean", "std") if std is None else ("std", "mean")
-            raise OptionError(
-                f"{present} of {_WHERE} without {missing}: a normalization has both. "
-                f"Pass {missing}, too."
-            )
-        if decode is not None and not callable(decode):
-            raise OptionError(
-                f"decode {decode!r} of {_WHERE}: it must be a function that makes a text of one "
-                "sample. Pass one, such as tokenizer.decode."
-            )
+        self.inputs, self.targets = inputs, targets
+        self.mean, self.std = _as_tuple(mean), _as_tuple(std)
         self.decode = decode
-        self.kind: str | None = kind
-        if (kind == "text") != (decode is not None) and (kind is not None):
-            raise OptionError(
-                f"kind {kind!r} of {_WHERE} {'with' if decode else 'without'} decode: texts, and "
-                "they alone, are decoded. Pass both, or leave one out."
-            )
+        self.kind = kind
         self.taken = dict.fromkeys(_STAGES, 0)
 
     def state_dict(self) -> dict[str, Any]:
@@ -154,21 +168,11 @@ class SampleInspector(Callback):
     def on_validation_batch_start(
         self, trainer: Trainer, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        """Show samples of the first validation batches."""
+        """Show samples of the first batches of an evaluation, except for the sanity check."""
         if not trainer.sanity_checking:
-            self._show_missing_samples(trainer, "validate", batch)
+            self._show_missing_samples(trainer, evaluation_stage(trainer), batch)
 
-    def on_test_batch_start(
-        self, trainer: Trainer, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
-        """Show samples of the first test batches."""
-        self._show_missing_samples(trainer, "test", batch)
-
-    def on_predict_batch_start(
-        self, trainer: Trainer, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
-        """Show samples of the first batches to predict."""
-        self._show_missing_samples(trainer, "predict", batch)
+    on_test_batch_start = on_predict_batch_start = on_validation_batch_start
 
     def _show_missing_samples(self, trainer: Trainer, stage: str, batch: Any) -> None:
         """Show the samples of a batch that are still missing."""
@@ -281,21 +285,7 @@ def _short_text(target: Any) -> str:
     return str(target)[:100]
 
 
-def _check_channels(name: str, values: Any) -> tuple[float, ...] | None:
-    """Return the numbers for one or several channels.
-
-    Raises:
-        OptionError: they are not finite numbers.
-    """
+def _as_tuple(values: float | Sequence[float] | None) -> tuple[float, ...] | None:
     if values is None:
         return None
-    numbers = (values,) if isinstance(values, int | float) else values
-    is_list = isinstance(numbers, list | tuple) and bool(numbers)
-    if is_list and all(
-        isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v) for v in numbers
-    ):
-        return tuple(map(float, numbers))
-    raise OptionError(
-        f"{name} {values!r} of {_WHERE}: it must be a finite number, or one for each channel. Pass "
-        "them as they were used to normalize."
-    )
+    return tuple(map(float, (values,) if isinstance(values, int | float) else values))

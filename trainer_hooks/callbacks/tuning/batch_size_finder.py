@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch.utils.data import DataLoader
 
 from trainer_hooks._log import log, warn
-from trainer_hooks._options import check_options, whole_number
+from trainer_hooks._options import Rule, finite_number, is_text, one_of, option_rules, whole_number
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.option_checks import check_choice, check_number
 from trainer_hooks.callbacks.tuning.tuned_attribute import TunedAttribute, find_tuned_attribute
 from trainer_hooks.data.loaders import loaders_in
-from trainer_hooks.errors import OptionError, TrainerHooksWarning, UsageError
+from trainer_hooks.errors import TrainerHooksWarning, UsageError
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.runtime.device import free_memory, is_out_of_memory
 
@@ -26,14 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["BatchSizeFinder", "find_largest_fitting_size"]
 
 _WHERE = "BatchSizeFinder"
-
-
-_RULES = {
-    "steps_per_trial": whole_number(1),
-    "init_val": whole_number(1),
-    "max_trials": whole_number(1),
-    "max_val": whole_number(1),
-}
 
 
 class BatchSizeFinder(Callback):
@@ -87,6 +78,18 @@ class BatchSizeFinder(Callback):
 
     band: ClassVar[Band] = Band.TRANSFORM
 
+    @option_rules(
+        mode=one_of(*SUPPORTED_MODES),
+        steps_per_trial=whole_number(1),
+        init_val=whole_number(1),
+        max_trials=whole_number(1),
+        max_val=whole_number(1),
+        batch_arg_name=Rule("the name of an attribute", is_text, "Pass it as a text."),
+        margin=(
+            finite_number(0),
+            Rule("below 1", lambda share: share < 1, "Pass a share such as 0.05."),
+        ),
+    )
     def __init__(
         self,
         mode: str = "power",
@@ -97,28 +100,11 @@ class BatchSizeFinder(Callback):
         margin: float = 0.05,
         max_val: int = 8192,
     ) -> None:
-        self.mode: str = check_choice("mode", mode, _WHERE, self.SUPPORTED_MODES)
-        check_options(
-            _WHERE,
-            _RULES,
-            steps_per_trial=steps_per_trial,
-            init_val=init_val,
-            max_trials=max_trials,
-            max_val=max_val,
-        )
+        self.mode = mode
         self.steps_per_trial = steps_per_trial
         self.init_val = init_val
         self.max_trials = max_trials
-        if not isinstance(batch_arg_name, str) or not batch_arg_name:
-            raise OptionError(
-                f"batch_arg_name {batch_arg_name!r} of {_WHERE}: it must be the name of an "
-                "attribute. Pass it as a text."
-            )
         self.batch_arg_name = batch_arg_name
-        if check_number("margin", margin, _WHERE, least=0) >= 1:
-            raise OptionError(
-                f"margin {margin!r} of {_WHERE}: it must be below 1. Pass a share such as 0.05."
-            )
         self.margin = margin
         self.max_val = max_val
         self.optimal_batch_size: int | None = None
@@ -157,12 +143,10 @@ class BatchSizeFinder(Callback):
             self.scale_batch_size(trainer, module)
 
     def on_test_start(self, trainer: Trainer, module: Module) -> None:
-        """Find the size for a test."""
+        """Find the size for a test or a prediction."""
         self.scale_batch_size(trainer, module)
 
-    def on_predict_start(self, trainer: Trainer, module: Module) -> None:
-        """Find the size for a prediction."""
-        self.scale_batch_size(trainer, module)
+    on_predict_start = on_test_start
 
     def scale_batch_size(self, trainer: Trainer, module: Module) -> None:
         """Try the sizes now, and make the run's loaders with the chosen one.
@@ -252,22 +236,16 @@ class _BatchSizeTrial(Callback):
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Check the training loader."""
-        self._check_loaders(trainer, [trainer.train_dataloader])
+        self._check_loaders(_loaders_of_run(trainer))
 
     def on_validation_start(self, trainer: Trainer, module: Module) -> None:
-        """Check the loaders of a validation outside fit."""
-        if trainer.state.fn == "validate":
-            self._check_loaders(trainer, loaders_in(trainer.val_dataloaders))
+        """Check the loaders of an evaluation outside fit."""
+        if trainer.state.fn != "fit":
+            self._check_loaders(_loaders_of_run(trainer))
 
-    def on_test_start(self, trainer: Trainer, module: Module) -> None:
-        """Check the loaders of a test."""
-        self._check_loaders(trainer, loaders_in(trainer.test_dataloaders))
+    on_test_start = on_predict_start = on_validation_start
 
-    def on_predict_start(self, trainer: Trainer, module: Module) -> None:
-        """Check the loaders of a prediction."""
-        self._check_loaders(trainer, loaders_in(trainer.predict_dataloaders))
-
-    def _check_loaders(self, trainer: Trainer, loaders: list[Any]) -> None:
+    def _check_loaders(self, loaders: list[Any]) -> None:
         # a subclass or another loader may make batches of other sizes than its `batch_size`
         sizes = [loader.batch_size for loader in loaders if type(loader) is DataLoader]
         wanted = self._attribute.read()
@@ -322,16 +300,20 @@ def find_largest_fitting_size(
     return best
 
 
+def _loaders_of_run(trainer: Trainer) -> list[Any]:
+    """Return the loaders whose batch size a run tries: of a fit that of the training."""
+    return {
+        "fit": lambda: [trainer.train_dataloader],
+        "validate": lambda: loaders_in(trainer.val_dataloaders),
+        "test": lambda: loaders_in(trainer.test_dataloaders),
+        "predict": lambda: loaders_in(trainer.predict_dataloaders),
+    }[str(trainer.state.fn)]()
+
+
 def _largest_dataset_size(trainer: Trainer) -> int | None:
     """Return the size of the run's largest data set, or None if one is unknown."""
-    loaders = {
-        "fit": [trainer.train_dataloader],
-        "validate": loaders_in(trainer.val_dataloaders),
-        "test": loaders_in(trainer.test_dataloaders),
-        "predict": loaders_in(trainer.predict_dataloaders),
-    }[str(trainer.state.fn)]
     counts = []
-    for loader in loaders:
+    for loader in _loaders_of_run(trainer):
         dataset = getattr(loader, "dataset", None)
         # an iterable data set: any size may be full
         if not hasattr(dataset, "__len__"):

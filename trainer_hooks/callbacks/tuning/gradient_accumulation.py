@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._options import Rule, option_rules
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.option_checks import check_count
-from trainer_hooks.errors import OptionError, UsageError
+from trainer_hooks.errors import UsageError
 from trainer_hooks.module.optimization import needs_closure
 
 if TYPE_CHECKING:
@@ -46,8 +47,19 @@ class GradientAccumulationScheduler(Callback):
         Trainer(max_epochs=2, callbacks=[scheduler]).fit(module, train_loader)
     """
 
+    @option_rules(
+        scheduling=Rule(
+            "a dict of numbers of batches by epoch",
+            lambda scheduling: isinstance(scheduling, Mapping) and bool(scheduling),
+            "Pass one such as {0: 1, 4: 8}.",
+        )
+    )
     def __init__(self, scheduling: Mapping[int, int]) -> None:
-        self.scheduling = _check_scheduling(scheduling)
+        for epoch, batches in scheduling.items():
+            check_count("epoch in scheduling", epoch, _WHERE)
+            name = f"number of batches from epoch {epoch} on in scheduling"
+            check_count(name, batches, _WHERE, least=1)
+        self.scheduling = dict(sorted({0: 1, **scheduling}.items()))
         self.epochs = list(self.scheduling)
         self._epoch = 0
         self._sets_window = False
@@ -121,20 +133,3 @@ class GradientAccumulationScheduler(Callback):
     def _set_window(self, trainer: Trainer, epoch: int) -> None:
         self._epoch = epoch
         trainer.accumulate_grad_batches = self.get_accumulate_grad_batches(epoch)
-
-
-def _check_scheduling(scheduling: object) -> dict[int, int]:
-    """Return the lengths in the order of their epochs, with one for epoch 0.
-
-    Raises:
-        OptionError: the argument is not a dict of lengths by epoch.
-    """
-    if not isinstance(scheduling, Mapping) or not scheduling:
-        raise OptionError(
-            f"scheduling {scheduling!r} of {_WHERE}: it must be a dict of numbers of batches by "
-            "epoch. Pass one such as {0: 1, 4: 8}."
-        )
-    for epoch, batches in scheduling.items():
-        check_count("epoch in scheduling", epoch, _WHERE)
-        check_count(f"number of batches from epoch {epoch} on in scheduling", batches, _WHERE, 1)
-    return dict(sorted({0: 1, **scheduling}.items()))

@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from trainer_hooks._log import log
-from trainer_hooks._options import check_options, one_of, whole_number
+from trainer_hooks._options import (
+    FLAG,
+    Combination,
+    Rule,
+    finite_number,
+    one_of,
+    option_rules,
+    whole_number,
+)
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.option_checks import check_choice, check_count, check_number
+from trainer_hooks.callbacks.option_checks import check_count
 from trainer_hooks.callbacks.tuning.tuned_attribute import TunedAttribute, find_tuned_attribute
-from trainer_hooks.errors import ModuleError, OptionError, UsageError
+from trainer_hooks.errors import ModuleError, UsageError
 from trainer_hooks.hooks.band import Band
 
 if TYPE_CHECKING:
@@ -20,17 +28,11 @@ if TYPE_CHECKING:
     from trainer_hooks.module.datamodule import DataModule
     from trainer_hooks.module.module import Module
 
-__all__ = ["LRFinderResult", "LearningRateFinder", "RateRamp"]
+__all__ = ["LRFinderResult", "LearningRateFinder"]
 
 _SMOOTHING = 0.98
 """The weight of the old mean in the exponential moving average of the losses."""
 _WHERE = "LearningRateFinder"
-
-
-_RULES = {
-    "num_training_steps": whole_number(2),
-    "update_attr": one_of(True, False),
-}
 
 
 class LearningRateFinder(Callback):
@@ -78,6 +80,30 @@ class LearningRateFinder(Callback):
 
     band: ClassVar[Band] = Band.TRANSFORM
 
+    @option_rules(
+        Combination(
+            ("min_lr", "max_lr"),
+            lambda low, high: 0 < low < high,
+            "the first must be over 0 and below the second. Pass such a range.",
+            "min_lr {min_lr!r} and max_lr {max_lr!r} of {owner}",
+        ),
+        min_lr=finite_number(),
+        max_lr=finite_number(),
+        num_training_steps=whole_number(2),
+        mode=one_of(*SUPPORTED_MODES),
+        early_stop_threshold=(
+            finite_number().unless(None),
+            Rule(
+                "over 1, or None",
+                lambda threshold: threshold is None or threshold > 1,
+                "Pass how many times the lowest loss is too much.",
+            ),
+        ),
+        update_attr=FLAG,
+        attr_name=Rule(
+            "the name of an attribute", lambda name: isinstance(name, str), "Pass it as a text."
+        ),
+    )
     def __init__(
         self,
         min_lr: float = 1e-8,
@@ -88,34 +114,11 @@ class LearningRateFinder(Callback):
         update_attr: bool = True,
         attr_name: str = "",
     ) -> None:
-        low, high = check_number("min_lr", min_lr, _WHERE), check_number("max_lr", max_lr, _WHERE)
-        if not 0 < low < high:
-            raise OptionError(
-                f"min_lr {min_lr!r} and max_lr {max_lr!r} of {_WHERE}: the first must be over 0 "
-                "and below the second. Pass such a range."
-            )
-        self.min_lr, self.max_lr = low, high
-        check_options(
-            _WHERE,
-            _RULES,
-            num_training_steps=num_training_steps,
-            update_attr=update_attr,
-        )
+        self.min_lr, self.max_lr = min_lr, max_lr
         self.num_training_steps = num_training_steps
-        self.mode: str = check_choice("mode", mode, _WHERE, self.SUPPORTED_MODES)
-        threshold = early_stop_threshold
-        if threshold is not None and check_number("early_stop_threshold", threshold, _WHERE) <= 1:
-            raise OptionError(
-                f"early_stop_threshold {threshold!r} of {_WHERE}: it must be over 1, or None. Pass "
-                "how many times the lowest loss is too much."
-            )
-        self.early_stop_threshold = threshold
-        self.update_attr: bool = update_attr
-        if not isinstance(attr_name, str):
-            raise OptionError(
-                f"attr_name {attr_name!r} of {_WHERE}: it must be the name of an attribute. Pass "
-                "it as a text."
-            )
+        self.mode = mode
+        self.early_stop_threshold = early_stop_threshold
+        self.update_attr = update_attr
         self.attr_name = attr_name
         self.optimal_lr: LRFinderResult | None = None
         self.chosen: float | None = None
@@ -266,10 +269,7 @@ class LRFinderResult:
                 "pip install 'trainer-hooks[plots]'."
             ) from error
         figure: Any
-        if ax is None:
-            figure, ax = plt.subplots()
-        else:
-            figure = ax.figure
+        figure, ax = plt.subplots() if ax is None else (ax.figure, ax)
         ax.plot(self.results["lr"], self.results["loss"])
         if self.mode == "exponential":
             ax.set_xscale("log")
