@@ -1,0 +1,9 @@
+# made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
+
+from trainer_hooks.compat.lightning.base_classes import LightningDataModule
+from trainer_hooks.compat.lightning.base_classes import LightningModule
+
+__all__ = [
+    "LightningDataModule",
+    "LightningModule",
+]

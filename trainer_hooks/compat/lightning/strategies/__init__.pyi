@@ -1,0 +1,9 @@
+# made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
+
+from trainer_hooks import DDPStrategy
+from trainer_hooks import FSDPStrategy
+
+__all__ = [
+    "DDPStrategy",
+    "FSDPStrategy",
+]
