@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 
 from trainer_hooks.adapters.proxy import PartialProxy, Proxy, missing_attribute
-from trainer_hooks.callback import Callback
+from trainer_hooks.adapters.pytorch_accelerated.callback_handler import TrainerCallbackHandler
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.connector.registry import adapt_if_foreign
 from trainer_hooks.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 __all__ = [
     "AccelerateProxy",
     "AcceleratedTrainerProxy",
     "RunConfigProxy",
     "RunHistoryProxy",
-    "TrainerCallbackHandler",
 ]
 
 _STATE_FILE = "training_state.pt"
@@ -120,63 +116,6 @@ class AccelerateProxy(PartialProxy):
     def wait_for_everyone(self) -> None:
         """Wait for the other ranks at a barrier."""
         self._trainer.strategy.barrier()
-
-
-class TrainerCallbackHandler:
-    """`trainer.callback_handler`: a trainer's callbacks, and events of the user's own.
-
-    Args:
-        trainer: the Trainer.
-    """
-
-    def __init__(self, trainer: Any) -> None:
-        self._trainer = trainer
-
-    def add_callbacks(self, callbacks: Iterable[Callback | type[Callback]]) -> None:
-        """Register callbacks in their order."""
-        for callback in callbacks:
-            self.add_callback(callback)
-
-    def add_callback(self, callback: Callback | type[Callback]) -> None:
-        """Register a callback, or an instance of a class that takes no arguments.
-
-        Several instances of a class are allowed; those with a state need a `state_key` each.
-
-        Raises:
-            CallbackError: it is neither a callback nor a class of one, or is registered already.
-            StateKeyError: another stateful callback has its state_key.
-        """
-        is_class = isinstance(callback, type) and issubclass(callback, Callback)
-        self._trainer.add_callback(callback() if is_class else callback)  # type: ignore[operator]
-
-    def clear_callbacks(self) -> None:
-        """Remove all callbacks, those that the trainer added by itself too."""
-        for callback in self._trainer.callbacks:
-            self._trainer.remove_callback(callback)
-
-    def __iter__(self) -> Iterator[Callback]:
-        return iter(self._trainer.callbacks)
-
-    @property
-    def callback_list(self) -> list[str]:
-        """The class names of the callbacks, in the order in which they are called."""
-        return [type(callback).__name__ for callback in self]
-
-    def call_event(self, event: str, *args: Any, **kwargs: Any) -> None:
-        """Call the method named `event` of each callback that has it.
-
-        Args:
-            event: a name of the user's own; hooks are fired by the trainer itself.
-            *args: positional arguments of the method, the trainer first. Without any, and without
-                a `trainer` by name, this trainer is passed by name.
-            **kwargs: keyword arguments of the method.
-
-        Raises:
-            UsageError: the event is a hook of trainer_hooks, or looks like one.
-        """
-        if not args:
-            kwargs.setdefault("trainer", self._trainer)
-        self._trainer.call_event(event, *args, **kwargs)
 
 
 class AcceleratedTrainerProxy(Proxy):

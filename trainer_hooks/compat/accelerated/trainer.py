@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import DataLoader
 
+from trainer_hooks.adapters.pytorch_accelerated.callback_handler import (
+    TrainerCallbackHandler,
+    as_callback,
+)
 from trainer_hooks.adapters.pytorch_accelerated.events import EVENTS
-from trainer_hooks.adapters.pytorch_accelerated.trainer_proxy import TrainerCallbackHandler
 from trainer_hooks.callbacks import (
     Checkpoint,
     MoveModulesToDeviceCallback,
@@ -20,7 +23,6 @@ from trainer_hooks.callbacks import (
     PrintProgressCallback,
     ProgressBar,
 )
-from trainer_hooks.compat.accelerated.callback_handler import as_callback
 from trainer_hooks.compat.accelerated.callbacks.console import ProgressBarCallback
 from trainer_hooks.compat.accelerated.callbacks.stopping import TerminateOnNaNCallback
 from trainer_hooks.compat.accelerated.loss_tracker import LossTracker
