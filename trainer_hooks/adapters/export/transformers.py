@@ -71,25 +71,17 @@ class TransformersHostTrainer:
             callback=self._callback,
         )
 
-    @property
-    def should_stop(self) -> bool:
-        """Whether the training ends after the current step."""
-        return bool(self._control.should_training_stop)
+    should_stop = property(lambda self: bool(self._control.should_training_stop))
+    """Whether the training ends after the current step."""
 
-    @property
-    def has_to_validate(self) -> bool:
-        """Whether an evaluation follows the current event."""
-        return bool(self._control.should_evaluate)
+    has_to_validate = property(lambda self: bool(self._control.should_evaluate))
+    """Whether an evaluation follows the current event."""
 
-    @property
-    def device(self) -> torch.device:
-        """The device of the model."""
-        return torch.device(self.args.device)
+    device = property(lambda self: torch.device(self.args.device))
+    """The device of the model."""
 
-    @property
-    def world_size(self) -> int:
-        """The number of processes."""
-        return int(self.args.world_size)
+    world_size = property(lambda self: int(self.args.world_size))
+    """The number of processes."""
 
     def stop(self, reason: str = "") -> None:  # noqa: ARG002 - transformers keeps none
         """End the training after the current step."""

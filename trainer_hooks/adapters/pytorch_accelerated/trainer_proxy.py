@@ -37,10 +37,8 @@ class RunHistoryProxy(Proxy):
         super().__init__(trainer.history)
         object.__setattr__(self, "_trainer", trainer)
 
-    @property
-    def current_epoch(self) -> int:
-        """The number of the current epoch, from 1 on."""
-        return int(self._trainer.current_epoch) + 1
+    current_epoch = property(lambda self: int(self._trainer.current_epoch) + 1)
+    """The number of the current epoch, from 1 on."""
 
     def delete_metric(self, metric_name: str) -> None:
         """Delete a metric's values; one that was never logged is no error."""
@@ -175,10 +173,8 @@ class AcceleratedTrainerProxy(Proxy):
         """The options and the size of the run."""
         return RunConfigProxy(self.proxy_target)
 
-    @property
-    def optimizer(self) -> Any:
-        """The first optimizer; None before a fit."""
-        return next(iter(self.proxy_target.optimizers), None)
+    optimizer = property(lambda self: next(iter(self.proxy_target.optimizers), None))
+    """The first optimizer; None before a fit."""
 
     @property
     def scheduler(self) -> Any:
