@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from trainer_hooks._log import log
 from trainer_hooks.adapters.callback_adapter import ForeignProgressBar, HostedCallback
 from trainer_hooks.adapters.composer.event_source import EventSource, handler_of
 from trainer_hooks.adapters.composer.events import (
@@ -15,15 +14,15 @@ from trainer_hooks.adapters.composer.events import (
     EVENTS_WITH_BATCH,
     EVENTS_WITH_LOSS,
 )
+from trainer_hooks.adapters.composer.loggers import DestinationLogger
 from trainer_hooks.callbacks import Checkpoint, EarlyStopping
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.errors import CallbackError, UsageError
-from trainer_hooks.loggers.base import Logger
 from trainer_hooks.module.module import Module
 from trainer_hooks.module.torch_wrappers import hide_run_attributes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from trainer_hooks.adapters.composer.state import AdapterEventSource
     from trainer_hooks.callback import Callback
@@ -164,7 +163,7 @@ class ComposerAdapter(HostedCallback):
         self.is_open = True
         if not any(callback is self.guest for callback in source.state.callbacks):
             source.state.callbacks.append(self.guest)
-        source.closers.append((self._close, self._post_close))
+        source.open_adapters.append(self)
         if self.is_destination:
             source.logger.add_destination(self.guest)
         self.fire("init")
@@ -228,24 +227,6 @@ class ComposerAdapter(HostedCallback):
     def _close_all(self, *_: Any) -> None:
         if self.source is not None:
             self.source.close()
-
-    def _close(self) -> bool:
-        """Close the callback and return whether that went well; Composer logs the error, too."""
-        self.is_open = False
-        assert self.source is not None  # it was opened
-        try:
-            self.guest.close(self.source.state, self.source.logger)
-        except Exception:  # noqa: BLE001 - logged; the others are closed all the same
-            name = type(self.guest).__qualname__
-            log.exception("%s.close() failed, so its post_close() is left out", name)
-            return False
-        return True
-
-    def _post_close(self) -> None:
-        try:
-            self.guest.post_close()
-        except Exception:  # noqa: BLE001 - logged; the others have their turn
-            log.exception("%s.post_close() failed", type(self.guest).__qualname__)
 
 
 class CheckpointSaverAdapter(ComposerAdapter):
@@ -317,7 +298,7 @@ class ExportCallbackAdapter(ComposerAdapter):
             super().fire(event)
 
 
-class LoggerDestinationAdapter(ComposerAdapter, Logger):
+class LoggerDestinationAdapter(ComposerAdapter, DestinationLogger):
     """An adapter of a logger destination of Composer, which has events, too.
 
     Among the callbacks of a Trainer it receives logged values by `on_log`. Among the loggers of a
@@ -329,7 +310,7 @@ class LoggerDestinationAdapter(ComposerAdapter, Logger):
 
     def __init__(self, guest: Any) -> None:
         super().__init__(guest)
-        self._pending: list[Callable[[], object]] = []
+        self._pending: list[tuple[str, tuple[Any, ...]]] = []
 
     def translated(self, hook: str) -> Callable[..., object] | None:
         """Return the function to call at a hook, or None where the destination has no event."""
@@ -340,8 +321,8 @@ class LoggerDestinationAdapter(ComposerAdapter, Logger):
     def after_init(self) -> None:
         """Log the values from before the destination's `init`, which opens its file or run."""
         pending, self._pending = self._pending, []
-        for log_call in pending:
-            log_call()
+        for method, arguments in pending:
+            getattr(self.guest, method)(*arguments)
 
     @property
     def experiment(self) -> Any:
@@ -350,54 +331,19 @@ class LoggerDestinationAdapter(ComposerAdapter, Logger):
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Log metrics."""
-        self._log_when_open(lambda: self.guest.log_metrics(dict(metrics), step))
+        self.call_destination("log_metrics", dict(metrics), step)
 
     def log_hyperparams(self, params: Any) -> None:
         """Log hyperparameters, a mapping or a namespace."""
         hyperparameters = dict(params) if hasattr(params, "keys") else vars(params)
-        self._log_when_open(lambda: self.guest.log_hyperparameters(hyperparameters))
+        self.call_destination("log_hyperparameters", hyperparameters)
 
-    def log_images(
-        self,
-        images: Any,
-        name: str = "Images",
-        channels_last: bool = False,
-        step: int | None = None,
-    ) -> None:
-        """Log images."""
-        self._log_when_open(lambda: self.guest.log_images(images, name, channels_last, step))
-
-    def log_image(
-        self,
-        key: str,
-        images: Sequence[Any],
-        step: int | None = None,
-        *,
-        captions: Sequence[str] | None = None,  # noqa: ARG002 - Composer has none
-        channels_last: bool = False,
-    ) -> None:
-        """Log images, without their captions."""
-        self.log_images(images, key, channels_last, step)
-
-    def log_table(
-        self,
-        key: str,
-        columns: Sequence[str] | None = None,
-        data: Sequence[Sequence[Any]] | None = None,
-        dataframe: Any = None,
-        step: int | None = None,
-    ) -> None:
-        """Log a table, of columns and rows or of a data frame."""
-        if dataframe is not None:
-            columns, data = list(dataframe.columns), dataframe.to_numpy().tolist()
-        columns, rows = list(columns or ()), [list(row) for row in data or ()]
-        self._log_when_open(lambda: self.guest.log_table(columns, rows, key, step))
-
-    def _log_when_open(self, log_call: Callable[[], object]) -> None:
+    def call_destination(self, method: str, *arguments: Any) -> None:
+        """Call a method of the destination; before its `init` the call is kept."""
         if self.is_open:
-            log_call()
+            getattr(self.guest, method)(*arguments)
         else:
-            self._pending.append(log_call)
+            self._pending.append((method, arguments))
 
     def _on_log(self, trainer: Any, _module: Any, metrics: Any, step: int) -> None:
         if not any(logger is self for logger in trainer.loggers):

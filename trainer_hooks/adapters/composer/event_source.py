@@ -11,6 +11,7 @@ from datetime import timedelta
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from trainer_hooks._log import log
 from trainer_hooks.adapters.composer.events import EVENTS
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.data.batch_counts import count_samples_and_tokens
@@ -18,9 +19,16 @@ from trainer_hooks.data.data_hooks import defines
 from trainer_hooks.module.module import Module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-__all__ = ["EvaluatedLoader", "EventListener", "EventSource", "advance_timestamp", "handler_of"]
+__all__ = [
+    "EvaluatedLoader",
+    "EventListener",
+    "EventSource",
+    "advance_timestamp",
+    "close_callbacks",
+    "handler_of",
+]
 
 
 class EventListener(Protocol):
@@ -98,7 +106,7 @@ class EventSource:
         self._uncounted = self._timestamp_class()  # without the batch that is evaluated now
         self._batch_began = 0.0
         self.dataloader_before: tuple[Any, str | None, Any] = (None, None, None)
-        self._predict_position = (-1, -1)
+        self._predict_position: tuple[int, ...] = ()
 
     # --- a run begins ---
 
@@ -292,13 +300,7 @@ class EventSource:
         listener.fire("before_backward")
 
     def on_train_batch_end(
-        self,
-        listener: EventListener,
-        trainer: Any,
-        _module: Any,
-        outputs: Any,
-        batch: Any,
-        _idx: int,
+        self, listener: EventListener, trainer: Any, _module: Any, outputs: Any, batch: Any, *_: int
     ) -> None:
         """Count the window that ends, and fire `batch_end`."""
         if trainer.progress.batches_in_window:
@@ -413,7 +415,7 @@ class EventSource:
         outputs: Any,
         batch: Any,
         batch_idx: int,
-        dataloader_idx: int = 0,  # noqa: ARG002 - for those who override
+        _dataloader_idx: int = 0,
     ) -> None:
         """Count the evaluated batch, and fire `eval_batch_end`."""
         if trainer.sanity_checking:
@@ -513,20 +515,14 @@ class EventSource:
         state, loader = self.state, trainer.predict_dataloaders
         if state.dataloader_label != "predict":  # not another listener's, which came first
             self._keep_dataloader()
-        self._predict_position = (-1, -1)
+        self._predict_position = ()
         state.predict_timestamp = self._timestamp_class()
         if loader is not None:
             state.set_dataloader(loader, "predict")
         listener.fire("predict_start")
 
     def on_predict_batch_start(
-        self,
-        listener: EventListener,
-        _trainer: Any,
-        module: Any,
-        batch: Any,
-        _batch_idx: int,
-        _dataloader_idx: int = 0,
+        self, listener: EventListener, _trainer: Any, module: Any, batch: Any, *_indices: int
     ) -> None:
         """Fire `predict_batch_start`."""
         self.state.keep("batch", batch)
@@ -548,14 +544,13 @@ class EventSource:
         module: Any,
         outputs: Any,
         batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        *indices: int,
     ) -> None:
         """Count the predicted batch, and fire `predict_batch_end`."""
         state = self.state
         state.keep("outputs", outputs)
-        if (dataloader_idx, batch_idx) != self._predict_position:
-            self._predict_position = dataloader_idx, batch_idx
+        if indices != self._predict_position:
+            self._predict_position = indices
             state.predict_timestamp = state.predict_timestamp.to_next_batch(
                 *count_samples_and_tokens(batch)
             )
@@ -586,6 +581,32 @@ def handler_of(source_class: type[EventSource], hook: str) -> Callable[..., None
         listener.fire(event)
 
     return fire
+
+
+def close_callbacks(callbacks: Iterable[Any], state: Any, logger: Any) -> None:
+    """Call `close` on callbacks of Composer, then `post_close` on those whose `close` went well.
+
+    An error is logged as in Composer, and the others are still closed.
+
+    Args:
+        callbacks: the callbacks.
+        state: the State that they receive.
+        logger: the Logger that they receive.
+    """
+    closed = []
+    for callback in callbacks:
+        try:
+            callback.close(state, logger)
+        except Exception:  # noqa: BLE001 - logged; the others are closed all the same
+            name = type(callback).__qualname__
+            log.exception("%s.close() failed, so its post_close() is left out", name)
+        else:
+            closed.append(callback)
+    for callback in closed:
+        try:
+            callback.post_close()
+        except Exception:  # noqa: BLE001 - logged; the others have their turn
+            log.exception("%s.post_close() failed", type(callback).__qualname__)
 
 
 def advance_timestamp(now: Any, counts: tuple[int, int, int], seconds: float) -> Any:

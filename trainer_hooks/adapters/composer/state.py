@@ -19,13 +19,19 @@ from composer.loggers import Logger, LoggerDestination
 from composer.models import ComposerModel
 from composer.utils import get_device
 
-from trainer_hooks.adapters.composer.event_source import EventSource, advance_timestamp
+from trainer_hooks.adapters.composer.event_source import (
+    EventSource,
+    advance_timestamp,
+    close_callbacks,
+)
 from trainer_hooks.adapters.composer.loggers import TrainerDestination
 from trainer_hooks.adapters.proxy import Proxy, missing_attribute
 from trainer_hooks.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from trainer_hooks.adapters.composer.callbacks import ComposerAdapter
 
 __all__ = ["AdapterEventSource", "AdapterState", "ComposerModelProxy", "get_model_proxy"]
 
@@ -362,13 +368,12 @@ class AdapterEventSource(EventSource):
     Attributes:
         trainer: the trainer that the state and the events belong to.
         logger: the Logger that callbacks receive.
-        closers: for each open callback the function that closes it and says whether that went well,
-            and the function to call after all are closed.
+        open_adapters: the adapters whose callbacks are open.
     """
 
     def __init__(self, trainer: Any, module: Any) -> None:
         # first, since __del__ reads it whatever fails below
-        self.closers: list[tuple[Callable[[], bool], Callable[[], object]]] = []
+        self.open_adapters: list[ComposerAdapter] = []
         super().__init__(_make_state(trainer, get_model_proxy(module)))
         self.trainer = trainer
         self.logger = AdapterLogger(self.state, trainer)
@@ -432,10 +437,11 @@ class AdapterEventSource(EventSource):
 
     def close(self) -> None:
         """Close the open callbacks, then call `post_close` on those whose `close` went well."""
-        post_closes = [post_close for close, post_close in self.closers if close()]
-        self.closers = []
-        for post_close in post_closes:
-            post_close()
+        adapters, self.open_adapters = self.open_adapters, []
+        for adapter in adapters:
+            adapter.is_open = False
+        if adapters:  # without one, __init__ may have failed before there was a logger
+            close_callbacks([adapter.guest for adapter in adapters], self.state, self.logger)
 
     def __del__(self) -> None:
         self.close()

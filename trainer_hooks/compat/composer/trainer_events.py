@@ -12,6 +12,7 @@ from trainer_hooks.adapters.composer.event_source import EventSource, handler_of
 from trainer_hooks.adapters.composer.events import EVENTS
 from trainer_hooks.compat.composer.core.event import Event
 from trainer_hooks.compat.composer.core.time import Timestamp
+from trainer_hooks.module.exporting import evaluation_mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -205,15 +206,7 @@ class TrainerEventSource(EngineEventSource):
         self.state.batch = self.whole_batch
         listener.fire("after_train_batch")
 
-    def on_train_batch_end(
-        self,
-        listener: EventListener,
-        trainer: Any,
-        module: Any,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-    ) -> None:
+    def on_train_batch_end(self, listener: EventListener, trainer: Any, *_: Any) -> None:
         """Log the losses, count the batch, fire `BATCH_END` and choose evaluators."""
         if trainer.progress.batches_in_window:
             return
@@ -222,7 +215,7 @@ class TrainerEventSource(EngineEventSource):
         listener.fire("batch_end")
         self._choose_evaluators(Event.BATCH_END)
 
-    def on_batch_checkpoint(self, listener: EventListener, trainer: Any, module: Any) -> None:
+    def on_batch_checkpoint(self, listener: EventListener, trainer: Any, _module: Any) -> None:
         """Fire `BATCH_CHECKPOINT`; save if the training ends here."""
         if trainer.progress.batches_in_window == 0:
             self.last_checkpoint_event = Event.BATCH_CHECKPOINT
@@ -316,15 +309,10 @@ class TrainerEventSource(EngineEventSource):
         listener.fire("eval_standalone_start")
 
     def on_validation_batch_start(
-        self,
-        listener: EventListener,
-        trainer: Any,
-        module: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, listener: EventListener, trainer: Any, module: Any, batch: Any, *indices: int
     ) -> None:
         """Choose the evaluator at its first batch, transform the batch, fire `EVAL_BATCH_START`."""
+        batch_idx, dataloader_idx = (*indices, 0)[:2]
         if batch_idx == 0:
             self.close_loaders(listener, trainer, dataloader_idx)
             self._choose_evaluator(dataloader_idx)
@@ -335,9 +323,7 @@ class TrainerEventSource(EngineEventSource):
         self._eval_counts = (
             spec.get_num_samples_in_batch(batch), spec.get_num_tokens_in_batch(batch)
         )  # fmt: skip
-        super().on_validation_batch_start(
-            listener, trainer, module, batch, batch_idx, dataloader_idx
-        )
+        super().on_validation_batch_start(listener, trainer, module, batch, *indices)
 
     def _choose_evaluator(self, index: int) -> None:
         evaluator = self.evaluators[index]
@@ -358,20 +344,11 @@ class TrainerEventSource(EngineEventSource):
         return self._eval_counts
 
     def on_validation_batch_end(
-        self,
-        listener: EventListener,
-        trainer: Any,
-        module: Any,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, listener: EventListener, trainer: Any, module: Any, *arguments: Any
     ) -> None:
         """Count the batch and fire `EVAL_BATCH_END`, of an evaluator that is due."""
         if self.evaluator is not None:
-            super().on_validation_batch_end(
-                listener, trainer, module, outputs, batch, batch_idx, dataloader_idx
-            )
+            super().on_validation_batch_end(listener, trainer, module, *arguments)
 
     def on_validation_epoch_end(self, listener: EventListener, trainer: Any, _module: Any) -> None:
         """Fire `EVAL_END` of the last loader, before stoppers and savers read its metrics."""
@@ -395,19 +372,13 @@ class TrainerEventSource(EngineEventSource):
     # --- predictions ---
 
     def on_predict_batch_start(
-        self,
-        listener: EventListener,
-        trainer: Any,
-        module: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, listener: EventListener, trainer: Any, module: Any, batch: Any, *indices: int
     ) -> None:
         """Transform the batch, and fire `PREDICT_BATCH_START`."""
         spec = self.predict_spec
         if spec is not None:
             batch = spec.microbatch_transforms(spec.batch_transforms(batch))
-        super().on_predict_batch_start(listener, trainer, module, batch, batch_idx, dataloader_idx)
+        super().on_predict_batch_start(listener, trainer, module, batch, *indices)
 
     def on_predict_batch_end(
         self,
@@ -415,14 +386,12 @@ class TrainerEventSource(EngineEventSource):
         trainer: Any,
         module: Any,
         outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        _: Any,
+        *indices: int,
     ) -> None:
         """Count the transformed batch, and fire `PREDICT_BATCH_END`."""
-        super().on_predict_batch_end(
-            listener, trainer, module, outputs, self.state.batch, batch_idx, dataloader_idx
-        )
+        batch = self.state.batch
+        super().on_predict_batch_end(listener, trainer, module, outputs, batch, *indices)
 
     # --- metrics and logged values ---
 
@@ -431,15 +400,9 @@ class TrainerEventSource(EngineEventSource):
         state, model = self.state, self.state.model
         if not state.train_metrics:
             return
-        modes = [(part, part.training) for part in model.modules()]
-        model.eval()
-        try:
-            with torch.no_grad():
-                outputs = model.eval_forward(state.batch, state.outputs)
-                update_metrics(state, model, state.train_metrics, outputs)
-        finally:
-            for part, mode in modes:  # parts may be in different modes, such as frozen ones
-                part.training = mode
+        with evaluation_mode(model):
+            outputs = model.eval_forward(state.batch, state.outputs)
+            update_metrics(state, model, state.train_metrics, outputs)
 
     def _compute_metrics(self, label: str, metrics: dict[str, Any]) -> dict[str, Any]:
         """Compute metrics, log them and put their values on the state; return the values."""
