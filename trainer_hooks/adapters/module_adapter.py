@@ -9,10 +9,17 @@ from trainer_hooks.module.module import Module
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["ModuleAdapter"]
+__all__ = ["ModuleAdapter", "take_class_name"]
 
 _SHARED = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
 """Attributes of `nn.Module` that hold its tensors; adapter and foreign module share them."""
+
+
+def take_class_name(adapter: Any, guest: object) -> None:
+    """Give an adapter a class with the name of the foreign object's, for messages and reports."""
+    kind = type(guest)
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    adapter.__class__ = type(kind.__name__, (type(adapter),), names)
 
 
 class ModuleAdapter(Module):
@@ -33,10 +40,7 @@ class ModuleAdapter(Module):
         guest.training = mode
         for name in _SHARED:
             vars(self)[name] = vars(guest)[name]
-        # a class of that name, so that messages and reports speak of the user's class
-        kind = type(guest)
-        names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
-        self.__class__ = type(kind.__name__, (type(self),), names)
+        take_class_name(self, guest)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Call the foreign module, with its own forward hooks."""

@@ -7,12 +7,10 @@ and load, format names, and decide when something is due. Importing this module 
 from __future__ import annotations
 
 import atexit
-import copy
 import os
-import types
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakSet
 
 from composer.core import DataSpec, Evaluator, Precision, State
 from composer.loggers import Logger, LoggerDestination
@@ -25,7 +23,7 @@ from trainer_hooks.adapters.composer.event_source import (
     close_callbacks,
 )
 from trainer_hooks.adapters.composer.loggers import TrainerDestination
-from trainer_hooks.adapters.proxy import Proxy, missing_attribute
+from trainer_hooks.adapters.proxy import ModuleProxy, joined_class, missing_attribute
 from trainer_hooks.errors import UsageError
 
 if TYPE_CHECKING:
@@ -151,9 +149,6 @@ class TrainLosses(Mapping[str, float]):
 
 # --- the model ---
 
-_PROXY_CLASSES: WeakKeyDictionary[type, type] = WeakKeyDictionary()
-"""By class of a module, the class that its proxy claims: derived from it and from ComposerModel."""
-
 
 def get_model_proxy(module: Any) -> Any:
     """Return the object that callbacks receive as the model.
@@ -168,46 +163,14 @@ def get_model_proxy(module: Any) -> Any:
     return model if isinstance(model, ComposerModel) else ComposerModelProxy(model)
 
 
-class ComposerModelProxy(Proxy):
-    """A module for which `isinstance` says ComposerModel; every other access is passed on.
-
-    Args:
-        target: the module.
-    """
+class ComposerModelProxy(ModuleProxy):
+    """A module for which `isinstance` says ComposerModel; every other access is passed on."""
 
     __slots__ = ()
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        # isinstance asks for this where type() is no subclass
-        module_class = type(self.proxy_target)
-        if module_class not in _PROXY_CLASSES:
-            bases = (module_class, ComposerModel)
-            _PROXY_CLASSES[module_class] = types.new_class(module_class.__name__, bases)
-        return _PROXY_CLASSES[module_class]
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the module."""
-        return self.proxy_target(*args, **kwargs)
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) is ComposerModelProxy:
-            other = other.proxy_target
-        return self.proxy_target is other
-
-    def __hash__(self) -> int:
-        return hash(self.proxy_target)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return copy.deepcopy(self.proxy_target, memo)
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickle the module in place of its proxy."""
-        return _get_unpickled, (self.proxy_target,)
-
-
-def _get_unpickled(module: Any) -> Any:
-    return module
+        return joined_class(type(self.proxy_target), ComposerModel)
 
 
 # --- the state ---

@@ -288,6 +288,10 @@ class _AcceleratedEvents:
 
     # --- an epoch ---
 
+    def on_train_epoch_start(self, _trainer: Any, _: Any) -> None:
+        """Call `on_train_epoch_start`."""
+        self._call("on_train_epoch_start")
+
     def on_train_step_start(self, trainer: Any, _: Any) -> None:
         """Call the hooks of the batch before's end and of a batch's start."""
         self._end_batch()

@@ -273,16 +273,14 @@ class _TransformersEvents:
         self._call(trainer, "on_after_optimizer_step", arguments["optimizer"])
 
     def on_substep_end(self, trainer: Any, _: Any) -> None:
-        """Call the hook of a batch's end inside a window."""
+        """Call the hook of a batch's end; inside a window there it is another event."""
         self._is_open = False
         self._call(
             trainer, "on_train_batch_end", _with_loss(self._outputs), self._batch, self._batch_idx
         )
         self._batch_idx += 1
 
-    def on_step_end(self, trainer: Any, arguments: Any) -> None:
-        """Call the hook of the end of a window's last batch."""
-        self.on_substep_end(trainer, arguments)
+    on_step_end = on_substep_end
 
     def on_epoch_end(self, trainer: Any, _: Any) -> None:
         """Call the hooks of an epoch's last batch and, unless an evaluation follows, of its end."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks.adapters.module_adapter import take_class_name
 from trainer_hooks.loggers import Logger
 
 if TYPE_CHECKING:
@@ -28,10 +29,7 @@ class LightningLoggerAdapter(Logger):
 
     def __init__(self, guest: Any) -> None:
         self.lightning_object = guest
-        # a class of that name, so that messages speak of the user's class
-        kind = type(guest)
-        names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
-        self.__class__ = type(kind.__name__, (LightningLoggerAdapter,), names)
+        take_class_name(self, guest)
 
     @property
     def name(self) -> str | None:

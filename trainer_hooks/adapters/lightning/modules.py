@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.adapters.lightning.package import with_stage_enum
 from trainer_hooks.adapters.lightning.trainer_proxy import get_trainer_proxy
-from trainer_hooks.adapters.module_adapter import ModuleAdapter
+from trainer_hooks.adapters.module_adapter import ModuleAdapter, take_class_name
 from trainer_hooks.module.datamodule import DataModule
 from trainer_hooks.module.module import Module
 
@@ -201,10 +201,7 @@ class LightningDataModuleAdapter(DataModule):
         for name in overridden_methods(guest, DataModule):
             if name not in {"load_from_checkpoint", "setup", "teardown"}:
                 vars(self)[name] = getattr(guest, name)
-        # a class of that name, so that messages and state keys speak of the user's class
-        kind = type(guest)
-        names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
-        self.__class__ = type(kind.__name__, (LightningDataModuleAdapter,), names)
+        take_class_name(self, guest)
 
     @property
     def trainer(self) -> Any:

@@ -6,11 +6,10 @@ module that is a LightningModule itself is handed over as it is.
 
 from __future__ import annotations
 
-import copy
 import sys
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 import torch
 
@@ -27,7 +26,7 @@ from trainer_hooks.adapters.lightning.package import (
     lightning_package_of,
     set_lightning_rank,
 )
-from trainer_hooks.adapters.proxy import PartialProxy, Proxy
+from trainer_hooks.adapters.proxy import ModuleProxy, PartialProxy, Proxy, joined_class
 from trainer_hooks.loggers.dummy import RankZeroLoggerProxy
 from trainer_hooks.loops.module_steps import overrides
 
@@ -48,9 +47,6 @@ _TRAINER_PROXIES: WeakValueDictionary[tuple[int, str], LightningTrainerProxy] = 
     WeakValueDictionary()
 )
 _MODULE_PROXIES: WeakValueDictionary[tuple[int, str], LightningModuleProxy] = WeakValueDictionary()
-
-_PROXIED_CLASSES: WeakKeyDictionary[type, dict[type, type]] = WeakKeyDictionary()
-"""The `__class__` of module proxies, by the module's class and by Lightning's LightningModule."""
 
 
 def get_trainer_proxy(trainer: Any, foreign: object) -> LightningTrainerProxy:
@@ -515,84 +511,35 @@ class AcceleratorConnectorProxy(PartialProxy):
 # --- the module ---
 
 
-class LightningModuleProxy:
+class LightningModuleProxy(ModuleProxy):
     """A module under the names of a LightningModule; all but a few are passed on.
-
-    It is no `Proxy`, whose `__setattr__` would keep properties of its own from the module.
 
     Args:
         module: the module.
         trainer: the proxy of its trainer.
     """
 
-    __slots__ = ("__weakref__", "proxy_target", "proxy_trainer")
+    __slots__ = ("proxy_trainer",)
 
-    proxy_target: Any
     proxy_trainer: Any
 
     def __init__(self, module: nn.Module, trainer: LightningTrainerProxy) -> None:
-        object.__setattr__(self, "proxy_target", module)
+        super().__init__(module)
         object.__setattr__(self, "proxy_trainer", trainer)
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        return _proxied_class(type(self.proxy_target), self.proxy_trainer._package)  # noqa: SLF001
+        module_class = type(self.proxy_target)
+        package = sys.modules.get(self.proxy_trainer._package)  # noqa: SLF001 - of this file
+        return (
+            module_class if package is None else joined_class(module_class, package.LightningModule)
+        )
 
-    trainer = property(attrgetter("proxy_trainer"))
+    trainer = _trainer = property(attrgetter("proxy_trainer"))
     """The proxy of the trainer."""
-
-    _trainer = trainer
 
     def all_gather(self, data: Any, group: Any = None, sync_grads: bool = False) -> Any:
         """Gather tensors of all ranks; with one rank the data are returned, as in Lightning."""
         if self.proxy_trainer.proxy_target.world_size == 1:
             return data
         return self.proxy_target.all_gather(data, group, sync_grads)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.proxy_target, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self.proxy_target, name, value)
-
-    def __delattr__(self, name: str) -> None:
-        delattr(self.proxy_target, name)
-
-    def __dir__(self) -> list[str]:
-        """Return the module's names."""
-        return dir(self.proxy_target)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the module."""
-        return self.proxy_target(*args, **kwargs)
-
-    def __eq__(self, other: object) -> bool:
-        return self.proxy_target is unwrap_proxy(other)
-
-    def __hash__(self) -> int:
-        return hash(self.proxy_target)
-
-    def __repr__(self) -> str:
-        """Show the module."""
-        return repr(self.proxy_target)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return copy.deepcopy(self.proxy_target, memo)
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickle the module in the proxy's place."""
-        return unwrap_proxy, (self.proxy_target,)
-
-
-def _proxied_class(kind: type, package_name: str) -> type:
-    """Return a class that is both the module's and a LightningModule, for `isinstance` alone."""
-    package = sys.modules.get(package_name)
-    if package is None:
-        return kind
-    classes = _PROXIED_CLASSES.setdefault(kind, {})
-    lightning_module: type = package.LightningModule
-    if lightning_module not in classes:
-        classes[lightning_module] = type(
-            kind.__name__, (kind, lightning_module), {"__module__": kind.__module__}
-        )
-    return classes[lightning_module]

@@ -71,7 +71,7 @@ class TrainerCallbackHandler(CallbackHandler):
         trainer: the Trainer.
     """
 
-    callbacks = property(attrgetter("_trainer.callbacks"))  # type: ignore[assignment]
+    callbacks = property(attrgetter("_trainer.callbacks"))
     """The callbacks, in the order in which they are called."""
 
     def __init__(self, trainer: Any) -> None:

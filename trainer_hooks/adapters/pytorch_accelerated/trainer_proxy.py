@@ -18,6 +18,7 @@ __all__ = [
     "AcceleratedTrainerProxy",
     "RunConfigProxy",
     "RunHistoryProxy",
+    "load_states",
 ]
 
 _STATE_FILE = "training_state.pt"
@@ -260,16 +261,12 @@ class AcceleratedTrainerProxy(Proxy):
         self, checkpoint_path: Any, load_optimizer: bool = True, load_scheduler: bool = True
     ) -> dict[str, Any]:
         """Load a file in pytorch-accelerated's format, and return its contents."""
-        checkpoint: dict[str, Any] = torch.load(
-            checkpoint_path, map_location="cpu", weights_only=True
+        return load_states(
+            checkpoint_path,
+            self.model,
+            self.optimizer if load_optimizer else None,
+            self.scheduler if load_scheduler else None,
         )
-        self.model.load_state_dict(checkpoint["model_state_dict"])
-        if load_optimizer and "optimizer_state_dict" in checkpoint and self.optimizer is not None:
-            self.optimizer.load_state_dict(checkpoint["optimizer_state_dict"])
-        if load_scheduler and "scheduler_state_dict" in checkpoint and self.scheduler is not None:
-            self.scheduler.load_state_dict(checkpoint["scheduler_state_dict"])
-
-        return checkpoint
 
     def save_training_state(
         self, output_dir: Any, checkpoint_kwargs: dict[str, Any] | None = None
@@ -287,6 +284,23 @@ class AcceleratedTrainerProxy(Proxy):
         return {
             name: value for name, value in checkpoint.items() if not name.endswith("_state_dict")
         }
+
+
+def load_states(path: Any, model: Any, optimizer: Any, scheduler: Any) -> dict[str, Any]:
+    """Load a file in pytorch-accelerated's format, and return its contents.
+
+    Args:
+        path: the file.
+        model: receives the weights.
+        optimizer: receives its state if the file has it; None to leave it out.
+        scheduler: likewise.
+    """
+    checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    model.load_state_dict(checkpoint["model_state_dict"])
+    for owner, key in ((optimizer, "optimizer_state_dict"), (scheduler, "scheduler_state_dict")):
+        if owner is not None and key in checkpoint:
+            owner.load_state_dict(checkpoint[key])
+    return checkpoint
 
 
 def _refuse_loader(loader: Any) -> None:

@@ -16,6 +16,7 @@ from trainer_hooks.adapters.pytorch_accelerated.callback_handler import (
     as_callback,
 )
 from trainer_hooks.adapters.pytorch_accelerated.events import EVENTS
+from trainer_hooks.adapters.pytorch_accelerated.trainer_proxy import load_states
 from trainer_hooks.callbacks import (
     Checkpoint,
     MoveModulesToDeviceCallback,
@@ -174,25 +175,6 @@ def complete_loader_arguments(
     if given is not None and "sampler" in given:
         arguments.pop("shuffle", None)  # which DataLoader refuses beside a sampler
     return arguments
-
-
-def make_loader(
-    dataset: Any, collate: Callable[[Any], Any] | None, arguments: Mapping[str, Any]
-) -> DataLoader[Any]:
-    """Return a loader of a data set."""
-    return DataLoader(dataset=dataset, collate_fn=collate, **arguments)
-
-
-def count_epoch_steps(batches: int, processes: int, accumulated: int) -> tuple[int, int]:
-    """Return the steps of an epoch over all processes, and of one process.
-
-    Args:
-        batches: batches of the loader, which the processes share.
-        processes: how many there are.
-        accumulated: batches of a step.
-    """
-    local = math.ceil(batches / processes)
-    return math.ceil(local * processes / accumulated), math.ceil(local / accumulated)
 
 
 DEFAULT_CALLBACKS: tuple[type[Callback], ...] = (
@@ -370,7 +352,7 @@ class Trainer(BaseTrainer):
         """Return the loader of `self.train_dataset`."""
         defaults = self.get_default_train_dl_kwargs(batch_size)
         self._train_dl_kwargs = complete_loader_arguments(defaults, train_dl_kwargs)
-        return make_loader(self.train_dataset, self.collate_fn, self._train_dl_kwargs)
+        return DataLoader(self.train_dataset, collate_fn=self.collate_fn, **self._train_dl_kwargs)
 
     def create_eval_dataloader(
         self, batch_size: int, eval_dl_kwargs: Mapping[str, Any] | None = None
@@ -378,7 +360,7 @@ class Trainer(BaseTrainer):
         """Return the loader of `self.eval_dataset`."""
         defaults = self.get_default_eval_dl_kwargs(batch_size)
         self._eval_dl_kwargs = complete_loader_arguments(defaults, eval_dl_kwargs)
-        return make_loader(self.eval_dataset, self.collate_fn, self._eval_dl_kwargs)
+        return DataLoader(self.eval_dataset, collate_fn=self.collate_fn, **self._eval_dl_kwargs)
 
     def create_scheduler(self) -> Any:
         """Return the scheduler made by `create_scheduler_fn`, with its placeholders filled in."""
@@ -403,10 +385,9 @@ class Trainer(BaseTrainer):
         eval_size = evaluated.get("batch_size", size)
         steps = local_steps = 0
         if self._train_dataloader is not None:
-            batches = len(self._train_dataloader)
-            steps, local_steps = count_epoch_steps(
-                batches, self.world_size, gradient_accumulation_steps
-            )
+            local_batches = self.loader_length("train")
+            steps = math.ceil(local_batches * self.world_size / gradient_accumulation_steps)
+            local_steps = math.ceil(local_batches / gradient_accumulation_steps)
         if max_num_train_steps is None:
             most = num_epochs * steps + 1
         else:
@@ -607,15 +588,12 @@ class Trainer(BaseTrainer):
         load_scheduler: bool = True,
     ) -> dict[str, Any]:
         """Load the weights and, if asked for, optimizer and scheduler; return the contents."""
-        checkpoint: dict[str, Any] = torch.load(
-            checkpoint_path, map_location="cpu", weights_only=True
+        return load_states(
+            checkpoint_path,
+            self.get_model(keep_torch_compile=False),
+            self.optimizer if load_optimizer else None,
+            self.scheduler if load_scheduler else None,
         )
-        self.get_model(keep_torch_compile=False).load_state_dict(checkpoint["model_state_dict"])
-        if load_optimizer and "optimizer_state_dict" in checkpoint:
-            self.optimizer.load_state_dict(checkpoint["optimizer_state_dict"])
-        if load_scheduler and self.scheduler is not None and "scheduler_state_dict" in checkpoint:
-            self.scheduler.load_state_dict(checkpoint["scheduler_state_dict"])
-        return checkpoint
 
     def save_training_state(
         self,

@@ -365,8 +365,9 @@ class TrainerEventSource(EngineEventSource):
                 trainer.callback_metrics[f"{name}/{label}"] = tensor
                 trainer.callback_metrics[f"metrics/{label}/{name}"] = tensor
 
-    on_test_batch_start = on_validation_batch_start
-    on_test_batch_end = on_validation_batch_end
+    # hooks are called by position, so that the names of the parameters may differ
+    on_test_batch_start = on_validation_batch_start  # type: ignore[assignment]
+    on_test_batch_end = on_validation_batch_end  # type: ignore[assignment]
     on_test_epoch_end = on_validation_epoch_end
 
     # --- predictions ---

@@ -311,13 +311,7 @@ class Timestamp:
                 "Timestamp.get('dur'): a timestamp does not know how long the training is. Call "
                 "state.get_elapsed_duration()."
             )
-        time: Time = {
-            TimeUnit.ITERATION: self.iteration,
-            TimeUnit.EPOCH: self.epoch,
-            TimeUnit.BATCH: self.batch,
-            TimeUnit.SAMPLE: self.sample,
-            TimeUnit.TOKEN: self.token,
-        }[known_unit]
+        time: Time = getattr(self, known_unit.name.lower())
         return time
 
     def copy(self, **changes: Any) -> Timestamp:

@@ -297,6 +297,8 @@ class FileLogger(LoggerDestination):
         """Flush and upload the file."""
         self._flush(logger)
 
+    eval_start = fit_end = epoch_start
+
     def batch_end(self, state: State, logger: Logger) -> None:
         """Flush and upload the file if that is due."""
         if int(state.timestamp.batch) % self.flush_interval == 0:
@@ -306,14 +308,6 @@ class FileLogger(LoggerDestination):
         """Flush and upload the file if that is due."""
         if int(state.timestamp.epoch) % self.flush_interval == 0:
             self._flush(logger)
-
-    def eval_start(self, state: State, logger: Logger) -> None:
-        """Flush and upload the file."""
-        self._flush(logger)
-
-    def fit_end(self, state: State, logger: Logger) -> None:
-        """Flush and upload the file."""
-        self._flush(logger)
 
     def close(self, state: State, logger: Logger) -> None:
         """Flush, upload and close the file."""
