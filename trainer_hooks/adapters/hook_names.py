@@ -1,6 +1,6 @@
 """The names of the hooks in Lightning, Composer and pytorch-accelerated, and look-up by any name.
 
-The tables are keyed by our hook, in firing order; a hook that a framework lacks is left out.
+The tables are keyed by our hook; a hook that a framework lacks is left out.
 """
 
 from __future__ import annotations
@@ -23,50 +23,26 @@ __all__ = [
     "names_elsewhere",
 ]
 
+_IN_LIGHTNING = (
+    "setup", "on_load_checkpoint", "on_fit_start", "on_sanity_check_start", "on_sanity_check_end",
+    "on_train_start", "on_train_epoch_start", "on_train_batch_start", "on_before_zero_grad",
+    "on_before_backward", "on_after_backward", "on_before_optimizer_step", "on_train_batch_end",
+    "on_validation_start", "on_validation_epoch_start", "on_validation_batch_start",
+    "on_validation_batch_end", "on_validation_epoch_end", "on_validation_end",
+    "on_train_epoch_end", "on_train_end", "on_fit_end", "on_test_start", "on_test_epoch_start",
+    "on_test_batch_start", "on_test_batch_end", "on_test_epoch_end", "on_test_end",
+    "on_predict_start", "on_predict_epoch_start", "on_predict_batch_start",
+    "on_predict_batch_end", "on_predict_epoch_end", "on_predict_end", "on_save_checkpoint",
+    "on_exception", "teardown",
+)  # fmt: skip
+_IN_LIGHTNING_1 = (
+    "on_init_start", "on_init_end", "on_epoch_start", "on_epoch_end", "on_keyboard_interrupt",
+)  # fmt: skip
+
 LIGHTNING_NAMES: Mapping[str, str] = {
-    "on_init_start": "1.x same",
-    "on_init_end": "1.x same",
-    "setup": "same",
+    **dict.fromkeys(_IN_LIGHTNING_1, "1.x same"),
     "on_configure_model": "1.x on_configure_sharded_model",
-    "on_load_checkpoint": "same",
-    "on_fit_start": "same",
-    "on_sanity_check_start": "same",
-    "on_sanity_check_end": "same",
-    "on_train_start": "same",
-    "on_epoch_start": "1.x same",
-    "on_train_epoch_start": "same",
-    "on_train_batch_start": "same",
-    "on_before_zero_grad": "same",
-    "on_before_backward": "same",
-    "on_after_backward": "same",
-    "on_before_optimizer_step": "same",
-    "on_train_batch_end": "same",
-    "on_validation_start": "same",
-    "on_validation_epoch_start": "same",
-    "on_validation_batch_start": "same",
-    "on_validation_batch_end": "same",
-    "on_validation_epoch_end": "same",
-    "on_validation_end": "same",
-    "on_train_epoch_end": "same",
-    "on_epoch_end": "1.x same",
-    "on_train_end": "same",
-    "on_fit_end": "same",
-    "on_test_start": "same",
-    "on_test_epoch_start": "same",
-    "on_test_batch_start": "same",
-    "on_test_batch_end": "same",
-    "on_test_epoch_end": "same",
-    "on_test_end": "same",
-    "on_predict_start": "same",
-    "on_predict_epoch_start": "same",
-    "on_predict_batch_start": "same",
-    "on_predict_batch_end": "same",
-    "on_predict_epoch_end": "same",
-    "on_predict_end": "same",
-    "on_save_checkpoint": "same",
-    "on_keyboard_interrupt": "1.x same",
-    "on_exception": "same",
-    "teardown": "same",
+    **dict.fromkeys(_IN_LIGHTNING, "same"),
 }
 """Lightning's hooks: `"same"` name, or `"1.x ..."` where Lightning had the hook before 2.0 only."""
 

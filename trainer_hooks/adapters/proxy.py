@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
+from types import MemberDescriptorType
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -35,8 +36,7 @@ class Proxy:
     """The object's name in that framework, for errors, as `Trainer.fit_loop`."""
 
     def __init__(self, target: Any) -> None:
-        # not `self.proxy_target = ...`: __setattr__ would set the attribute on the target
-        object.__setattr__(self, "proxy_target", target)
+        self.proxy_target = target
 
     def __getattr__(self, name: str) -> Any:
         target = self.proxy_target
@@ -53,8 +53,8 @@ class Proxy:
         return missing_attribute(self._foreign_name, self._framework, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        own = getattr(type(self), name, None)
-        if isinstance(own, property):
+        # the proxy's own properties and slots; everything else is the target's
+        if isinstance(getattr(type(self), name, None), property | MemberDescriptorType):
             object.__setattr__(self, name, value)
         else:
             setattr(self.proxy_target, name, value)

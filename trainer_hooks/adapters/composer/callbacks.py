@@ -38,11 +38,18 @@ _ALWAYS = frozenset(
 """Hooks that keep the state up to date for every callback; they are few in an epoch."""
 
 _EVALUATION_EVENTS = frozenset({"eval_start", "eval_batch_start", "eval_batch_end", "eval_end"})
-_EVALUATION_HOOKS = frozenset(
-    f"on_{stage}_{moment}"
-    for stage in ("validation", "test")
-    for moment in ("start", "batch_start", "batch_end", "end")
-)
+_EVENTS_WITH_STATE_OF = {
+    "on_train_batch_start": EVENTS_WITH_BATCH,
+    "on_after_forward": EVENTS_WITH_LOSS,
+    "on_after_loss": EVENTS_WITH_LOSS,
+    "on_train_batch_end": BATCH_EVENTS,
+    **{
+        f"on_{stage}_{moment}": _EVALUATION_EVENTS
+        for stage in ("validation", "test")
+        for moment in ("start", "batch_start", "batch_end", "end")
+    },
+}
+"""The events that read a part of the state which a hook brings, by hook."""
 
 
 def event_source_of(trainer: Any, module: Any) -> AdapterEventSource:
@@ -98,7 +105,8 @@ class ComposerAdapter(HostedCallback):
     def translated(self, hook: str) -> Callable[..., object] | None:
         """Return the function to call at a hook, or None where the callback has no event there."""
         events = [event for event in EVENTS.get(hook, ()) if self._has_event(event)]
-        if not (hook == "on_close" or events or hook in _ALWAYS or self._needs_state_from(hook)):
+        needs_state = any(map(self._has_event, _EVENTS_WITH_STATE_OF.get(hook, ())))
+        if not (hook == "on_close" or events or hook in _ALWAYS or needs_state):
             return None
         for event in events:
             self._calls.setdefault(event, self._method_of(event))
@@ -118,18 +126,6 @@ class ComposerAdapter(HostedCallback):
     def _has_event(self, event: str) -> bool:
         receives_all = event in EVENT_NAMES and self.guest_has("run_event")
         return receives_all or self.guest_has(event)
-
-    def _needs_state_from(self, hook: str) -> bool:
-        """Return whether a hook brings a part of the state that an event of the callback reads."""
-        if hook == "on_train_batch_start":
-            return any(map(self._has_event, EVENTS_WITH_BATCH))
-        if hook in ("on_after_forward", "on_after_loss"):
-            return any(map(self._has_event, EVENTS_WITH_LOSS))
-        if hook == "on_train_batch_end":
-            return any(map(self._has_event, BATCH_EVENTS))
-        if hook in _EVALUATION_HOOKS:
-            return any(map(self._has_event, _EVALUATION_EVENTS))
-        return False
 
     def _method_of(self, event: str) -> Callable[..., object]:
         if event in EVENT_NAMES and self.guest_has("run_event"):

@@ -31,6 +31,14 @@ __all__ = [
 ]
 
 
+_KEPT = {
+    "on_after_forward": "outputs",
+    "on_after_loss": "loss",
+    "on_predict_after_forward": "outputs",
+}
+"""The attribute of the State that shows the argument of a hook which only fires its event."""
+
+
 class EventListener(Protocol):
     """A receiver of events: one adapted callback, or the engine of a Composer Trainer.
 
@@ -275,20 +283,6 @@ class EventSource:
         if self.has_own_step:
             listener.fire("before_forward")
 
-    def on_after_forward(
-        self, listener: EventListener, _trainer: Any, _module: Any, outputs: Any
-    ) -> None:
-        """Fire `after_forward`."""
-        self.state.keep("outputs", outputs)
-        listener.fire("after_forward")
-
-    def on_after_loss(
-        self, listener: EventListener, _trainer: Any, _module: Any, loss: Any
-    ) -> None:
-        """Fire `after_loss`."""
-        self.state.keep("loss", loss)
-        listener.fire("after_loss")
-
     def on_before_backward(
         self, listener: EventListener, _trainer: Any, _module: Any, loss: Any
     ) -> None:
@@ -530,13 +524,6 @@ class EventSource:
         if self._has_own_predict_step(module):
             listener.fire("predict_before_forward")
 
-    def on_predict_after_forward(
-        self, listener: EventListener, _trainer: Any, _module: Any, outputs: Any
-    ) -> None:
-        """Fire `predict_after_forward`."""
-        self.state.keep("outputs", outputs)
-        listener.fire("predict_after_forward")
-
     def on_predict_batch_end(
         self,
         listener: EventListener,
@@ -575,9 +562,13 @@ def handler_of(source_class: type[EventSource], hook: str) -> Callable[..., None
     method: Callable[..., None] | None = getattr(source_class, hook, None)
     if method is not None:
         return method
-    event = EVENTS[hook][0]
+    event, kept = EVENTS[hook][0], _KEPT.get(hook)
 
-    def fire(_source: EventSource, listener: EventListener, *_: Any) -> None:
+    def fire(
+        source: EventSource, listener: EventListener, _trainer: Any, _module: Any, *arguments: Any
+    ) -> None:
+        if kept is not None:
+            source.state.keep(kept, arguments[0])
         listener.fire(event)
 
     return fire

@@ -42,13 +42,13 @@ class RecordingLoader(Proxy):
 
     def __init__(self, target: Any) -> None:
         super().__init__(target)
-        object.__setattr__(self, "batch", None)
-        object.__setattr__(self, "batch_idx", 0)
+        self.batch = None
+        self.batch_idx = 0
 
     def __iter__(self) -> Iterator[Any]:
         for batch_idx, batch in enumerate(self.proxy_target):
-            object.__setattr__(self, "batch", batch)
-            object.__setattr__(self, "batch_idx", batch_idx)
+            self.batch = batch
+            self.batch_idx = batch_idx
             yield batch
 
     def __len__(self) -> int:
@@ -64,13 +64,13 @@ class AcceleratedHostTrainer(HostTrainerProxy):
 
     def __init__(self, target: Any, callback: Callback) -> None:
         super().__init__(target, callback)
-        object.__setattr__(self, "should_stop", False)
-        object.__setattr__(self, "stop_reason", "")
+        self.should_stop = False
+        self.stop_reason = ""
 
     def stop(self, reason: str = "") -> None:
         """End the run after the current batch."""
-        object.__setattr__(self, "should_stop", True)
-        object.__setattr__(self, "stop_reason", reason)
+        self.should_stop = True
+        self.stop_reason = reason
 
     module = property(attrgetter("proxy_target.model"))
     """The model."""

@@ -116,8 +116,8 @@ class EpochLoopProxy(Proxy):
 
     def __init__(self, trainer: Any, val_loop: EvaluationLoopProxy) -> None:
         super().__init__(trainer.fit_loop.epoch_loop)
-        object.__setattr__(self, "_trainer", trainer)
-        object.__setattr__(self, "val_loop", val_loop)
+        self._trainer = trainer
+        self.val_loop = val_loop
 
     _batches_that_stepped = property(lambda self: completed_windows(self._trainer))
 
@@ -163,9 +163,9 @@ class FitLoopProxy(Proxy):
         self, trainer: Any, val_loop: EvaluationLoopProxy, skipping: BackwardSkipping
     ) -> None:
         super().__init__(trainer.fit_loop)
-        object.__setattr__(self, "_trainer", trainer)
-        object.__setattr__(self, "_val_loop", val_loop)
-        object.__setattr__(self, "_skipping", skipping)
+        self._trainer = trainer
+        self._val_loop = val_loop
+        self._skipping = skipping
 
     @property
     def epoch_loop(self) -> EpochLoopProxy:

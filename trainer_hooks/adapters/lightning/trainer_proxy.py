@@ -128,17 +128,12 @@ class LightningTrainerProxy(Proxy):
 
     _framework: ClassVar[str] = "Lightning"
 
-    _package: str
-    _predict_loop: PredictionLoopProxy
-    _val_loop: EvaluationLoopProxy
-    skipping: BackwardSkipping
-
     def __init__(self, target: Any, package: str) -> None:
         super().__init__(target)
-        object.__setattr__(self, "_package", package)
-        object.__setattr__(self, "_val_loop", EvaluationLoopProxy(target))
-        object.__setattr__(self, "_predict_loop", PredictionLoopProxy(target))
-        object.__setattr__(self, "skipping", BackwardSkipping())
+        self._package = package
+        self._val_loop = EvaluationLoopProxy(target)
+        self._predict_loop = PredictionLoopProxy(target)
+        self.skipping = BackwardSkipping()
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -365,11 +360,9 @@ class AcceleratorProxy(Proxy):
     _framework: ClassVar[str] = "Lightning"
     _foreign_name: ClassVar[str] = "Trainer.accelerator"
 
-    _package: str
-
     def __init__(self, target: Any, package: str) -> None:
         super().__init__(target)
-        object.__setattr__(self, "_package", package)
+        self._package = package
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -393,12 +386,10 @@ class StrategyProxy(Proxy):
     _framework: ClassVar[str] = "Lightning"
     _foreign_name: ClassVar[str] = "Trainer.strategy"
 
-    _package: str
-
     def __init__(self, target: Any, trainer: Any, package: str) -> None:
         super().__init__(target)
-        object.__setattr__(self, "_trainer_proxy", trainer)
-        object.__setattr__(self, "_package", package)
+        self._trainer_proxy = trainer
+        self._package = package
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:

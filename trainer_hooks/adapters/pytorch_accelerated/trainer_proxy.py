@@ -36,7 +36,7 @@ class RunHistoryProxy(Proxy):
 
     def __init__(self, trainer: Any) -> None:
         super().__init__(trainer.history)
-        object.__setattr__(self, "_trainer", trainer)
+        self._trainer = trainer
 
     current_epoch = property(lambda self: int(self._trainer.current_epoch) + 1)
     """The number of the current epoch, from 1 on."""
@@ -131,14 +131,7 @@ class AcceleratedTrainerProxy(Proxy):
 
     def __init__(self, target: Any) -> None:
         super().__init__(target)
-        for name in ("_replaced_loader", "_loss_tracker", "_replaced_model"):
-            object.__setattr__(self, name, None)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in AcceleratedTrainerProxy.__slots__:
-            object.__setattr__(self, name, value)
-        else:
-            super().__setattr__(name, value)
+        self._loss_tracker = self._replaced_loader = self._replaced_model = None
 
     def __getattr__(self, name: str) -> Any:
         if name == "callback_handler":  # unless a callback has set another one

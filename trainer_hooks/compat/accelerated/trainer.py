@@ -52,27 +52,12 @@ class ModelModule(Module):
     Args:
         model: the user's model.
         tracker: the callback that records the losses.
-        clip: function that clips gradients after each backward, or None.
-        step: function of the optimizer that makes a step in its place, or None.
-        clear: function that clears the gradients in the optimizer's place, or None.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        tracker: LossTracker,
-        clip: Callable[[], None] | None,
-        step: Callable[[Any], None] | None,
-        clear: Callable[[], None] | None,
-    ) -> None:
+    def __init__(self, model: nn.Module, tracker: LossTracker) -> None:
         super().__init__()
         self.model = model
         self._tracker = [tracker]  # in a list, since a callback is no part of a module
-        self._clip = clip
-        if step is not None:
-            self.optimizer_step = _stepping(step)  # type: ignore[method-assign]
-        if clear is not None:
-            self.optimizer_zero_grad = _clearing(clear)  # type: ignore[method-assign]
 
     def forward(self, batch: Any) -> Any:
         """Run the model on a batch."""
@@ -104,8 +89,9 @@ class ModelModule(Module):
 
     def on_after_backward(self) -> None:
         """Clip the gradients, after each batch."""
-        if self._clip is not None:
-            self._clip()
+        bound = self.trainer.run_config.gradient_clip_value
+        if bound is not None:
+            torch.nn.utils.clip_grad_value_(self.model.parameters(), bound)
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any | None) -> None:
         """Step the scheduler with `trainer.scheduler_step`."""
@@ -127,26 +113,6 @@ class ModelModule(Module):
         if trainer.scheduler is not None:
             checkpoint["scheduler_state_dict"] = trainer.scheduler.state_dict()
         checkpoint.update(trainer.checkpoint_kwargs)
-
-
-def _stepping(step: Callable[[Any], None]) -> Callable[..., None]:
-    def optimizer_step(
-        epoch: int,  # noqa: ARG001 - what a module's method is given
-        batch_idx: int,  # noqa: ARG001
-        optimizer: Any,
-        optimizer_closure: Callable[[], Any],
-    ) -> None:
-        optimizer_closure()
-        step(optimizer)
-
-    return optimizer_step
-
-
-def _clearing(clear: Callable[[], None]) -> Callable[..., None]:
-    def optimizer_zero_grad(*_: Any) -> None:
-        clear()
-
-    return optimizer_zero_grad
 
 
 def default_loader_arguments(batch_size: int, *, shuffle: bool) -> dict[str, Any]:
@@ -419,19 +385,13 @@ class Trainer(BaseTrainer):
 
     def _make_module(self) -> ModelModule:
         """Return the module of the next run; a new one, so that the training does not continue."""
-        assert self.run_config is not None
-        kind = type(self)
-        clips = self.run_config.gradient_clip_value is not None
-        # methods that are not overridden are left to the base Trainer
-        steps = kind.optimizer_step is not Trainer.optimizer_step
-        clears = kind.optimizer_zero_grad is not Trainer.optimizer_zero_grad
-        return ModelModule(
-            self.model,
-            self._tracker,
-            self._clip_gradients if clips else None,
-            self._step_overridden if steps else None,
-            self.optimizer_zero_grad if clears else None,
-        )
+        module = ModelModule(self.model, self._tracker)
+        # only those that are overridden: a module with its own runs as a slower kind of step
+        if type(self).optimizer_step is not Trainer.optimizer_step:
+            module.optimizer_step = self._step_overridden  # type: ignore[method-assign]
+        if type(self).optimizer_zero_grad is not Trainer.optimizer_zero_grad:
+            module.optimizer_zero_grad = lambda *_: self.optimizer_zero_grad()  # type: ignore[method-assign]
+        return module
 
     # --- methods for a subclass to override; each runs before the callbacks' hook of its name ---
 
@@ -496,13 +456,6 @@ class Trainer(BaseTrainer):
         """Clear the gradients, before the first batch of the next step."""
         self.optimizer.zero_grad()
 
-    def _clip_gradients(self) -> None:
-        assert self.run_config is not None
-        assert self.run_config.gradient_clip_value is not None
-        torch.nn.utils.clip_grad_value_(
-            self.model.parameters(), self.run_config.gradient_clip_value
-        )
-
     def _loss(self, outputs: Any, targets: Any) -> Tensor:
         if self.loss_func is None:
             raise UsageError(
@@ -511,8 +464,11 @@ class Trainer(BaseTrainer):
             )
         return self.loss_func(outputs, targets)
 
-    def _step_overridden(self, optimizer: Any) -> None:
+    def _step_overridden(
+        self, _epoch: int, _batch_idx: int, optimizer: Any, optimizer_closure: Callable[[], Any]
+    ) -> None:
         """Step with the overridden `optimizer_step`, on the wrapper that counts optimizer steps."""
+        optimizer_closure()
         kept, self.optimizer = self.optimizer, optimizer
         try:
             self.optimizer_step()

@@ -17,10 +17,9 @@ from trainer_hooks.compat.composer.core.precision import Precision
 from trainer_hooks.compat.composer.core.state import Device, State
 from trainer_hooks.compat.composer.core.time import Time, Timestamp, TimeUnit
 from trainer_hooks.compat.composer.loggers.logger import Logger
-from trainer_hooks.compat.composer.model_module import ComposerModule
 from trainer_hooks.compat.composer.not_offered import TRAINER
 from trainer_hooks.compat.composer.options import TrainerOptions
-from trainer_hooks.compat.composer.trainer_events import TrainerEventSource
+from trainer_hooks.compat.composer.trainer_events import ComposerModule, TrainerEventSource
 from trainer_hooks.compat.composer.utils.helpers import format_name_with_dist
 from trainer_hooks.compat.not_offered import not_offered_attribute
 from trainer_hooks.errors import OptionError, UsageError

@@ -36,9 +36,8 @@ if TYPE_CHECKING:
 
     from trainer_hooks.compat.composer.core.engine import Engine
     from trainer_hooks.compat.composer.core.state import State
-    from trainer_hooks.compat.composer.model_module import ComposerModule
     from trainer_hooks.compat.composer.options import TrainerOptions
-    from trainer_hooks.compat.composer.trainer_events import TrainerEventSource
+    from trainer_hooks.compat.composer.trainer_events import ComposerModule, TrainerEventSource
 
 __all__ = [
     "list_hyperparameters",
