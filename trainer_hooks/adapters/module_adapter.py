@@ -15,9 +15,9 @@ _SHARED = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
 """Attributes of `nn.Module` that hold its tensors; adapter and foreign module share them."""
 
 
-def take_class_name(adapter: Any, guest: object) -> None:
+def take_class_name(adapter: Any, foreign: object) -> None:
     """Give an adapter a class with the name of the foreign object's, for messages and reports."""
-    kind = type(guest)
+    kind = type(foreign)
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
     adapter.__class__ = type(kind.__name__, (type(adapter),), names)
 
@@ -26,21 +26,21 @@ class ModuleAdapter(Module):
     """Adapter that lets a module of another framework be trained; its tensors are the module's own.
 
     Args:
-        guest: the foreign module. Its parameters, buffers and submodules are shared, so that the
+        foreign: the foreign module. Its parameters, buffers and submodules are shared, so that the
             names in a checkpoint are the same.
     """
 
     # the foreign module is read through vars(): nn.Module would register it as a submodule, and its
     # parameters would get another prefix
 
-    def __init__(self, guest: Any) -> None:
-        vars(self)["foreign_module"] = guest
-        mode = guest.training
+    def __init__(self, foreign: Any) -> None:
+        vars(self)["foreign_module"] = foreign
+        mode = foreign.training
         super().__init__()  # sets `training`, which is the foreign module's here
-        guest.training = mode
+        foreign.training = mode
         for name in _SHARED:
-            vars(self)[name] = vars(guest)[name]
-        take_class_name(self, guest)
+            vars(self)[name] = vars(foreign)[name]
+        take_class_name(self, foreign)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Call the foreign module, with its own forward hooks."""
@@ -50,7 +50,8 @@ class ModuleAdapter(Module):
         try:
             return super().__getattr__(name)
         except AttributeError:
-            if name.startswith("__"):  # how Python copies the guest is not how to copy this
+            # how Python copies the foreign module is not how to copy this
+            if name.startswith("__"):
                 raise
             return getattr(vars(self)["foreign_module"], name)
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from trainer_hooks.adapters.callback_adapter import ForeignProgressBar, HostedCallback
+from trainer_hooks.adapters.callback_adapter import (
+    ForeignProgressBar,
+    HostedCallback,
+    ancestor_names,
+    choose_adapter,
+)
 from trainer_hooks.adapters.composer.event_source import EventSource, handler_of
 from trainer_hooks.adapters.composer.events import (
     BATCH_EVENTS,
@@ -365,27 +370,23 @@ _SPECIAL_ADAPTERS: dict[str, type[ComposerAdapter]] = {
 """By class of Composer, the adapter of those that need more than events."""
 
 
-def adapt(guest: Any) -> Callback:
+def adapt(callback: Any) -> Callback:
     """Return the adapter of a callback of Composer.
 
     Args:
-        guest: the callback.
+        callback: the callback.
     """
-    names = {f"{cls.__module__}.{cls.__qualname__}" for cls in type(guest).__mro__}
-    counterparts = [cls for name, cls in _COUNTERPARTS.items() if name in names]
-    special = (adapter for name, adapter in _SPECIAL_ADAPTERS.items() if name in names)
-    return next(special, ComposerAdapter).hosting(guest, *counterparts)
+    return choose_adapter(callback, ComposerAdapter, _SPECIAL_ADAPTERS, _COUNTERPARTS)
 
 
-def refuse_algorithm(guest: Any) -> NoReturn:
+def refuse_algorithm(algorithm: Any) -> NoReturn:
     """Raise an error: an algorithm of Composer changes a training loop that does not exist here.
 
     Raises:
         CallbackError: always.
     """
     raise CallbackError(
-        f"{type(guest).__module__}.{type(guest).__qualname__}: it is an algorithm of Composer, "
-        "which changes the model, the batches or the loss of Composer's own training loop. Run it "
-        "in Composer's Trainer, or apply what it does to the model before fit, as its function in "
-        "composer.functional does."
+        f"{ancestor_names(algorithm)[0]}: it is an algorithm of Composer, which changes the model, "
+        "the batches or the loss of Composer's own training loop. Run it in Composer's Trainer, or "
+        "apply what it does to the model before fit, as its function in composer.functional does."
     )

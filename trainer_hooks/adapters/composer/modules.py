@@ -68,16 +68,16 @@ class ComposerModelAdapter(ModuleAdapter):
     Losses and metrics are logged under the names that they have in Composer's Trainer.
 
     Args:
-        guest: the ComposerModel.
+        foreign: the ComposerModel.
         optimizers: the optimizers that train it.
         schedulers: the schedulers of the optimizers.
         counts_steps: whether the schedulers count steps; otherwise they count epochs.
     """
 
     def __init__(
-        self, guest: Any, optimizers: list[Any], schedulers: list[Any], counts_steps: bool
+        self, foreign: Any, optimizers: list[Any], schedulers: list[Any], counts_steps: bool
     ) -> None:
-        super().__init__(guest)
+        super().__init__(foreign)
         self._optimizers, self._schedulers = optimizers, schedulers
         self._counts_steps = counts_steps
         self._train_metrics: dict[str, Any] = {}

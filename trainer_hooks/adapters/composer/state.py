@@ -29,8 +29,6 @@ from trainer_hooks.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trainer_hooks.adapters.composer.callbacks import ComposerAdapter
-
 __all__ = ["AdapterEventSource", "AdapterState", "ComposerModelProxy", "get_model_proxy"]
 
 _DEVICES = {"cuda": "gpu"}
@@ -336,7 +334,7 @@ class AdapterEventSource(EventSource):
 
     def __init__(self, trainer: Any, module: Any) -> None:
         # first, since __del__ reads it whatever fails below
-        self.open_adapters: list[ComposerAdapter] = []
+        self.open_adapters: list[Any] = []
         super().__init__(_make_state(trainer, get_model_proxy(module)))
         self.trainer = trainer
         self.logger = AdapterLogger(self.state, trainer)

@@ -12,6 +12,7 @@ from trainer_hooks.adapters.callback_adapter import (
     ForeignProgressBar,
     HostedCallback,
     ancestor_names,
+    choose_adapter,
 )
 from trainer_hooks.adapters.ignite.engines import (
     TRAIN_EVENTS,
@@ -281,7 +282,7 @@ class IgniteAdapter(HostedCallback):
 
 
 def _rebuild(
-    guest: Any,
+    handler: Any,
     opaque_names: frozenset[str],
     engine: str,
     event: Any,
@@ -289,15 +290,13 @@ def _rebuild(
     is_logger: bool,
 ) -> Any:
     """Return the adapter of a handler that was copied or unpickled."""
-    adapter = _make_adapter(guest, _Attachment(engine, event, arguments, is_logger))
+    adapter = _make_adapter(handler, _Attachment(engine, event, arguments, is_logger))
     adapter.opaque_names = opaque_names
     return adapter
 
 
-def _make_adapter(guest: Any, attachment: _Attachment) -> IgniteAdapter:
-    ancestors = ancestor_names(guest)
-    counterparts = (kind for name, kind in _COUNTERPARTS.items() if name in ancestors)
-    adapter = IgniteAdapter.hosting(guest, *counterparts)
+def _make_adapter(handler: Any, attachment: _Attachment) -> IgniteAdapter:
+    adapter = choose_adapter(handler, IgniteAdapter, {}, _COUNTERPARTS)
     adapter.place(attachment)
     return adapter
 

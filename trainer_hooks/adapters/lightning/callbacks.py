@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from trainer_hooks.adapters.callback_adapter import (
     ForeignProgressBar,
     HostedCallback,
-    ancestor_names,
+    choose_adapter,
 )
 from trainer_hooks.adapters.hook_names import LIGHTNING_NAMES
 from trainer_hooks.adapters.lightning.package import (
@@ -77,7 +77,7 @@ class LightningAdapter(HostedCallback):
         self._has_validated = False
         self._batch_end: tuple[Any, ...] = (None, None, -1)
 
-    # --- methods of our Checkpoint, called only where the guest is one of Lightning's savers ---
+    # --- methods of our Checkpoint, called only where the foreign callback is a saver ---
 
     @property
     def has_named_folder(self) -> bool:
@@ -426,19 +426,12 @@ _SPECIAL_ADAPTERS: dict[str, type[LightningAdapter]] = {
 """Adapters of the callbacks that use more of Lightning's Trainer than its public names."""
 
 
-def adapt(guest: Any) -> Callback:
+def adapt(callback: Any) -> Callback:
     """Return the adapter of a callback of Lightning.
 
     Args:
-        guest: the callback.
+        callback: the callback.
     """
-    ancestors = ancestor_names(guest)
-
-    def derives_from(name: str) -> bool:
-        return any(f"{package}.{name}" in ancestors for package in LIGHTNING_PACKAGES)
-
-    counterparts = [kind for name, kind in _COUNTERPARTS.items() if derives_from(name)]
-    for name, adapter in _SPECIAL_ADAPTERS.items():
-        if derives_from(name):
-            return adapter.hosting(guest, *counterparts)
-    return LightningAdapter.hosting(guest, *counterparts)
+    return choose_adapter(
+        callback, LightningAdapter, _SPECIAL_ADAPTERS, _COUNTERPARTS, LIGHTNING_PACKAGES
+    )

@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 __all__ = ["LightningLoggerAdapter", "adapt_logger"]
 
 
-def adapt_logger(guest: Any) -> Logger:
+def adapt_logger(foreign: Any) -> Logger:
     """Return the adapter of a logger of Lightning."""
-    return LightningLoggerAdapter(guest)
+    return LightningLoggerAdapter(foreign)
 
 
 class LightningLoggerAdapter(Logger):
     """Adapter of a logger of Lightning or Fabric.
 
     Args:
-        guest: the logger.
+        foreign: the logger.
     """
 
-    def __init__(self, guest: Any) -> None:
-        self.lightning_object = guest
-        take_class_name(self, guest)
+    def __init__(self, foreign: Any) -> None:
+        self.lightning_object = foreign
+        take_class_name(self, foreign)
 
     @property
     def name(self) -> str | None:
@@ -46,8 +46,8 @@ class LightningLoggerAdapter(Logger):
     @property
     def save_dir(self) -> str | None:
         """The root folder, which Fabric's loggers call `root_dir`."""
-        guest = self.lightning_object
-        folder: str | None = getattr(guest, "save_dir", getattr(guest, "root_dir", None))
+        foreign = self.lightning_object
+        folder: str | None = getattr(foreign, "save_dir", getattr(foreign, "root_dir", None))
         return folder
 
     @property

@@ -131,7 +131,9 @@ class AcceleratedTrainerProxy(Proxy):
 
     def __init__(self, target: Any) -> None:
         super().__init__(target)
-        self._loss_tracker = self._replaced_loader = self._replaced_model = None
+        self._loss_tracker: Any = None
+        self._replaced_loader: Any = None
+        self._replaced_model: Any = None
 
     def __getattr__(self, name: str) -> Any:
         if name == "callback_handler":  # unless a callback has set another one

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from trainer_hooks.adapters.callback_adapter import (
     ForeignProgressBar,
     HostedCallback,
-    ancestor_names,
+    choose_adapter,
 )
 from trainer_hooks.callbacks import EarlyStopping
 
@@ -335,15 +335,13 @@ class TransformersAdapter(HostedCallback):
         control.should_epoch_stop = False
 
 
-def adapt(guest: Any, args: Any = None) -> Callback:
+def adapt(callback: Any, args: Any = None) -> Callback:
     """Return the adapter of a callback of transformers.
 
     Args:
-        guest: the callback.
+        callback: the callback.
         args: the TrainingArguments that it is given; made of the trainer's options unless passed.
     """
-    ancestors = ancestor_names(guest)
-    counterparts = [kind for name, kind in _COUNTERPARTS.items() if name in ancestors]
-    adapter = TransformersAdapter.hosting(guest, *counterparts)
+    adapter = choose_adapter(callback, TransformersAdapter, {}, _COUNTERPARTS)
     adapter.args = args
     return adapter

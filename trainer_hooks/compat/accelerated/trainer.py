@@ -89,9 +89,8 @@ class ModelModule(Module):
 
     def on_after_backward(self) -> None:
         """Clip the gradients, after each batch."""
-        bound = self.trainer.run_config.gradient_clip_value
-        if bound is not None:
-            torch.nn.utils.clip_grad_value_(self.model.parameters(), bound)
+        if self.trainer.run_config.gradient_clip_value is not None:
+            self.trainer._clip_gradients()  # noqa: SLF001 - a subclass there may override it
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any | None) -> None:
         """Step the scheduler with `trainer.scheduler_step`."""
@@ -456,6 +455,13 @@ class Trainer(BaseTrainer):
         """Clear the gradients, before the first batch of the next step."""
         self.optimizer.zero_grad()
 
+    def _clip_gradients(self) -> None:
+        assert self.run_config is not None
+        assert self.run_config.gradient_clip_value is not None
+        torch.nn.utils.clip_grad_value_(
+            self.model.parameters(), self.run_config.gradient_clip_value
+        )
+
     def _loss(self, outputs: Any, targets: Any) -> Tensor:
         if self.loss_func is None:
             raise UsageError(
@@ -465,7 +471,7 @@ class Trainer(BaseTrainer):
         return self.loss_func(outputs, targets)
 
     def _step_overridden(
-        self, _epoch: int, _batch_idx: int, optimizer: Any, optimizer_closure: Callable[[], Any]
+        self, _epoch: int, _batch_idx: int, optimizer: Any, optimizer_closure: Any
     ) -> None:
         """Step with the overridden `optimizer_step`, on the wrapper that counts optimizer steps."""
         optimizer_closure()

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-class NativeLoggerDestination(NativeDestination, LoggerDestination):
+class NativeLoggerDestination(NativeDestination, LoggerDestination):  # type: ignore[misc] # as Callback
     """A destination that writes to a logger of trainer_hooks.
 
     Args:
