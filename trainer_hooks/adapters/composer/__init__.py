@@ -15,8 +15,5 @@ __all__ = ["adapt", "adapt_module", "losses_of", "mean_of", "refuse_algorithm"]
 if not TYPE_CHECKING:  # so that an unknown name is an error to type checkers
     __getattr__ = loader_of(
         __name__,
-        {
-            "adapt refuse_algorithm": "callbacks",
-            "adapt_module losses_of mean_of": "modules",
-        },
+        {"adapt refuse_algorithm": "callbacks", "adapt_module losses_of mean_of": "modules"},
     )

@@ -92,10 +92,7 @@ class ComposerAdapter(HostedCallback):
 
     framework: ClassVar[str] = "composer"
     bases: ClassVar[frozenset[str]] = frozenset(
-        {
-            "composer.core.callback.Callback",
-            "composer.loggers.logger_destination.LoggerDestination",
-        }
+        {"composer.core.callback.Callback", "composer.loggers.logger_destination.LoggerDestination"}
     )
 
     def __init__(self, guest: Any) -> None:

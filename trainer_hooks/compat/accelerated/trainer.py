@@ -558,9 +558,7 @@ class Trainer(BaseTrainer):
         )
 
     def save_training_state(
-        self,
-        output_dir: str | os.PathLike[str],
-        checkpoint_kwargs: Mapping[str, Any] | None = None,
+        self, output_dir: str | os.PathLike[str], checkpoint_kwargs: Mapping[str, Any] | None = None
     ) -> None:
         """Write a checkpoint for `train(resume_from=output_dir)` into a folder."""
         self.save_checkpoint(Path(output_dir) / _STATE_FILE, checkpoint_kwargs)

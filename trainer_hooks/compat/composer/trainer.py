@@ -224,10 +224,7 @@ class Trainer:
         if subset_num_batches >= 0:
             batches = list(islice(batches, subset_num_batches))
         outputs = self.native.predict(
-            self._module,
-            batches,
-            return_predictions=return_outputs,
-            ckpt_path=self._start_path,
+            self._module, batches, return_predictions=return_outputs, ckpt_path=self._start_path
         )
         host = Device("cpu")
         return [host.batch_to_device(one) for one in outputs or []]

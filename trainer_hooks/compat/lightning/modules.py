@@ -146,23 +146,15 @@ NOT_OFFERED: dict[str, dict[str, str]] = {
         "XLAAccelerator": _NO_TPU,
         "find_usable_cuda_devices": "pass Trainer(devices=2), or a list of device numbers",
     },
-    "callbacks.progress.tqdm_progress": {
-        "convert_inf": "use math.isinf",
-    },
+    "callbacks.progress.tqdm_progress": {"convert_inf": "use math.isinf"},
     "core.hooks": {
         "CheckpointHooks": "derive from LightningModule or LightningDataModule, which have them",
         "DataHooks": "derive from LightningModule or LightningDataModule, which have them",
         "ModelHooks": "derive from LightningModule, which has them",
     },
-    "core.optimizer": {
-        "do_nothing_closure": "call step() without a closure",
-    },
-    "loggers": {
-        "LitLogger": "its service is not offered here: take another logger",
-    },
-    "loggers.logger": {
-        "merge_dicts": "merge them where they are logged",
-    },
+    "core.optimizer": {"do_nothing_closure": "call step() without a closure"},
+    "loggers": {"LitLogger": "its service is not offered here: take another logger"},
+    "loggers.logger": {"merge_dicts": "merge them where they are logged"},
     "plugins": {
         "AsyncCheckpointIO": _SAVING,
         "BitsandbytesPrecision": "quantize layers in configure_model",
@@ -190,9 +182,7 @@ NOT_OFFERED: dict[str, dict[str, str]] = {
         "TorchElasticEnvironment": _DETECTED,
         "XLAEnvironment": _NO_TPU,
     },
-    "profilers": {
-        "XLAProfiler": "there are no TPUs here: take PyTorchProfiler",
-    },
+    "profilers": {"XLAProfiler": "there are no TPUs here: take PyTorchProfiler"},
     "strategies": {
         "DeepSpeedStrategy": "take FSDPStrategy, which shards all that DeepSpeed does",
         "ModelParallelStrategy": "take FSDPStrategy(tensor_parallel_size=...)",
@@ -208,9 +198,7 @@ NOT_OFFERED: dict[str, dict[str, str]] = {
         ),
         "set_shared_parameters": "assign the parameter to both attributes",
     },
-    "utilities.data": {
-        "has_len_all_ranks": "use len(loader)",
-    },
+    "utilities.data": {"has_len_all_ranks": "use len(loader)"},
     "utilities.deepspeed": {
         "convert_zero_checkpoint_to_fp32_state_dict": "use `trainer-hooks checkpoint export`",
         "ds_checkpoint_dir": "there is no DeepSpeed here",
@@ -220,9 +208,7 @@ NOT_OFFERED: dict[str, dict[str, str]] = {
         "is_cudnn_snafu": _OOM,
         "is_out_of_cpu_memory": _OOM,
     },
-    "utilities.model_helpers": {
-        "get_torchvision_model": "use torchvision.models.get_model",
-    },
+    "utilities.model_helpers": {"get_torchvision_model": "use torchvision.models.get_model"},
     "utilities.model_summary": {
         "DeepSpeedSummary": "summarize(module) counts whole parameters",
         "get_formatted_model_size": _SUMMARY,

@@ -79,11 +79,7 @@ class Logger:
             destination.log_traces(traces)
 
     def upload_file(
-        self,
-        remote_file_name: str,
-        file_path: str | os.PathLike[str],
-        *,
-        overwrite: bool = False,
+        self, remote_file_name: str, file_path: str | os.PathLike[str], *, overwrite: bool = False
     ) -> None:
         """Upload a file to the destinations that keep files.
 
