@@ -93,6 +93,7 @@ class ComposerHostTrainer:
     @property
     def current_epoch(self) -> int:
         """The index of the present epoch; at the hooks that end an epoch, of that epoch."""
+        # Composer counts an epoch before the events of its end
         now = self.proxy_target.timestamp
         is_ended = int(now.batch_in_epoch) == 0 and self._is_at_end
         return int(now.epoch) - is_ended

@@ -287,6 +287,7 @@ class TransformersAdapter(HostedCallback):
             return None
 
         def call(trainer: Any, module: Any, *_: Any) -> None:
+            # there a batch inside a window ends with another event than the window's last
             method = substep if trainer.progress.batches_in_window else step
             if method is not None:
                 self._call(method, trainer, module)

@@ -89,6 +89,7 @@ class ModelModule(Module):
 
     def on_after_backward(self) -> None:
         """Clip the gradients, after each batch."""
+        # as there, also inside a window, whose gradients are clipped once for each of its batches
         if self.trainer.run_config.gradient_clip_value is not None:
             self.trainer._clip_gradients()  # noqa: SLF001 - a subclass there may override it
 
@@ -354,6 +355,7 @@ class Trainer(BaseTrainer):
             steps = math.ceil(local_batches * self.world_size / gradient_accumulation_steps)
             local_steps = math.ceil(local_batches / gradient_accumulation_steps)
         if max_num_train_steps is None:
+            # one more than the epochs have, as there: reaching the number would end the run early
             most = num_epochs * steps + 1
         else:
             most, num_epochs = max_num_train_steps, math.ceil(max_num_train_steps / steps)
@@ -471,7 +473,7 @@ class Trainer(BaseTrainer):
         return self.loss_func(outputs, targets)
 
     def _step_overridden(
-        self, _epoch: int, _batch_idx: int, optimizer: Any, optimizer_closure: Any
+        self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None
     ) -> None:
         """Step with the overridden `optimizer_step`, on the wrapper that counts optimizer steps."""
         optimizer_closure()

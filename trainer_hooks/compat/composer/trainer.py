@@ -58,6 +58,7 @@ class Trainer:
             seed_everything(seed)
         device = Device(options.device)
         is_gpu = device.name == "gpu"
+        # Composer computes in half precision on a GPU unless it is told not to
         precision = options.precision or ("amp_fp16" if is_gpu else "fp32")
         self.state = State(
             options.model,
