@@ -13,7 +13,10 @@ from trainer_hooks.loggers.base import Logger
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["DestinationLogger", "NativeDestination", "TrainerDestination"]
+__all__ = ["DestinationLogger", "NativeDestination", "Rows", "TrainerDestination"]
+
+Rows = list[list[Any]]
+"""The rows of a table, each with the values of its columns."""
 
 
 class NativeDestination:
@@ -29,11 +32,7 @@ class NativeDestination:
             logger.log_hyperparams(hyperparameters)
 
     def log_table(
-        self,
-        columns: list[str],
-        rows: list[list[Any]],
-        name: str = "Table",
-        step: int | None = None,
+        self, columns: list[str], rows: Rows, name: str = "Table", step: int | None = None
     ) -> None:
         """Log a table."""
         for logger in self.native_loggers():

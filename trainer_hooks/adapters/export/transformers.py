@@ -168,7 +168,9 @@ def to_transformers(callback: Callback) -> Any:
     }
     methods["packed_state"] = property(
         lambda _: _encode_state(callback),
-        lambda _, packed: callback.load_state_dict(_decode_state(packed)),
+        lambda _, packed: callback.load_state_dict(
+            torch.load(io.BytesIO(base64.b64decode(packed)), weights_only=True)
+        ),
     )
     # there a state is looked up by the class's name, and of two of one name the first is kept
     name = f"trainer_hooks:{callback.state_key}"
@@ -187,10 +189,6 @@ def _encode_state(callback: Callback) -> str:
     buffer = io.BytesIO()
     torch.save(callback.state_dict(), buffer)
     return base64.b64encode(buffer.getvalue()).decode("ascii")
-
-
-def _decode_state(packed: str) -> Any:
-    return torch.load(io.BytesIO(base64.b64decode(packed)), weights_only=True)
 
 
 class _TransformersEvents:

@@ -281,16 +281,9 @@ class IgniteAdapter(HostedCallback):
         return self._module() if self._module is not None else None
 
 
-def _rebuild(
-    handler: Any,
-    opaque_names: frozenset[str],
-    engine: str,
-    event: Any,
-    arguments: tuple[Any, ...],
-    is_logger: bool,
-) -> Any:
+def _rebuild(handler: Any, opaque_names: frozenset[str], *attachment: Any) -> Any:
     """Return the adapter of a handler that was copied or unpickled."""
-    adapter = _make_adapter(handler, _Attachment(engine, event, arguments, is_logger))
+    adapter = _make_adapter(handler, _Attachment(*attachment))
     adapter.opaque_names = opaque_names
     return adapter
 

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Mapping
 
-    from trainer_hooks.callbacks.saver_base import Saver
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
@@ -154,7 +153,6 @@ class CheckpointSaver(UnrankedSaver):
                 f"remote_file_name {remote_file_name!r} of {_WHERE}: folder {folder!r} is in "
                 "another store already. Pass one of the two."
             )
-        self._guard = OverwriteGuard(self, _WHERE)
         self._pending_removals: list[str] = []
         self._is_saving = False
         self._due_tracker = DueTracker(self.save_interval)
@@ -189,7 +187,7 @@ class CheckpointSaver(UnrankedSaver):
     def candidates(self, trainer: Trainer) -> list[str]:
         """Return the checkpoints in its folder, also in the folders of earlier runs."""
         paths = super().candidates(trainer)
-        return [path for path in paths if self._guard.fields_of(path) is not None]
+        return [path for path in paths if self._fields_of(path) is not None]
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Raise an error if the checkpoints to come would overwrite other files."""
@@ -200,7 +198,7 @@ class CheckpointSaver(UnrankedSaver):
             )
         super().on_fit_start(trainer, module)
         if not self.overwrite and is_real_fit(trainer):
-            self._guard.check_folder(trainer)
+            self._check_folder(trainer)
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Start to track the interval, or continue."""
@@ -281,8 +279,8 @@ class CheckpointSaver(UnrankedSaver):
         self._collect_uploads(trainer)
         ranking, names = self.tracker.ranking.copy(), template_values(trainer)
         path = decide_on_rank_zero(trainer, lambda: self._names.free(names))
-        if not self.overwrite:
-            self._guard.check_path(path)
+        if not self.overwrite and path not in ranking.best_k_models and exists(path):
+            self._refuse([path])
         keep = self.num_checkpoints_to_keep
         ranking.best_k_models.pop(path, None)  # a filename without counters is overwritten
         replaced = ranking.outranked(keep)
@@ -300,58 +298,44 @@ class CheckpointSaver(UnrankedSaver):
         finally:
             self._is_saving = False
 
+    # --- files that this training must not overwrite ---
 
-class OverwriteGuard:
-    """A check that a training does not overwrite files that it did not save.
-
-    Args:
-        saver: the saver that writes the files; it has a filename.
-        where: the name of the saver's class, for errors.
-    """
-
-    def __init__(self, saver: Saver, where: str) -> None:
-        self._saver, self._where = saver, where
-
-    def fields_of(self, path: str) -> dict[str, str] | None:
+    def _fields_of(self, path: str) -> dict[str, str] | None:
         """Return the values of the filename's placeholders in a path; None if it does not match."""
-        template = self._saver.filename or ""
+        template = self.filename or ""
         parts = path.split("/")[-1 - template.count("/") :]
         return read_template(template, "/".join(parts))
 
-    def check_folder(self, trainer: Trainer) -> None:
+    def _check_folder(self, trainer: Trainer) -> None:
         """Raise an error if the folder has files whose names this training will use later.
 
         Raises:
             CheckpointError: it has; the first ones are named.
         """
-        now, template = template_values(trainer), self._saver.filename or ""
+        now, template = template_values(trainer), self.filename or ""
         counters = [name for name in template_names(template) if name in _COUNTERS]
         self._refuse(
             [
                 path
-                for path in files_in(self._saver.dirpath or "", "", template.count("/"))
-                if (values := self.fields_of(path)) is not None
-                and path not in self._saver.tracker.ranking.best_k_models
+                for path in files_in(self.dirpath or "", "", template.count("/"))
+                if (values := self._fields_of(path)) is not None
+                and path not in self.tracker.ranking.best_k_models
                 and (not counters or any(int(values[name]) > now[name] for name in counters))
             ]
         )
 
-    def check_path(self, path: str) -> None:
-        """Raise an error if another training's file is at the path of the next checkpoint.
+    def _refuse(self, paths: list[str]) -> None:
+        """Raise an error that names files of another training.
 
         Raises:
-            CheckpointError: there is one.
+            CheckpointError: there are any.
         """
-        if path not in self._saver.tracker.ranking.best_k_models and exists(path):
-            self._refuse([path])
-
-    def _refuse(self, paths: list[str]) -> None:
         if not paths:
             return
         shown = ", ".join(repr(file_name(path)) for path in sorted(paths)[:_SHOWN])
         more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
         raise CheckpointError(
-            f"files {shown}{more} in {self._saver.dirpath!r}, the folder of {self._where}: this "
+            f"files {shown}{more} in {self.dirpath!r}, the folder of {_WHERE}: this "
             "training would write over them, and did not save them. Resume from the newest with "
             "fit(ckpt_path=...), choose another folder, or pass overwrite=True."
         )
