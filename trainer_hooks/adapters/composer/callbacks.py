@@ -336,6 +336,16 @@ class LoggerDestinationAdapter(ComposerAdapter, DestinationLogger):
         hyperparameters = dict(params) if hasattr(params, "keys") else vars(params)
         self.call_destination("log_hyperparameters", hyperparameters)
 
+    def log_images(
+        self,
+        images: Any,
+        name: str = "Images",
+        channels_last: bool = False,
+        step: int | None = None,
+    ) -> None:
+        """Log images."""
+        self.call_destination("log_images", images, name, channels_last, step)
+
     def call_destination(self, method: str, *arguments: Any) -> None:
         """Call a method of the destination; before its `init` the call is kept."""
         if self.is_open:

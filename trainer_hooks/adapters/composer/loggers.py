@@ -94,16 +94,6 @@ class DestinationLogger(Logger):
         """Call a method of the destination or destinations; a subclass says which."""
         raise NotImplementedError
 
-    def log_images(
-        self,
-        images: Any,
-        name: str = "Images",
-        channels_last: bool = False,
-        step: int | None = None,
-    ) -> None:
-        """Log images."""
-        self.call_destination("log_images", images, name, channels_last, step)
-
     def log_image(
         self,
         key: str,
@@ -114,7 +104,7 @@ class DestinationLogger(Logger):
         channels_last: bool = False,
     ) -> None:
         """Log images, without their captions."""
-        self.log_images(list(images), key, channels_last, step)
+        self.call_destination("log_images", list(images), key, channels_last, step)
 
     def log_table(
         self,
