@@ -20,12 +20,18 @@ def lightning_stubs() -> dict[Path, str]:
         file = Path(*path.split("."))
         file = file / "__init__.pyi" if path in packages else file.with_suffix(".pyi")
         exports = exports_of(path)
+        # a submodule is an attribute of its package without an import of its own
+        children = [name for name in VIRTUAL_MODULES if name.rpartition(".")[0] == path]
+        submodules = "".join(
+            f"from . import {name} as {name}\n" for name in (c.rpartition(".")[2] for c in children)
+        )
         imports = sorted(
             f"from {module} import {attribute}" + (f" as {name}" * (name != attribute)) + "\n"
             for name, (module, attribute) in exports.items()
         )
         # without it type checkers take an imported name for one that the stub uses itself
         names = "".join(f'    "{name}",\n' for name in sorted(exports))
-        body = "\n" + "".join(imports) + f"\n__all__ = [\n{names}]\n" if exports else ""
-        stubs[file] = _HEADER + body
+        listed = "".join(imports) + f"\n__all__ = [\n{names}]\n" if exports else ""
+        body = submodules + listed
+        stubs[file] = _HEADER + ("\n" + body if body else "")
     return stubs

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 ROOT = Path(__file__).parents[1]
+SUPPORT = ROOT / "tests" / "support"
 RESULTS = "TRAINER_HOOKS_ISOLATED_RESULTS"
 """The environment variable that names the file for the results, in the process of such a file."""
 
@@ -56,14 +57,14 @@ def results_of(once) -> Callable[..., dict]:
     """The results that a script writes, which runs once for all workers of pytest."""
 
     def run(script: Path, *path: str | Path, words: Iterable[str] = ()) -> dict:
-        """Run `script TARGET WORDS`; it imports from this checkout and from `path`."""
+        """Run `script TARGET WORDS`; it imports from this checkout, `tests/support` and `path`."""
 
         def results(folder: Path) -> dict:
             target = folder / "results.json"
             done = subprocess.run(
                 [sys.executable, script, target, *words],
                 cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*path, ROOT)))},
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*path, SUPPORT, ROOT)))},
             )  # fmt: skip
             assert done.returncode == 0, done.stderr
             return json.loads(target.read_text(encoding="utf-8"))

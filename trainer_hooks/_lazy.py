@@ -37,14 +37,15 @@ def loader_of(
 
     Args:
         package: the package's name.
-        homes: the module of each name, relative to the package; an empty string for a name that is
-            itself a module of the package. After a colon the module's absolute name, and after
-            another colon the name there, if it differs.
+        homes: the module of each name, or of several in one text, relative to the package; an empty
+            string for names that are themselves modules of the package. After a colon the module's
+            absolute name, and after another colon the name there, if it differs.
         moved: the present module of each name that was here formerly, for the error message.
     """
+    home_of = {name: home for names, home in homes.items() for name in names.split()}
 
     def load(name: str) -> Any:
-        home = homes.get(name)
+        home = home_of.get(name)
         if home is None:
             if moved is not None and name in moved:
                 from trainer_hooks.errors import MovedError

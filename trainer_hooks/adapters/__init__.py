@@ -32,12 +32,10 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
     __getattr__ = loader_of(
         __name__,
         {
-            "HostedCallback": "callback_adapter",
-            "keep_opaque": "callback_adapter",
-            "lightning_factory": "export.lightning",
+            "HostedCallback keep_opaque": "callback_adapter",
+            "lightning_factory to_lightning": "export.lightning",
             "to_accelerated": "export.accelerated",
             "to_composer": "export.composer",
-            "to_lightning": "export.lightning",
             "to_transformers": "export.transformers",
         },
     )

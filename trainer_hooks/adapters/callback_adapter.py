@@ -7,7 +7,7 @@ if the user names it with `keep_opaque`.
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 from trainer_hooks.callback import Callback
@@ -17,9 +17,15 @@ from trainer_hooks.errors import CheckpointStateError, UsageError
 from trainer_hooks.hooks.spec import HOOKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
-__all__ = ["ForeignProgressBar", "HostedCallback", "ancestor_names", "keep_opaque"]
+__all__ = [
+    "ForeignProgressBar",
+    "HostedCallback",
+    "ancestor_names",
+    "choose_adapter",
+    "keep_opaque",
+]
 
 _ADAPTER_CLASSES: WeakKeyDictionary[type, dict[tuple[type, ...], type]] = WeakKeyDictionary()
 """The adapter classes made for each foreign class, by their bases."""
@@ -160,6 +166,9 @@ class HostedCallback(Callback):
         return f"<{self.framework} callback {self.guest!r}>"
 
 
+_A = TypeVar("_A", bound=HostedCallback)
+
+
 def ancestor_names(instance: object) -> tuple[str, ...]:
     """Return the names of an object's class and of its bases, as `package.module.Class`.
 
@@ -168,9 +177,34 @@ def ancestor_names(instance: object) -> tuple[str, ...]:
     return tuple(f"{kind.__module__}.{kind.__qualname__}" for kind in type(instance).__mro__)
 
 
-def _rebuild_adapter(guest: Any, opaque_names: frozenset[str]) -> Any:
+def choose_adapter(
+    callback: Any,
+    default: type[_A],
+    special: Mapping[str, type[_A]],
+    counterparts: Mapping[str, type[Callback]],
+    packages: Collection[str] = (),
+) -> _A:
+    """Return the adapter of a foreign callback, by the names of the classes it derives from.
+
+    Args:
+        callback: the foreign callback.
+        default: the class of the adapter, unless there is a special one.
+        special: the adapters of callbacks that need more, by class; the first that fits is taken.
+        counterparts: the class of ours that a callback counts as, by class; a default of that class
+            steps back.
+        packages: the packages in which the classes may be, if their names above begin below those.
+    """
+    names = set(ancestor_names(callback))
+    for package in packages:
+        names |= {name.removeprefix(f"{package}.") for name in names}
+    counts_as = [kind for name, kind in counterparts.items() if name in names]
+    adapters = (adapter for name, adapter in special.items() if name in names)
+    return next(adapters, default).hosting(callback, *counts_as)
+
+
+def _rebuild_adapter(callback: Any, opaque_names: frozenset[str]) -> Any:
     """Return the adapter of a foreign callback that was copied or unpickled."""
-    adapter = adapt_if_foreign(guest)
+    adapter = adapt_if_foreign(callback)
     if opaque_names:
         adapter.opaque_names = opaque_names
     return adapter

@@ -1,12 +1,11 @@
 """The names of the hooks in Lightning, Composer and pytorch-accelerated, and look-up by any name.
 
-The tables are keyed by our hook, in firing order; a hook that a framework lacks is left out.
+The tables are keyed by our hook; a hook that a framework lacks is left out.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from trainer_hooks.hooks.spec import ALIASES, EVENT_NAMES, HOOKS, HookSpec
@@ -24,81 +23,53 @@ __all__ = [
     "names_elsewhere",
 ]
 
-LIGHTNING_NAMES: Mapping[str, str] = MappingProxyType(
-    {
-        "on_init_start": "1.x same",
-        "on_init_end": "1.x same",
-        "setup": "same",
-        "on_configure_model": "1.x on_configure_sharded_model",
-        "on_load_checkpoint": "same",
-        "on_fit_start": "same",
-        "on_sanity_check_start": "same",
-        "on_sanity_check_end": "same",
-        "on_train_start": "same",
-        "on_epoch_start": "1.x same",
-        "on_train_epoch_start": "same",
-        "on_train_batch_start": "same",
-        "on_before_zero_grad": "same",
-        "on_before_backward": "same",
-        "on_after_backward": "same",
-        "on_before_optimizer_step": "same",
-        "on_train_batch_end": "same",
-        "on_validation_start": "same",
-        "on_validation_epoch_start": "same",
-        "on_validation_batch_start": "same",
-        "on_validation_batch_end": "same",
-        "on_validation_epoch_end": "same",
-        "on_validation_end": "same",
-        "on_train_epoch_end": "same",
-        "on_epoch_end": "1.x same",
-        "on_train_end": "same",
-        "on_fit_end": "same",
-        "on_test_start": "same",
-        "on_test_epoch_start": "same",
-        "on_test_batch_start": "same",
-        "on_test_batch_end": "same",
-        "on_test_epoch_end": "same",
-        "on_test_end": "same",
-        "on_predict_start": "same",
-        "on_predict_epoch_start": "same",
-        "on_predict_batch_start": "same",
-        "on_predict_batch_end": "same",
-        "on_predict_epoch_end": "same",
-        "on_predict_end": "same",
-        "on_save_checkpoint": "same",
-        "on_keyboard_interrupt": "1.x same",
-        "on_exception": "same",
-        "teardown": "same",
-    }
-)
+_IN_LIGHTNING = (
+    "setup", "on_load_checkpoint", "on_fit_start", "on_sanity_check_start", "on_sanity_check_end",
+    "on_train_start", "on_train_epoch_start", "on_train_batch_start", "on_before_zero_grad",
+    "on_before_backward", "on_after_backward", "on_before_optimizer_step", "on_train_batch_end",
+    "on_validation_start", "on_validation_epoch_start", "on_validation_batch_start",
+    "on_validation_batch_end", "on_validation_epoch_end", "on_validation_end",
+    "on_train_epoch_end", "on_train_end", "on_fit_end", "on_test_start", "on_test_epoch_start",
+    "on_test_batch_start", "on_test_batch_end", "on_test_epoch_end", "on_test_end",
+    "on_predict_start", "on_predict_epoch_start", "on_predict_batch_start",
+    "on_predict_batch_end", "on_predict_epoch_end", "on_predict_end", "on_save_checkpoint",
+    "on_exception", "teardown",
+)  # fmt: skip
+_IN_LIGHTNING_1 = (
+    "on_init_start", "on_init_end", "on_epoch_start", "on_epoch_end", "on_keyboard_interrupt",
+)  # fmt: skip
+
+LIGHTNING_NAMES: Mapping[str, str] = {
+    **dict.fromkeys(_IN_LIGHTNING_1, "1.x same"),
+    "on_configure_model": "1.x on_configure_sharded_model",
+    **dict.fromkeys(_IN_LIGHTNING, "same"),
+}
 """Lightning's hooks: `"same"` name, or `"1.x ..."` where Lightning had the hook before 2.0 only."""
 
 COMPOSER_NAMES = EVENT_NAMES
 """Composer's events. They are the second names of the members of `trainer_hooks.Event`, too."""
 
-ACCELERATED_NAMES: Mapping[str, str] = MappingProxyType(
-    {
-        "on_init_end": "on_init_end",
-        "on_fit_start": "on_training_run_start",
-        "on_train_epoch_start": "on_train_epoch_start",
-        "on_train_batch_start": "on_train_step_start",
-        "on_after_loss": "on_train_step_end",
-        "on_train_batches_end": "on_train_epoch_end",
-        "on_validation_epoch_start": "on_eval_epoch_start",
-        "on_validation_batch_start": "on_eval_step_start",
-        "on_validation_batch_end": "on_eval_step_end",
-        "on_validation_epoch_end": "on_eval_epoch_end",
-        "on_train_epoch_end": "on_training_run_epoch_end",
-        "on_fit_end": "on_training_run_end",
-        "on_evaluation_run_start": "on_evaluation_run_start",
-        "on_evaluation_run_end": "on_evaluation_run_end",
-        "on_test_epoch_start": "on_eval_epoch_start",
-        "on_test_batch_start": "on_eval_step_start",
-        "on_test_batch_end": "on_eval_step_end",
-        "on_test_epoch_end": "on_eval_epoch_end",
-        "on_stop_training_error": "on_stop_training_error",
-    }
-)
+ACCELERATED_NAMES: Mapping[str, str] = {
+    "on_init_end": "on_init_end",
+    "on_fit_start": "on_training_run_start",
+    "on_train_epoch_start": "on_train_epoch_start",
+    "on_train_batch_start": "on_train_step_start",
+    "on_after_loss": "on_train_step_end",
+    "on_train_batches_end": "on_train_epoch_end",
+    "on_validation_epoch_start": "on_eval_epoch_start",
+    "on_validation_batch_start": "on_eval_step_start",
+    "on_validation_batch_end": "on_eval_step_end",
+    "on_validation_epoch_end": "on_eval_epoch_end",
+    "on_train_epoch_end": "on_training_run_epoch_end",
+    "on_fit_end": "on_training_run_end",
+    "on_evaluation_run_start": "on_evaluation_run_start",
+    "on_evaluation_run_end": "on_evaluation_run_end",
+    "on_test_epoch_start": "on_eval_epoch_start",
+    "on_test_batch_start": "on_eval_step_start",
+    "on_test_batch_end": "on_eval_step_end",
+    "on_test_epoch_end": "on_eval_epoch_end",
+    "on_stop_training_error": "on_stop_training_error",
+}
 """pytorch-accelerated's hooks; its evaluation hooks stand for ours of validation and of test."""
 
 

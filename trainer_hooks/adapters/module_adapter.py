@@ -9,34 +9,38 @@ from trainer_hooks.module.module import Module
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["ModuleAdapter"]
+__all__ = ["ModuleAdapter", "take_class_name"]
 
 _SHARED = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
 """Attributes of `nn.Module` that hold its tensors; adapter and foreign module share them."""
+
+
+def take_class_name(adapter: Any, foreign: object) -> None:
+    """Give an adapter a class with the name of the foreign object's, for messages and reports."""
+    kind = type(foreign)
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    adapter.__class__ = type(kind.__name__, (type(adapter),), names)
 
 
 class ModuleAdapter(Module):
     """Adapter that lets a module of another framework be trained; its tensors are the module's own.
 
     Args:
-        guest: the foreign module. Its parameters, buffers and submodules are shared, so that the
+        foreign: the foreign module. Its parameters, buffers and submodules are shared, so that the
             names in a checkpoint are the same.
     """
 
     # the foreign module is read through vars(): nn.Module would register it as a submodule, and its
     # parameters would get another prefix
 
-    def __init__(self, guest: Any) -> None:
-        vars(self)["foreign_module"] = guest
-        mode = guest.training
+    def __init__(self, foreign: Any) -> None:
+        vars(self)["foreign_module"] = foreign
+        mode = foreign.training
         super().__init__()  # sets `training`, which is the foreign module's here
-        guest.training = mode
+        foreign.training = mode
         for name in _SHARED:
-            vars(self)[name] = vars(guest)[name]
-        # a class of that name, so that messages and reports speak of the user's class
-        kind = type(guest)
-        names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
-        self.__class__ = type(kind.__name__, (type(self),), names)
+            vars(self)[name] = vars(foreign)[name]
+        take_class_name(self, foreign)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Call the foreign module, with its own forward hooks."""
@@ -46,7 +50,8 @@ class ModuleAdapter(Module):
         try:
             return super().__getattr__(name)
         except AttributeError:
-            if name.startswith("__"):  # how Python copies the guest is not how to copy this
+            # how Python copies the foreign module is not how to copy this
+            if name.startswith("__"):
                 raise
             return getattr(vars(self)["foreign_module"], name)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import sys
+from types import MemberDescriptorType
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 from trainer_hooks.hooks.relay import current_hook_and_callback
 
-__all__ = ["PartialProxy", "Proxy", "missing_attribute"]
+__all__ = ["ModuleProxy", "PartialProxy", "Proxy", "joined_class", "missing_attribute"]
 
 
 class Proxy:
@@ -33,8 +36,7 @@ class Proxy:
     """The object's name in that framework, for errors, as `Trainer.fit_loop`."""
 
     def __init__(self, target: Any) -> None:
-        # not `self.proxy_target = ...`: __setattr__ would set the attribute on the target
-        object.__setattr__(self, "proxy_target", target)
+        self.proxy_target = target
 
     def __getattr__(self, name: str) -> Any:
         target = self.proxy_target
@@ -51,8 +53,8 @@ class Proxy:
         return missing_attribute(self._foreign_name, self._framework, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        own = getattr(type(self), name, None)
-        if isinstance(own, property):
+        # the proxy's own properties and slots; everything else is the target's
+        if isinstance(getattr(type(self), name, None), property | MemberDescriptorType):
             object.__setattr__(self, name, value)
         else:
             setattr(self.proxy_target, name, value)
@@ -67,6 +69,80 @@ class Proxy:
     def __repr__(self) -> str:
         """Show the target."""
         return repr(self.proxy_target)
+
+
+class ModuleProxy:
+    """Pass everything on to a module, and be an instance of the foreign class of modules as well.
+
+    It is no `Proxy`, whose `__setattr__` would keep properties of its own from the module.
+
+    Args:
+        module: the module.
+
+    Attributes:
+        proxy_target: that module.
+    """
+
+    __slots__ = ("__weakref__", "proxy_target")
+
+    proxy_target: Any
+
+    def __init__(self, module: Any) -> None:
+        object.__setattr__(self, "proxy_target", module)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.proxy_target, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.proxy_target, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self.proxy_target, name)
+
+    def __dir__(self) -> list[str]:
+        """Return the module's names."""
+        return dir(self.proxy_target)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the module."""
+        return self.proxy_target(*args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        return self.proxy_target is (other.proxy_target if type(other) is type(self) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.proxy_target)
+
+    def __repr__(self) -> str:
+        """Show the module."""
+        return repr(self.proxy_target)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return copy.deepcopy(self.proxy_target, memo)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle the module in the proxy's place."""
+        return _unpickled, (self.proxy_target,)
+
+
+def _unpickled(module: Any) -> Any:
+    return module
+
+
+_JOINED_CLASSES: WeakKeyDictionary[type, dict[type, type]] = WeakKeyDictionary()
+"""The classes made by `joined_class`, by the module's class and by the foreign one."""
+
+
+def joined_class(module_class: type, foreign_class: type) -> type:
+    """Return a class that is both the module's and the foreign one.
+
+    A proxy gives it as its `__class__`, which `isinstance` asks for where `type()` is no subclass.
+    """
+    classes = _JOINED_CLASSES.setdefault(module_class, {})
+    if foreign_class not in classes:
+        names = {"__module__": module_class.__module__}
+        classes[foreign_class] = type(module_class.__name__, (module_class, foreign_class), names)
+    return classes[foreign_class]
 
 
 class PartialProxy:

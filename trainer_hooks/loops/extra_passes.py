@@ -19,8 +19,7 @@ from trainer_hooks.data.data_hooks import defines
 from trainer_hooks.errors import OptionError, UsageError
 from trainer_hooks.loops.evaluation import EvaluationLoop
 from trainer_hooks.loops.module_steps import has_evaluation
-from trainer_hooks.metrics.store import LogScope
-from trainer_hooks.metrics.store import MetricStore
+from trainer_hooks.metrics.store import LogScope, MetricStore
 from trainer_hooks.module.module import Module
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-__all__ = ["to_onnx", "to_torchscript"]
+__all__ = ["evaluation_mode", "to_onnx", "to_torchscript"]
 
 _METHOD = Rule(
     "'script', which keeps what depends on the data, or 'trace'",
@@ -48,7 +48,7 @@ def to_onnx(
     example = _example(module, sample, "to_onnx", "input_sample")
     arguments = example if isinstance(example, tuple) else (example,)
     target = os.fspath(file) if isinstance(file, str | os.PathLike) else None
-    with _evaluating(module), hide_run_attributes(module, base):
+    with evaluation_mode(module), hide_run_attributes(module, base):
         if file is None or target is not None:
             return torch.onnx.export(module, arguments, target, **options)
         if options.get("dynamo", True):  # this exporter writes to paths only
@@ -88,7 +88,7 @@ def to_torchscript(
     inputs = None
     if method == "trace":
         inputs = _example(module, example, "to_torchscript", "example_inputs")
-    with _evaluating(module), hide_run_attributes(module, base):
+    with evaluation_mode(module), hide_run_attributes(module, base):
         if method == "script":
             scripted = jit.script(module, **options)
         else:
@@ -116,7 +116,7 @@ def _example(module: Any, given: Any, method: str, argument: str) -> Any:
 
 
 @contextmanager
-def _evaluating(module: nn.Module) -> Iterator[None]:
+def evaluation_mode(module: nn.Module) -> Iterator[None]:
     """Put a module in evaluation mode without gradients; restore every part's mode then."""
     modes = {part: part.training for part in module.modules()}
     with torch.no_grad():

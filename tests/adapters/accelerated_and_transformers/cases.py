@@ -8,46 +8,30 @@ ours that is broken off inside its second epoch and resumed: both parts together
 from __future__ import annotations
 
 import contextlib
-import io
-import json
-import logging
 import sys
-import tempfile
 import traceback
 import warnings
-from pathlib import Path
 
 warnings.simplefilter("ignore")
 
 import pytorch_accelerated as pa  # noqa: E402
 import torch  # noqa: E402
 import transformers as hf  # noqa: E402
+from foreign_programs import (  # noqa: E402
+    HuggingFaceModel,
+    Named,
+    Rows,
+    prepare_process,
+    quiet_folder,
+    write_results,
+)
 from pytorch_accelerated import callbacks as pac  # noqa: E402
 from pytorch_accelerated.schedulers import WSDLrScheduler  # noqa: E402
-from torch.utils.data import DataLoader, Dataset  # noqa: E402
+from torch.utils.data import DataLoader  # noqa: E402
 from transformers import trainer_callback as hfc  # noqa: E402
 
 import trainer_hooks  # noqa: E402
 from trainer_hooks.adapters.transformers import adapt  # noqa: E402
-
-
-class Rows(Dataset):
-    """Eight samples and their targets."""
-
-    def __len__(self):
-        return 8
-
-    def __getitem__(self, index):
-        row = torch.arange(4.0) / 4 + index / 8
-        return row, row.sum().reshape(1) / 4
-
-
-class Named(Rows):
-    """The same as dicts."""
-
-    def __getitem__(self, index):
-        row, target = super().__getitem__(index)
-        return {"x": row, "labels": target}
 
 
 class Ours(trainer_hooks.Module):
@@ -82,18 +66,6 @@ class Ours(trainer_hooks.Module):
             return optimizer
         scheduler = {"scheduler": self.schedule(optimizer), "interval": "step"}
         return {"optimizer": optimizer, "lr_scheduler": scheduler}
-
-
-class Theirs(torch.nn.Module):
-    """The model for Hugging Face's."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(4, 1)
-
-    def forward(self, x, labels=None):
-        out = self.layer(x)
-        return {"loss": torch.nn.functional.mse_loss(out, labels), "logits": out}
 
 
 def recording(base, calls, look):
@@ -338,7 +310,7 @@ def transformers(make, calls, *, here, cut):
         )  # fmt: skip
         step, layer = trainer.global_step, module.layer
     else:
-        callback, model = make(calls), Theirs()
+        callback, model = make(calls), HuggingFaceModel()
         args = hf.TrainingArguments(
             **asked, per_device_train_batch_size=2, per_device_eval_batch_size=2,
             gradient_accumulation_steps=2, save_strategy="no", logging_steps=1, disable_tqdm=True,
@@ -380,8 +352,7 @@ def files(folder):
 
 
 def main(target: str, *names: str) -> None:
-    logging.disable(logging.CRITICAL)
-    torch.set_num_threads(1)
+    prepare_process()
     results: dict = {}
     for framework, run, cases, step in (
         ("accelerated", accelerated, ACCELERATED, 6),
@@ -392,22 +363,16 @@ def main(target: str, *names: str) -> None:
                 continue
             for side in ("there", "here", "cut"):
                 calls: list = []
-                silent = io.StringIO()
-                with (
-                    tempfile.TemporaryDirectory() as folder,
-                    contextlib.chdir(folder),
-                    contextlib.redirect_stdout(silent),
-                    contextlib.redirect_stderr(silent),
-                ):
+                with quiet_folder() as folder:
                     try:
                         cut = STEPS.get(name, step) if side == "cut" else None
                         found = run(make, calls, here=side != "there", cut=cut)
                     except Exception:
                         found = {"raised": traceback.format_exc()}
-                    found["files"] = files(Path(folder))
+                    found["files"] = files(folder)
                 found["calls"] = calls
                 results.setdefault(f"{framework} {name}", {})[side] = found
-    Path(target).write_text(json.dumps(results), encoding="utf-8")
+    write_results(target, results)
 
 
 if __name__ == "__main__":

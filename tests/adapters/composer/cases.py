@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import sys
 import warnings
 from pathlib import Path
@@ -14,6 +12,7 @@ import composer  # noqa: E402
 import torch  # noqa: E402
 from composer import callbacks  # noqa: E402
 from composer.callbacks import mlperf  # noqa: E402
+from foreign_programs import prepare_process, write_results  # noqa: E402
 from running import EVENTS, Program, outcome  # noqa: E402
 
 
@@ -196,8 +195,7 @@ mlperf.constants.DEVICE_TRAIN_MICROBATCH_SIZE = "device_train_microbatch_size"
 
 
 def main(target: str) -> None:
-    logging.disable(logging.CRITICAL)
-    torch.set_num_threads(1)
+    prepare_process()
     results = {}
     for name, make in CASES.items():
         unlike = MEASURED.get(name.partition("-")[0], ())
@@ -214,7 +212,7 @@ def main(target: str) -> None:
                 "there": outcome(program.there),
                 "here": outcome(program.here),
             }
-    Path(target).write_text(json.dumps(results), encoding="utf-8")
+    write_results(target, results)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -35,7 +36,8 @@ def test_each_hook_has_a_handler(hook) -> None:
         assert handler is getattr(EventSource, hook)
     else:
         listener = Listener()
-        handler(None, listener, "trainer", "module")
+        source = SimpleNamespace(state=SimpleNamespace(keep=lambda *_: None))
+        handler(source, listener, "trainer", "module", "argument")
         assert listener.events == [EVENTS[hook][0]]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch.utils.data import Dataset
+from foreign_programs import HuggingFaceModel, Named, Rows
 
 import trainer_hooks
 from trainer_hooks.adapters import to_accelerated, to_transformers
@@ -25,37 +25,6 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 @pytest.fixture(autouse=True)
 def _in_a_folder_of_its_own(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-
-
-class Rows(Dataset):
-    """Eight samples and their targets."""
-
-    def __len__(self):
-        return 8
-
-    def __getitem__(self, index):
-        row = torch.arange(4.0) / 4 + index / 8
-        return row, row.sum().reshape(1) / 4
-
-
-class Named(Rows):
-    """The same as dicts."""
-
-    def __getitem__(self, index):
-        row, target = super().__getitem__(index)
-        return {"x": row, "labels": target}
-
-
-class Model(torch.nn.Module):
-    """The model for Hugging Face's."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(4, 1)
-
-    def forward(self, x, labels=None):
-        out = self.layer(x)
-        return {"loss": torch.nn.functional.mse_loss(out, labels), "logits": out}
 
 
 def accelerated(*callbacks, epochs=2, evaluates=True, accumulate=1, **options):
@@ -76,7 +45,7 @@ def accelerated(*callbacks, epochs=2, evaluates=True, accumulate=1, **options):
 def transformers(*callbacks, epochs=2, resume=None, **options):
     """Train in Hugging Face's Trainer: four batches an epoch."""
     torch.manual_seed(1)
-    model = Model()
+    model = HuggingFaceModel()
     args = hf.TrainingArguments(
         **{
             "output_dir": ".", "num_train_epochs": epochs, "per_device_train_batch_size": 2,

@@ -7,13 +7,10 @@ handlers keep, the files, and the weights.
 
 from __future__ import annotations
 
-import contextlib
-import io
 import itertools
 import json
 import logging
 import sys
-import tempfile
 import traceback
 import warnings
 from pathlib import Path
@@ -21,6 +18,7 @@ from pathlib import Path
 warnings.simplefilter("ignore")
 
 import torch  # noqa: E402
+from foreign_programs import Rows, prepare_process, quiet_folder, write_results  # noqa: E402
 from ignite import handlers as ih  # noqa: E402
 from ignite.engine import (  # noqa: E402
     Engine,
@@ -29,7 +27,7 @@ from ignite.engine import (  # noqa: E402
     create_supervised_trainer,
 )  # fmt: skip
 from ignite.metrics import Loss  # noqa: E402
-from torch.utils.data import DataLoader, Dataset  # noqa: E402
+from torch.utils.data import DataLoader  # noqa: E402
 
 import trainer_hooks  # noqa: E402
 from trainer_hooks.adapters import ignite as hosting  # noqa: E402
@@ -45,17 +43,6 @@ VALIDATION = [
     "STARTED", "EPOCH_STARTED", "ITERATION_STARTED", "ITERATION_COMPLETED", "EPOCH_COMPLETED",
     "COMPLETED",
 ]  # fmt: skip
-
-
-class Rows(Dataset):
-    """Eight samples and their targets."""
-
-    def __len__(self):
-        return 8
-
-    def __getitem__(self, index):
-        row = torch.arange(4.0) / 4 + index / 8
-        return row, row.sum().reshape(1) / 4
 
 
 def loader():
@@ -403,8 +390,7 @@ def scalars(folder):
 
 
 def main(target: str) -> None:
-    logging.disable(logging.CRITICAL)
-    torch.set_num_threads(1)
+    prepare_process()
     results: dict = {}
     cases = {name: (make, None) for name, make in ATTACHED.items()}
     cases |= {name: (make, place) for name, (make, *place) in MADE.items()}
@@ -415,19 +401,13 @@ def main(target: str) -> None:
         if is_whole:
             ways += [("resumed", [2, 4], there), ("resumed", [2, 4], here)]
         for how, cuts, fit in ways:
-            silent = io.StringIO()
-            with (
-                tempfile.TemporaryDirectory() as folder,
-                contextlib.chdir(folder),
-                contextlib.redirect_stdout(silent),
-                contextlib.redirect_stderr(silent),
-            ):
+            with quiet_folder():
                 try:
                     found = run(fit, make, place, cuts)
                 except Exception:
                     found = {"raised": traceback.format_exc()}
             results.setdefault(f"{name}, {how}", {})[fit.__name__] = found
-    Path(target).write_text(json.dumps(results), encoding="utf-8")
+    write_results(target, results)
 
 
 if __name__ == "__main__":

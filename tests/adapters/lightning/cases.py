@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import io
 import json
-import logging
 import os
 import re
 import sys
@@ -30,6 +28,7 @@ warnings.simplefilter("ignore")
 
 import pytorch_lightning as pl  # noqa: E402
 import torch  # noqa: E402
+from foreign_programs import prepare_process, quiet_folder, write_results  # noqa: E402
 from pytorch_lightning import callbacks as theirs  # noqa: E402
 from pytorch_lightning.loggers import CSVLogger  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
@@ -337,8 +336,7 @@ def common_folder(target: str, name: str) -> Iterator[str]:
 
 
 def main(target: str, *names: str) -> None:
-    logging.disable(logging.CRITICAL)
-    torch.set_num_threads(1)
+    prepare_process()
     results: dict[str, Any] = {}
     for name, given in CASES.items():
         if (names and name not in names) or (PROCESSES > 1 and name in ALONE):
@@ -349,10 +347,7 @@ def main(target: str, *names: str) -> None:
                 key = f"{name}{'' if cut is None else ' resumed'}"
                 with contextlib.ExitStack() as stack:
                     folder = stack.enter_context(common_folder(target, f"{key}-{side}"))
-                    silent = io.StringIO()
-                    stack.enter_context(contextlib.chdir(folder))
-                    stack.enter_context(contextlib.redirect_stdout(silent))
-                    stack.enter_context(contextlib.redirect_stderr(silent))
+                    stack.enter_context(quiet_folder(folder))
                     stack.enter_context(warnings.catch_warnings())
                     warnings.simplefilter("ignore")
                     try:
@@ -362,8 +357,8 @@ def main(target: str, *names: str) -> None:
                         if "TRACEBACK" in os.environ:
                             found["traceback"] = traceback.format_exc()
                 results.setdefault(key, {})[side] = found
-                Path(target).write_text(json.dumps(results), encoding="utf-8")
-    Path(target).write_text(json.dumps(results), encoding="utf-8")
+                write_results(target, results)
+    write_results(target, results)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,8 @@ It is run by each of them; each writes down what it saw. The module, data and se
 
 from __future__ import annotations
 
-import contextlib
 import csv
-import io
 import json
-import logging
 import os
 import sys
 import traceback
@@ -22,6 +19,7 @@ warnings.simplefilter("ignore")
 import cases  # noqa: E402
 import pytorch_lightning as pl  # noqa: E402
 import torch  # noqa: E402
+from foreign_programs import prepare_process, quiet_folder, write_results  # noqa: E402
 from pytorch_lightning import callbacks as theirs  # noqa: E402
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger  # noqa: E402
 from pytorch_lightning.utilities import rank_zero_only  # noqa: E402
@@ -413,8 +411,7 @@ CASES = {name: call for name, call in list(globals().items()) if name.startswith
 
 
 def main(target: str, *names: str) -> None:
-    logging.disable(logging.CRITICAL)
-    torch.set_num_threads(1)
+    prepare_process()
     results: dict[str, Any] = {}
     for name, case in CASES.items():
         for side, kind in (("here", trainer_hooks.Trainer), ("there", pl.Trainer)):
@@ -422,12 +419,7 @@ def main(target: str, *names: str) -> None:
                 continue
             folder = Path(f"{target.partition('.rank')[0]}-{name}-{side}")
             folder.mkdir(parents=True, exist_ok=True)
-            silent = io.StringIO()
-            with (
-                contextlib.chdir(folder),
-                contextlib.redirect_stdout(silent),
-                contextlib.redirect_stderr(silent),
-            ):
+            with quiet_folder(folder):
                 torch.manual_seed(1)
                 try:
                     found = {"found": json.loads(json.dumps(case(kind)))}
@@ -437,7 +429,7 @@ def main(target: str, *names: str) -> None:
     if not names:
         cases.main(f"{target}-built-in", *BUILT_IN)
         results |= json.loads(Path(f"{target}-built-in").read_text(encoding="utf-8"))
-    Path(target).write_text(json.dumps(results), encoding="utf-8")
+    write_results(target, results)
 
 
 if __name__ == "__main__":

@@ -7,19 +7,15 @@ module, data and seed.
 from __future__ import annotations
 
 import contextlib
-import io
-import json
-import logging
 import sys
-import tempfile
 import warnings
-from pathlib import Path
 from typing import Any
 
 warnings.simplefilter("ignore")
 
 import pytorch_lightning as pl  # noqa: E402
 import torch  # noqa: E402
+from foreign_programs import prepare_process, quiet_folder, write_results  # noqa: E402
 from pytorch_lightning import callbacks as theirs  # noqa: E402
 from pytorch_lightning.loggers import CSVLogger  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
@@ -298,21 +294,14 @@ def swapped(kind: type) -> list[float]:
 
 
 def main(target: str) -> None:
-    logging.disable(logging.CRITICAL)
-    torch.set_num_threads(1)
+    prepare_process()
     results: dict[str, Any] = {}
     for side, kind in (("there", pl.Trainer), ("here", trainer_hooks.Trainer)):
-        silent = io.StringIO()
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            contextlib.chdir(folder),
-            contextlib.redirect_stdout(silent),
-            contextlib.redirect_stderr(silent),
-        ):
+        with quiet_folder():
             results[side] = {
                 "seen": run(kind, ASKED), "calls": loaded(kind), "swapped": swapped(kind),
             }  # fmt: skip
-    Path(target).write_text(json.dumps(results), encoding="utf-8")
+    write_results(target, results)
 
 
 if __name__ == "__main__":

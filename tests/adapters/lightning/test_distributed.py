@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parents[3]
 SCRIPT = Path(__file__).with_name("distributed.py")
 TEXT = SCRIPT.read_text(encoding="utf-8")
 NAMES = [
@@ -45,7 +46,8 @@ def run_in_two(folder: Path) -> list[dict]:
         **{name: value for name, value in os.environ.items() if name != "PL_GLOBAL_SEED"},
         "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0", "NODE_RANK": "0",
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
-        "TRAINER_HOOKS_DISABLE_PLUGINS": "1", "PYTHONPATH": str(SCRIPT.parents[3]),
+        "TRAINER_HOOKS_DISABLE_PLUGINS": "1",
+        "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "tests" / "support", ROOT))),
     }  # fmt: skip
     targets = [folder / f"seen.json.rank{rank}" for rank in range(2)]
     started = [

@@ -15,11 +15,5 @@ __all__ = ["adapt", "adapt_module", "losses_of", "mean_of", "refuse_algorithm"]
 if not TYPE_CHECKING:  # so that an unknown name is an error to type checkers
     __getattr__ = loader_of(
         __name__,
-        {
-            "adapt": "callbacks",
-            "adapt_module": "modules",
-            "losses_of": "modules",
-            "mean_of": "modules",
-            "refuse_algorithm": "callbacks",
-        },
+        {"adapt refuse_algorithm": "callbacks", "adapt_module losses_of mean_of": "modules"},
     )

@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from trainer_hooks._log import log
-from trainer_hooks.adapters.callback_adapter import ForeignProgressBar, HostedCallback
+from trainer_hooks.adapters.callback_adapter import (
+    ForeignProgressBar,
+    HostedCallback,
+    ancestor_names,
+    choose_adapter,
+)
 from trainer_hooks.adapters.composer.event_source import EventSource, handler_of
 from trainer_hooks.adapters.composer.events import (
     BATCH_EVENTS,
@@ -15,15 +19,15 @@ from trainer_hooks.adapters.composer.events import (
     EVENTS_WITH_BATCH,
     EVENTS_WITH_LOSS,
 )
+from trainer_hooks.adapters.composer.loggers import DestinationLogger
 from trainer_hooks.callbacks import Checkpoint, EarlyStopping
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.errors import CallbackError, UsageError
-from trainer_hooks.loggers.base import Logger
 from trainer_hooks.module.module import Module
 from trainer_hooks.module.torch_wrappers import hide_run_attributes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from trainer_hooks.adapters.composer.state import AdapterEventSource
     from trainer_hooks.callback import Callback
@@ -39,11 +43,18 @@ _ALWAYS = frozenset(
 """Hooks that keep the state up to date for every callback; they are few in an epoch."""
 
 _EVALUATION_EVENTS = frozenset({"eval_start", "eval_batch_start", "eval_batch_end", "eval_end"})
-_EVALUATION_HOOKS = frozenset(
-    f"on_{stage}_{moment}"
-    for stage in ("validation", "test")
-    for moment in ("start", "batch_start", "batch_end", "end")
-)
+_EVENTS_WITH_STATE_OF = {
+    "on_train_batch_start": EVENTS_WITH_BATCH,
+    "on_after_forward": EVENTS_WITH_LOSS,
+    "on_after_loss": EVENTS_WITH_LOSS,
+    "on_train_batch_end": BATCH_EVENTS,
+    **{
+        f"on_{stage}_{moment}": _EVALUATION_EVENTS
+        for stage in ("validation", "test")
+        for moment in ("start", "batch_start", "batch_end", "end")
+    },
+}
+"""The events that read a part of the state which a hook brings, by hook."""
 
 
 def event_source_of(trainer: Any, module: Any) -> AdapterEventSource:
@@ -81,10 +92,7 @@ class ComposerAdapter(HostedCallback):
 
     framework: ClassVar[str] = "composer"
     bases: ClassVar[frozenset[str]] = frozenset(
-        {
-            "composer.core.callback.Callback",
-            "composer.loggers.logger_destination.LoggerDestination",
-        }
+        {"composer.core.callback.Callback", "composer.loggers.logger_destination.LoggerDestination"}
     )
 
     def __init__(self, guest: Any) -> None:
@@ -99,7 +107,8 @@ class ComposerAdapter(HostedCallback):
     def translated(self, hook: str) -> Callable[..., object] | None:
         """Return the function to call at a hook, or None where the callback has no event there."""
         events = [event for event in EVENTS.get(hook, ()) if self._has_event(event)]
-        if not (hook == "on_close" or events or hook in _ALWAYS or self._needs_state_from(hook)):
+        needs_state = any(map(self._has_event, _EVENTS_WITH_STATE_OF.get(hook, ())))
+        if not (hook == "on_close" or events or hook in _ALWAYS or needs_state):
             return None
         for event in events:
             self._calls.setdefault(event, self._method_of(event))
@@ -119,18 +128,6 @@ class ComposerAdapter(HostedCallback):
     def _has_event(self, event: str) -> bool:
         receives_all = event in EVENT_NAMES and self.guest_has("run_event")
         return receives_all or self.guest_has(event)
-
-    def _needs_state_from(self, hook: str) -> bool:
-        """Return whether a hook brings a part of the state that an event of the callback reads."""
-        if hook == "on_train_batch_start":
-            return any(map(self._has_event, EVENTS_WITH_BATCH))
-        if hook in ("on_after_forward", "on_after_loss"):
-            return any(map(self._has_event, EVENTS_WITH_LOSS))
-        if hook == "on_train_batch_end":
-            return any(map(self._has_event, BATCH_EVENTS))
-        if hook in _EVALUATION_HOOKS:
-            return any(map(self._has_event, _EVALUATION_EVENTS))
-        return False
 
     def _method_of(self, event: str) -> Callable[..., object]:
         if event in EVENT_NAMES and self.guest_has("run_event"):
@@ -164,7 +161,7 @@ class ComposerAdapter(HostedCallback):
         self.is_open = True
         if not any(callback is self.guest for callback in source.state.callbacks):
             source.state.callbacks.append(self.guest)
-        source.closers.append((self._close, self._post_close))
+        source.open_adapters.append(self)
         if self.is_destination:
             source.logger.add_destination(self.guest)
         self.fire("init")
@@ -228,24 +225,6 @@ class ComposerAdapter(HostedCallback):
     def _close_all(self, *_: Any) -> None:
         if self.source is not None:
             self.source.close()
-
-    def _close(self) -> bool:
-        """Close the callback and return whether that went well; Composer logs the error, too."""
-        self.is_open = False
-        assert self.source is not None  # it was opened
-        try:
-            self.guest.close(self.source.state, self.source.logger)
-        except Exception:  # noqa: BLE001 - logged; the others are closed all the same
-            name = type(self.guest).__qualname__
-            log.exception("%s.close() failed, so its post_close() is left out", name)
-            return False
-        return True
-
-    def _post_close(self) -> None:
-        try:
-            self.guest.post_close()
-        except Exception:  # noqa: BLE001 - logged; the others have their turn
-            log.exception("%s.post_close() failed", type(self.guest).__qualname__)
 
 
 class CheckpointSaverAdapter(ComposerAdapter):
@@ -317,7 +296,7 @@ class ExportCallbackAdapter(ComposerAdapter):
             super().fire(event)
 
 
-class LoggerDestinationAdapter(ComposerAdapter, Logger):
+class LoggerDestinationAdapter(ComposerAdapter, DestinationLogger):
     """An adapter of a logger destination of Composer, which has events, too.
 
     Among the callbacks of a Trainer it receives logged values by `on_log`. Among the loggers of a
@@ -329,7 +308,7 @@ class LoggerDestinationAdapter(ComposerAdapter, Logger):
 
     def __init__(self, guest: Any) -> None:
         super().__init__(guest)
-        self._pending: list[Callable[[], object]] = []
+        self._pending: list[tuple[str, tuple[Any, ...]]] = []
 
     def translated(self, hook: str) -> Callable[..., object] | None:
         """Return the function to call at a hook, or None where the destination has no event."""
@@ -340,8 +319,8 @@ class LoggerDestinationAdapter(ComposerAdapter, Logger):
     def after_init(self) -> None:
         """Log the values from before the destination's `init`, which opens its file or run."""
         pending, self._pending = self._pending, []
-        for log_call in pending:
-            log_call()
+        for method, arguments in pending:
+            getattr(self.guest, method)(*arguments)
 
     @property
     def experiment(self) -> Any:
@@ -350,12 +329,12 @@ class LoggerDestinationAdapter(ComposerAdapter, Logger):
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Log metrics."""
-        self._log_when_open(lambda: self.guest.log_metrics(dict(metrics), step))
+        self.call_destination("log_metrics", dict(metrics), step)
 
     def log_hyperparams(self, params: Any) -> None:
         """Log hyperparameters, a mapping or a namespace."""
         hyperparameters = dict(params) if hasattr(params, "keys") else vars(params)
-        self._log_when_open(lambda: self.guest.log_hyperparameters(hyperparameters))
+        self.call_destination("log_hyperparameters", hyperparameters)
 
     def log_images(
         self,
@@ -365,39 +344,14 @@ class LoggerDestinationAdapter(ComposerAdapter, Logger):
         step: int | None = None,
     ) -> None:
         """Log images."""
-        self._log_when_open(lambda: self.guest.log_images(images, name, channels_last, step))
+        self.call_destination("log_images", images, name, channels_last, step)
 
-    def log_image(
-        self,
-        key: str,
-        images: Sequence[Any],
-        step: int | None = None,
-        *,
-        captions: Sequence[str] | None = None,  # noqa: ARG002 - Composer has none
-        channels_last: bool = False,
-    ) -> None:
-        """Log images, without their captions."""
-        self.log_images(images, key, channels_last, step)
-
-    def log_table(
-        self,
-        key: str,
-        columns: Sequence[str] | None = None,
-        data: Sequence[Sequence[Any]] | None = None,
-        dataframe: Any = None,
-        step: int | None = None,
-    ) -> None:
-        """Log a table, of columns and rows or of a data frame."""
-        if dataframe is not None:
-            columns, data = list(dataframe.columns), dataframe.to_numpy().tolist()
-        columns, rows = list(columns or ()), [list(row) for row in data or ()]
-        self._log_when_open(lambda: self.guest.log_table(columns, rows, key, step))
-
-    def _log_when_open(self, log_call: Callable[[], object]) -> None:
+    def call_destination(self, method: str, *arguments: Any) -> None:
+        """Call a method of the destination; before its `init` the call is kept."""
         if self.is_open:
-            log_call()
+            getattr(self.guest, method)(*arguments)
         else:
-            self._pending.append(log_call)
+            self._pending.append((method, arguments))
 
     def _on_log(self, trainer: Any, _module: Any, metrics: Any, step: int) -> None:
         if not any(logger is self for logger in trainer.loggers):
@@ -423,27 +377,23 @@ _SPECIAL_ADAPTERS: dict[str, type[ComposerAdapter]] = {
 """By class of Composer, the adapter of those that need more than events."""
 
 
-def adapt(guest: Any) -> Callback:
+def adapt(callback: Any) -> Callback:
     """Return the adapter of a callback of Composer.
 
     Args:
-        guest: the callback.
+        callback: the callback.
     """
-    names = {f"{cls.__module__}.{cls.__qualname__}" for cls in type(guest).__mro__}
-    counterparts = [cls for name, cls in _COUNTERPARTS.items() if name in names]
-    special = (adapter for name, adapter in _SPECIAL_ADAPTERS.items() if name in names)
-    return next(special, ComposerAdapter).hosting(guest, *counterparts)
+    return choose_adapter(callback, ComposerAdapter, _SPECIAL_ADAPTERS, _COUNTERPARTS)
 
 
-def refuse_algorithm(guest: Any) -> NoReturn:
+def refuse_algorithm(algorithm: Any) -> NoReturn:
     """Raise an error: an algorithm of Composer changes a training loop that does not exist here.
 
     Raises:
         CallbackError: always.
     """
     raise CallbackError(
-        f"{type(guest).__module__}.{type(guest).__qualname__}: it is an algorithm of Composer, "
-        "which changes the model, the batches or the loss of Composer's own training loop. Run it "
-        "in Composer's Trainer, or apply what it does to the model before fit, as its function in "
-        "composer.functional does."
+        f"{ancestor_names(algorithm)[0]}: it is an algorithm of Composer, which changes the model, "
+        "the batches or the loss of Composer's own training loop. Run it in Composer's Trainer, or "
+        "apply what it does to the model before fit, as its function in composer.functional does."
     )

@@ -11,6 +11,7 @@ from datetime import timedelta
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from trainer_hooks._log import log
 from trainer_hooks.adapters.composer.events import EVENTS
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.data.batch_counts import count_samples_and_tokens
@@ -18,9 +19,24 @@ from trainer_hooks.data.data_hooks import defines
 from trainer_hooks.module.module import Module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-__all__ = ["EvaluatedLoader", "EventListener", "EventSource", "advance_timestamp", "handler_of"]
+__all__ = [
+    "EvaluatedLoader",
+    "EventListener",
+    "EventSource",
+    "advance_timestamp",
+    "close_callbacks",
+    "handler_of",
+]
+
+
+_KEPT = {
+    "on_after_forward": "outputs",
+    "on_after_loss": "loss",
+    "on_predict_after_forward": "outputs",
+}
+"""The attribute of the State that shows the argument of a hook which only fires its event."""
 
 
 class EventListener(Protocol):
@@ -98,7 +114,7 @@ class EventSource:
         self._uncounted = self._timestamp_class()  # without the batch that is evaluated now
         self._batch_began = 0.0
         self.dataloader_before: tuple[Any, str | None, Any] = (None, None, None)
-        self._predict_position = (-1, -1)
+        self._predict_position: tuple[int, ...] = ()
 
     # --- a run begins ---
 
@@ -267,20 +283,6 @@ class EventSource:
         if self.has_own_step:
             listener.fire("before_forward")
 
-    def on_after_forward(
-        self, listener: EventListener, _trainer: Any, _module: Any, outputs: Any
-    ) -> None:
-        """Fire `after_forward`."""
-        self.state.keep("outputs", outputs)
-        listener.fire("after_forward")
-
-    def on_after_loss(
-        self, listener: EventListener, _trainer: Any, _module: Any, loss: Any
-    ) -> None:
-        """Fire `after_loss`."""
-        self.state.keep("loss", loss)
-        listener.fire("after_loss")
-
     def on_before_backward(
         self, listener: EventListener, _trainer: Any, _module: Any, loss: Any
     ) -> None:
@@ -292,13 +294,7 @@ class EventSource:
         listener.fire("before_backward")
 
     def on_train_batch_end(
-        self,
-        listener: EventListener,
-        trainer: Any,
-        _module: Any,
-        outputs: Any,
-        batch: Any,
-        _idx: int,
+        self, listener: EventListener, trainer: Any, _module: Any, outputs: Any, batch: Any, *_: int
     ) -> None:
         """Count the window that ends, and fire `batch_end`."""
         if trainer.progress.batches_in_window:
@@ -413,7 +409,7 @@ class EventSource:
         outputs: Any,
         batch: Any,
         batch_idx: int,
-        dataloader_idx: int = 0,  # noqa: ARG002 - for those who override
+        _dataloader_idx: int = 0,
     ) -> None:
         """Count the evaluated batch, and fire `eval_batch_end`."""
         if trainer.sanity_checking:
@@ -513,33 +509,20 @@ class EventSource:
         state, loader = self.state, trainer.predict_dataloaders
         if state.dataloader_label != "predict":  # not another listener's, which came first
             self._keep_dataloader()
-        self._predict_position = (-1, -1)
+        self._predict_position = ()
         state.predict_timestamp = self._timestamp_class()
         if loader is not None:
             state.set_dataloader(loader, "predict")
         listener.fire("predict_start")
 
     def on_predict_batch_start(
-        self,
-        listener: EventListener,
-        _trainer: Any,
-        module: Any,
-        batch: Any,
-        _batch_idx: int,
-        _dataloader_idx: int = 0,
+        self, listener: EventListener, _trainer: Any, module: Any, batch: Any, *_indices: int
     ) -> None:
         """Fire `predict_batch_start`."""
         self.state.keep("batch", batch)
         listener.fire("predict_batch_start")
         if self._has_own_predict_step(module):
             listener.fire("predict_before_forward")
-
-    def on_predict_after_forward(
-        self, listener: EventListener, _trainer: Any, _module: Any, outputs: Any
-    ) -> None:
-        """Fire `predict_after_forward`."""
-        self.state.keep("outputs", outputs)
-        listener.fire("predict_after_forward")
 
     def on_predict_batch_end(
         self,
@@ -548,14 +531,13 @@ class EventSource:
         module: Any,
         outputs: Any,
         batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        *indices: int,
     ) -> None:
         """Count the predicted batch, and fire `predict_batch_end`."""
         state = self.state
         state.keep("outputs", outputs)
-        if (dataloader_idx, batch_idx) != self._predict_position:
-            self._predict_position = dataloader_idx, batch_idx
+        if indices != self._predict_position:
+            self._predict_position = indices
             state.predict_timestamp = state.predict_timestamp.to_next_batch(
                 *count_samples_and_tokens(batch)
             )
@@ -580,12 +562,42 @@ def handler_of(source_class: type[EventSource], hook: str) -> Callable[..., None
     method: Callable[..., None] | None = getattr(source_class, hook, None)
     if method is not None:
         return method
-    event = EVENTS[hook][0]
+    event, kept = EVENTS[hook][0], _KEPT.get(hook)
 
-    def fire(_source: EventSource, listener: EventListener, *_: Any) -> None:
+    def fire(
+        source: EventSource, listener: EventListener, _trainer: Any, _module: Any, *arguments: Any
+    ) -> None:
+        if kept is not None:
+            source.state.keep(kept, arguments[0])
         listener.fire(event)
 
     return fire
+
+
+def close_callbacks(callbacks: Iterable[Any], state: Any, logger: Any) -> None:
+    """Call `close` on callbacks of Composer, then `post_close` on those whose `close` went well.
+
+    An error is logged as in Composer, and the others are still closed.
+
+    Args:
+        callbacks: the callbacks.
+        state: the State that they receive.
+        logger: the Logger that they receive.
+    """
+    closed = []
+    for callback in callbacks:
+        try:
+            callback.close(state, logger)
+        except Exception:  # noqa: BLE001 - logged; the others are closed all the same
+            name = type(callback).__qualname__
+            log.exception("%s.close() failed, so its post_close() is left out", name)
+        else:
+            closed.append(callback)
+    for callback in closed:
+        try:
+            callback.post_close()
+        except Exception:  # noqa: BLE001 - logged; the others have their turn
+            log.exception("%s.post_close() failed", type(callback).__qualname__)
 
 
 def advance_timestamp(now: Any, counts: tuple[int, int, int], seconds: float) -> Any:

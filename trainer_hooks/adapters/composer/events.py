@@ -51,12 +51,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "on_validation_run_end": ("eval_after_all",),
     "on_evaluation_run_start": ("eval_standalone_start",),
     "on_evaluation_run_end": ("eval_standalone_end",),
-    "on_test_batch_start": (
-        "eval_end",
-        "eval_start",
-        "eval_batch_start",
-        "eval_before_forward",
-    ),
+    "on_test_batch_start": ("eval_end", "eval_start", "eval_batch_start", "eval_before_forward"),
     "on_test_batch_end": ("eval_after_forward", "eval_batch_end"),
     "on_test_end": ("eval_end",),
     "on_predict_start": ("predict_start",),

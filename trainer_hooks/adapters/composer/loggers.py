@@ -1,45 +1,41 @@
-"""TrainerDestination: a logger destination of Composer that writes to a trainer's loggers."""
+"""Composer's logger destinations over the loggers of trainer_hooks, and the other way round.
+
+Nothing here imports Composer: the classes serve it and `trainer_hooks.compat.composer`.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.adapters.callback_adapter import HostedCallback
+from trainer_hooks.loggers.base import Logger
 
-__all__ = ["TrainerDestination"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["DestinationLogger", "NativeDestination", "Rows", "TrainerDestination"]
+
+Rows = list[list[Any]]
+"""The rows of a table, each with the values of its columns."""
 
 
-class TrainerDestination:
-    """Hand tables, images and hyperparameters of Composer's Logger to the loggers of a trainer.
+class NativeDestination:
+    """Mixin of Composer's `LoggerDestination`: write to loggers of trainer_hooks."""
 
-    It has the methods of Composer's `LoggerDestination` and derives from none, so that it serves
-    both Composer itself and `trainer_hooks.compat.composer`.
-
-    Args:
-        trainer: the trainer.
-    """
-
-    def __init__(self, trainer: Any) -> None:
-        self._trainer = trainer
+    def native_loggers(self) -> list[Any]:
+        """Return the loggers to write to; a subclass says which."""
+        raise NotImplementedError
 
     def log_hyperparameters(self, hyperparameters: dict[str, Any]) -> None:
         """Log hyperparameters."""
-        for logger in self._loggers():
+        for logger in self.native_loggers():
             logger.log_hyperparams(hyperparameters)
 
-    def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
-        """Log metrics to the loggers, the history and the callbacks' `on_log`."""
-        self._trainer.log_metrics(metrics, step)
-
     def log_table(
-        self,
-        columns: list[str],
-        rows: list[list[Any]],
-        name: str = "Table",
-        step: int | None = None,
+        self, columns: list[str], rows: Rows, name: str = "Table", step: int | None = None
     ) -> None:
         """Log a table."""
-        for logger in self._loggers():
+        for logger in self.native_loggers():
             logger.log_table(name, columns, rows, step=step)
 
     def log_images(
@@ -53,8 +49,25 @@ class TrainerDestination:
         use_table: bool = True,  # noqa: ARG002 - nor these
     ) -> None:
         """Log images, without their masks."""
-        for logger in self._loggers():
+        for logger in self.native_loggers():
             logger.log_images(images, name, channels_last, step)
+
+
+class TrainerDestination(NativeDestination):
+    """Hand metrics, tables, images and hyperparameters of Composer's Logger to a trainer.
+
+    It has the methods of Composer's `LoggerDestination` and derives from none.
+
+    Args:
+        trainer: the trainer.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+
+    def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
+        """Log metrics to the loggers, the history and the callbacks' `on_log`."""
+        self._trainer.log_metrics(metrics, step)
 
     def log_traces(self, traces: dict[str, Any]) -> None:
         """Drop the traces of algorithms, which have no place in the loggers."""
@@ -66,8 +79,43 @@ class TrainerDestination:
         """Return False: no files are kept."""
         return False
 
-    def _loggers(self) -> list[Any]:
+    def native_loggers(self) -> list[Any]:
+        """Return the trainer's loggers without adapted destinations."""
         # an adapted destination among the loggers is also a destination of Composer's Logger, which
         # calls it itself
         loggers = self._trainer.loggers
         return [logger for logger in loggers if not isinstance(logger, HostedCallback)]
+
+
+class DestinationLogger(Logger):
+    """Base of a logger of trainer_hooks that writes to destinations of Composer."""
+
+    def call_destination(self, method: str, *arguments: Any) -> None:
+        """Call a method of the destination or destinations; a subclass says which."""
+        raise NotImplementedError
+
+    def log_image(
+        self,
+        key: str,
+        images: Sequence[Any],
+        step: int | None = None,
+        *,
+        captions: Sequence[str] | None = None,  # noqa: ARG002 - Composer has none
+        channels_last: bool = False,
+    ) -> None:
+        """Log images, without their captions."""
+        self.call_destination("log_images", list(images), key, channels_last, step)
+
+    def log_table(
+        self,
+        key: str,
+        columns: Sequence[str] | None = None,
+        data: Sequence[Sequence[Any]] | None = None,
+        dataframe: Any = None,
+        step: int | None = None,
+    ) -> None:
+        """Log a table, of columns and rows or of a data frame."""
+        if dataframe is not None:
+            columns, data = list(dataframe.columns), dataframe.to_numpy().tolist()
+        rows = [list(row) for row in data or ()]
+        self.call_destination("log_table", list(columns or ()), rows, key, step)

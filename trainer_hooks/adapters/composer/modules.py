@@ -13,6 +13,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from trainer_hooks.adapters.composer.callbacks import event_source_of
 from trainer_hooks.adapters.module_adapter import ModuleAdapter
 from trainer_hooks.errors import ModuleError
+from trainer_hooks.module.exporting import evaluation_mode
 
 if TYPE_CHECKING:
     from trainer_hooks.module.module import Module
@@ -67,16 +68,16 @@ class ComposerModelAdapter(ModuleAdapter):
     Losses and metrics are logged under the names that they have in Composer's Trainer.
 
     Args:
-        guest: the ComposerModel.
+        foreign: the ComposerModel.
         optimizers: the optimizers that train it.
         schedulers: the schedulers of the optimizers.
         counts_steps: whether the schedulers count steps; otherwise they count epochs.
     """
 
     def __init__(
-        self, guest: Any, optimizers: list[Any], schedulers: list[Any], counts_steps: bool
+        self, foreign: Any, optimizers: list[Any], schedulers: list[Any], counts_steps: bool
     ) -> None:
-        super().__init__(guest)
+        super().__init__(foreign)
         self._optimizers, self._schedulers = optimizers, schedulers
         self._counts_steps = counts_steps
         self._train_metrics: dict[str, Any] = {}
@@ -153,25 +154,19 @@ class ComposerModelAdapter(ModuleAdapter):
         if not self._train_metrics or batch is None:
             return
         model = self._model
-        modes = [(part, part.training) for part in model.modules()]
-        model.eval()
-        try:
-            with torch.no_grad():
-                eval_outputs = model.eval_forward(batch, outputs)
-                for name, metric in self._train_metrics.items():
-                    if self.trainer.progress.batches_in_window == 0:
-                        metric.reset()
-                    model.update_metric(batch, eval_outputs, metric)
-                    self.log(f"metrics/train/{name}", metric.compute())
-        finally:
-            for part, mode in modes:  # parts may be in different modes, such as frozen ones
-                part.training = mode
+        with evaluation_mode(model):
+            eval_outputs = model.eval_forward(batch, outputs)
+            for name, metric in self._train_metrics.items():
+                if self.trainer.progress.batches_in_window == 0:
+                    metric.reset()
+                model.update_metric(batch, eval_outputs, metric)
+                self.log(f"metrics/train/{name}", metric.compute())
 
     # --- evaluations ---
 
     def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:
         """Evaluate a batch, log the metrics, and return the model's outputs."""
-        model, label = self._model, self._label_of(dataloader_idx)
+        model, label = self._model, self._source.describe_loader(self.trainer, dataloader_idx)[1]
         if batch_idx == 0:
             self._eval_metrics[label] = self._copy_metrics(is_train=False)
         outputs = model.eval_forward(batch)
@@ -180,20 +175,11 @@ class ComposerModelAdapter(ModuleAdapter):
             self.log(f"metrics/{label}/{name}", metric, add_dataloader_idx=False)
         return outputs
 
-    def test_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:
-        """Evaluate a batch as in a validation."""
-        return self.validation_step(batch, batch_idx, dataloader_idx)
+    test_step = validation_step
 
     def predict_step(self, batch: Any, batch_idx: int) -> Any:  # noqa: ARG002 - ours
         """Return the model's evaluation outputs for a batch."""
         return self._model.eval_forward(batch)
-
-    def _label_of(self, index: int) -> str:
-        """Return the label under which Composer evaluates a loader."""
-        trainer = self.trainer
-        loaders = trainer.test_dataloaders if trainer.testing else trainer.val_dataloaders
-        several = isinstance(loaders, list | tuple) and len(loaders) > 1
-        return trainer.dataloader_label or (f"eval_{index}" if several else "eval")
 
     def _copy_metrics(self, *, is_train: bool) -> dict[str, Any]:
         metrics = self._model.get_metrics(is_train=is_train)

@@ -7,21 +7,23 @@ and load, format names, and decide when something is due. Importing this module 
 from __future__ import annotations
 
 import atexit
-import copy
 import os
-import types
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakSet
 
 from composer.core import DataSpec, Evaluator, Precision, State
 from composer.loggers import Logger, LoggerDestination
 from composer.models import ComposerModel
 from composer.utils import get_device
 
-from trainer_hooks.adapters.composer.event_source import EventSource, advance_timestamp
+from trainer_hooks.adapters.composer.event_source import (
+    EventSource,
+    advance_timestamp,
+    close_callbacks,
+)
 from trainer_hooks.adapters.composer.loggers import TrainerDestination
-from trainer_hooks.adapters.proxy import Proxy, missing_attribute
+from trainer_hooks.adapters.proxy import ModuleProxy, joined_class, missing_attribute
 from trainer_hooks.errors import UsageError
 
 if TYPE_CHECKING:
@@ -145,9 +147,6 @@ class TrainLosses(Mapping[str, float]):
 
 # --- the model ---
 
-_PROXY_CLASSES: WeakKeyDictionary[type, type] = WeakKeyDictionary()
-"""By class of a module, the class that its proxy claims: derived from it and from ComposerModel."""
-
 
 def get_model_proxy(module: Any) -> Any:
     """Return the object that callbacks receive as the model.
@@ -162,46 +161,14 @@ def get_model_proxy(module: Any) -> Any:
     return model if isinstance(model, ComposerModel) else ComposerModelProxy(model)
 
 
-class ComposerModelProxy(Proxy):
-    """A module for which `isinstance` says ComposerModel; every other access is passed on.
-
-    Args:
-        target: the module.
-    """
+class ComposerModelProxy(ModuleProxy):
+    """A module for which `isinstance` says ComposerModel; every other access is passed on."""
 
     __slots__ = ()
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        # isinstance asks for this where type() is no subclass
-        module_class = type(self.proxy_target)
-        if module_class not in _PROXY_CLASSES:
-            bases = (module_class, ComposerModel)
-            _PROXY_CLASSES[module_class] = types.new_class(module_class.__name__, bases)
-        return _PROXY_CLASSES[module_class]
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the module."""
-        return self.proxy_target(*args, **kwargs)
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) is ComposerModelProxy:
-            other = other.proxy_target
-        return self.proxy_target is other
-
-    def __hash__(self) -> int:
-        return hash(self.proxy_target)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return copy.deepcopy(self.proxy_target, memo)
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickle the module in place of its proxy."""
-        return _get_unpickled, (self.proxy_target,)
-
-
-def _get_unpickled(module: Any) -> Any:
-    return module
+        return joined_class(type(self.proxy_target), ComposerModel)
 
 
 # --- the state ---
@@ -362,13 +329,12 @@ class AdapterEventSource(EventSource):
     Attributes:
         trainer: the trainer that the state and the events belong to.
         logger: the Logger that callbacks receive.
-        closers: for each open callback the function that closes it and says whether that went well,
-            and the function to call after all are closed.
+        open_adapters: the adapters whose callbacks are open.
     """
 
     def __init__(self, trainer: Any, module: Any) -> None:
         # first, since __del__ reads it whatever fails below
-        self.closers: list[tuple[Callable[[], bool], Callable[[], object]]] = []
+        self.open_adapters: list[Any] = []
         super().__init__(_make_state(trainer, get_model_proxy(module)))
         self.trainer = trainer
         self.logger = AdapterLogger(self.state, trainer)
@@ -432,10 +398,11 @@ class AdapterEventSource(EventSource):
 
     def close(self) -> None:
         """Close the open callbacks, then call `post_close` on those whose `close` went well."""
-        post_closes = [post_close for close, post_close in self.closers if close()]
-        self.closers = []
-        for post_close in post_closes:
-            post_close()
+        adapters, self.open_adapters = self.open_adapters, []
+        for adapter in adapters:
+            adapter.is_open = False
+        if adapters:  # without one, __init__ may have failed before there was a logger
+            close_callbacks([adapter.guest for adapter in adapters], self.state, self.logger)
 
     def __del__(self) -> None:
         self.close()

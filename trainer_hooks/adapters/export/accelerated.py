@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -41,13 +42,13 @@ class RecordingLoader(Proxy):
 
     def __init__(self, target: Any) -> None:
         super().__init__(target)
-        object.__setattr__(self, "batch", None)
-        object.__setattr__(self, "batch_idx", 0)
+        self.batch = None
+        self.batch_idx = 0
 
     def __iter__(self) -> Iterator[Any]:
         for batch_idx, batch in enumerate(self.proxy_target):
-            object.__setattr__(self, "batch", batch)
-            object.__setattr__(self, "batch_idx", batch_idx)
+            self.batch = batch
+            self.batch_idx = batch_idx
             yield batch
 
     def __len__(self) -> int:
@@ -63,38 +64,32 @@ class AcceleratedHostTrainer(HostTrainerProxy):
 
     def __init__(self, target: Any, callback: Callback) -> None:
         super().__init__(target, callback)
-        object.__setattr__(self, "should_stop", False)
-        object.__setattr__(self, "stop_reason", "")
+        self.should_stop = False
+        self.stop_reason = ""
 
     def stop(self, reason: str = "") -> None:
         """End the run after the current batch."""
-        object.__setattr__(self, "should_stop", True)
-        object.__setattr__(self, "stop_reason", reason)
+        self.should_stop = True
+        self.stop_reason = reason
 
-    @property
-    def module(self) -> Any:
-        """The model."""
-        return self.proxy_target.model
+    module = property(attrgetter("proxy_target.model"))
+    """The model."""
 
     @property
     def optimizers(self) -> list[Any]:
         """The optimizer in a list; empty if there is none."""
         return [] if self.proxy_target.optimizer is None else [self.proxy_target.optimizer]
 
-    @property
-    def current_epoch(self) -> int:
-        """The index of the current epoch, from 0 on."""
-        return int(self.proxy_target.run_history.current_epoch) - 1
+    current_epoch = property(lambda self: int(self.proxy_target.run_history.current_epoch) - 1)
+    """The index of the current epoch, from 0 on."""
 
-    @property
-    def max_epochs(self) -> int:
-        """The number of epochs of the run."""
-        return int(self.proxy_target.run_config.num_epochs)
+    max_epochs = property(lambda self: int(self.proxy_target.run_config.num_epochs))
+    """The number of epochs of the run."""
 
-    @property
-    def accumulate_grad_batches(self) -> int:
-        """Batches of an accumulation window."""
-        return int(self.proxy_target.run_config.gradient_accumulation_steps)
+    accumulate_grad_batches = property(
+        attrgetter("proxy_target.run_config.gradient_accumulation_steps")
+    )
+    """Batches of an accumulation window."""
 
     @property
     def callback_metrics(self) -> dict[str, Tensor]:
@@ -104,20 +99,14 @@ class AcceleratedHostTrainer(HostTrainerProxy):
             {name: history.get_latest_metric(name) for name in history.get_metric_names()}
         )
 
-    @property
-    def is_global_zero(self) -> bool:
-        """Whether this is rank 0."""
-        return bool(self.proxy_target._accelerator.is_main_process)  # noqa: SLF001 - as callbacks do there
+    is_global_zero = property(attrgetter("proxy_target._accelerator.is_main_process"))
+    """Whether this is rank 0."""
 
-    @property
-    def world_size(self) -> int:
-        """The number of processes."""
-        return int(self.proxy_target._accelerator.num_processes)  # noqa: SLF001 - likewise
+    world_size = property(attrgetter("proxy_target._accelerator.num_processes"))
+    """The number of processes."""
 
-    @property
-    def train_dataloader(self) -> Any:
-        """The loader of training batches."""
-        return self.proxy_target._train_dataloader  # noqa: SLF001 - likewise
+    train_dataloader = property(attrgetter("proxy_target._train_dataloader"))
+    """The loader of training batches."""
 
     @property
     def progress(self) -> HostProgress:
@@ -127,10 +116,8 @@ class AcceleratedHostTrainer(HostTrainerProxy):
             epoch, is_fresh=epoch == 0, framework=self._framework, callback=self._callback
         )
 
-    @property
-    def sanity_checking(self) -> bool:
-        """Whether a sanity check runs: there is none in pytorch-accelerated."""
-        return False
+    sanity_checking = property(lambda _: False)
+    """Whether a sanity check runs: there is none in pytorch-accelerated."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -194,8 +181,7 @@ def to_accelerated(callback: Callback) -> Any:
     events = _AcceleratedEvents(callback, calls, theirs.StopTrainingError)
     kind = type(callback)
     methods: dict[str, Any] = {
-        event: _event(getattr(events, event))
-        for event in dict.fromkeys(ACCELERATED_EVENTS.values())
+        event: _event(getattr(events, event)) for event in set(ACCELERATED_EVENTS.values())
     }
     methods["__module__"] = kind.__module__
     return type(kind.__name__, (theirs.TrainerCallback,), methods)()
@@ -359,9 +345,7 @@ class _AcceleratedEvents:
 
     # --- inside ---
 
-    @property
-    def _stage(self) -> str:
-        return "validation" if self._is_fitting else "test"
+    _stage = property(lambda self: "validation" if self._is_fitting else "test")
 
     def _start_run(self, trainer: Any, stage: str) -> None:
         self._trainer = AcceleratedHostTrainer(trainer, self._callback)

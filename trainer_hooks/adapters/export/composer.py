@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -72,13 +73,11 @@ class ComposerHostTrainer:
         """Add a value that the callback logged to `callback_metrics`."""
         self._logged[name] = value
 
-    @property
-    def module(self) -> Any:
-        """The model."""
-        return self.proxy_target.model
+    module = property(attrgetter("proxy_target.model"))
+    """The model."""
 
     @property
-    def state(self) -> Any:
+    def state(self) -> SimpleNamespace:
         """The stage of the run, as `fn` and `stage`."""
         return SimpleNamespace(fn=self.stage, stage="validate" if self.is_evaluating else "train")
 
@@ -96,6 +95,7 @@ class ComposerHostTrainer:
     @property
     def current_epoch(self) -> int:
         """The index of the present epoch; at the hooks that end an epoch, of that epoch."""
+        # Composer counts an epoch before the events of its end
         now = self.proxy_target.timestamp
         is_ended = int(now.batch_in_epoch) == 0 and self._is_at_end
         return int(now.epoch) - is_ended
@@ -105,22 +105,17 @@ class ComposerHostTrainer:
         before, now = self.proxy_target.previous_timestamp, self.proxy_target.timestamp
         return before is not None and before.epoch != now.epoch and before.batch == now.batch
 
-    @property
-    def global_step(self) -> int:
-        """The number of completed steps."""
-        return int(self.proxy_target.timestamp.batch)
+    global_step = property(lambda self: int(self.proxy_target.timestamp.batch))
+    """The number of completed steps."""
 
-    @property
-    def max_epochs(self) -> int:
-        """The number of epochs to train; -1 if the duration is in another unit."""
-        longest = self.proxy_target.max_duration
-        return int(longest.value) if longest is not None and longest.unit.value == "ep" else -1
+    max_epochs = property(lambda self: self._max_duration_in("ep"))
+    """The number of epochs to train; -1 if the duration is in another unit."""
+    max_steps = property(lambda self: self._max_duration_in("ba"))
+    """The number of steps to train; -1 if the duration is in another unit."""
 
-    @property
-    def max_steps(self) -> int:
-        """The number of steps to train; -1 if the duration is in another unit."""
+    def _max_duration_in(self, unit: str) -> int:
         longest = self.proxy_target.max_duration
-        return int(longest.value) if longest is not None and longest.unit.value == "ba" else -1
+        return int(longest.value) if longest is not None and longest.unit.value == unit else -1
 
     @property
     def num_training_batches(self) -> int | float:
@@ -134,15 +129,10 @@ class ComposerHostTrainer:
         loaders = [one.dataloader.dataloader for one in self.proxy_target.evaluators]
         return [len(one) if hasattr(one, "__len__") else float("inf") for one in loaders]
 
-    @property
-    def is_last_batch(self) -> bool:
-        """Whether the present batch is the last of its epoch."""
-        return int(self.proxy_target.timestamp.batch_in_epoch) >= self.num_training_batches
-
-    @property
-    def total_loss(self) -> torch.Tensor:
-        """The loss of the whole batch."""
-        return torch.tensor(float(self.proxy_target.total_loss_dict["loss/train/total"]))
+    is_last_batch = property(
+        lambda self: int(self.proxy_target.timestamp.batch_in_epoch) >= self.num_training_batches
+    )
+    """Whether the present batch is the last of its epoch."""
 
     @property
     def callback_metrics(self) -> dict[str, torch.Tensor]:
@@ -156,15 +146,11 @@ class ComposerHostTrainer:
         }
         return numbers_as_tensors({**state.total_loss_dict, **metrics, **self._logged})
 
-    @property
-    def optimizers(self) -> list[Any]:
-        """The optimizers."""
-        return list(self.proxy_target.optimizers)
+    optimizers = property(lambda self: list(self.proxy_target.optimizers))
+    """The optimizers."""
 
-    @property
-    def train_dataloader(self) -> Any:
-        """The loader of training batches."""
-        return self.proxy_target.train_dataloader
+    train_dataloader = property(attrgetter("proxy_target.train_dataloader"))
+    """The loader of training batches."""
 
     @property
     def device(self) -> torch.device:
@@ -175,33 +161,23 @@ class ComposerHostTrainer:
     @property
     def precision(self) -> str:
         """The precision of the forward, by trainer_hooks' name."""
-        name = str(self.proxy_target.precision.value)
+        name: str = self.proxy_target.precision.value
         return _PRECISIONS.get(name, name)
 
-    @property
-    def training(self) -> bool:
-        """Whether batches are being trained."""
-        return self.stage == "fit" and not self.is_evaluating
+    training = property(lambda self: self.stage == "fit" and not self.is_evaluating)
+    """Whether batches are being trained."""
 
-    @property
-    def validating(self) -> bool:
-        """Whether batches are being evaluated."""
-        return self.is_evaluating or self.stage == "validate"
+    validating = property(lambda self: self.is_evaluating or self.stage == "validate")
+    """Whether batches are being evaluated."""
 
-    @property
-    def world_size(self) -> int:
-        """The number of processes."""
-        return distributed.get_world_size() if distributed.is_initialized() else 1
-
-    @property
-    def global_rank(self) -> int:
-        """The rank of this process."""
-        return distributed.get_rank() if distributed.is_initialized() else 0
-
-    @property
-    def is_global_zero(self) -> bool:
-        """Whether this process has rank 0."""
-        return self.global_rank == 0
+    world_size = property(
+        lambda _: distributed.get_world_size() if distributed.is_initialized() else 1
+    )
+    """The number of processes."""
+    global_rank = property(lambda _: distributed.get_rank() if distributed.is_initialized() else 0)
+    """The rank of this process."""
+    is_global_zero = property(lambda self: self.global_rank == 0)
+    """Whether this process has rank 0."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -312,7 +288,7 @@ class _ComposerEvents:
             if hook == "on_init_end":
                 self._call(hook, (trainer,))
             else:
-                arguments = _ARGUMENTS[hook](trainer) if hook in _ARGUMENTS else ()
+                arguments = _ARGUMENTS[hook](state) if hook in _ARGUMENTS else ()
                 self._call(hook, (trainer, state.model, *arguments))
         if event in _ENDS:
             self._call("teardown", (trainer, state.model, _ENDS[event]))
@@ -337,56 +313,39 @@ class _ComposerEvents:
         self._logger.log_metrics({name: value})
 
 
-def _batch(trainer: Any) -> tuple[Any, ...]:
-    return trainer.proxy_target.batch, int(trainer.proxy_target.timestamp.batch_in_epoch)
+def _loss(state: Any) -> tuple[Any, ...]:
+    return (state.loss,)
 
 
-def _batch_done(trainer: Any) -> tuple[Any, ...]:
-    state = trainer.proxy_target
-    return {"loss": trainer.total_loss}, state.batch, int(state.timestamp.batch_in_epoch) - 1
+def _outputs(state: Any) -> tuple[Any, ...]:
+    return (state.outputs,)
 
 
-def _eval_batch(trainer: Any) -> tuple[Any, ...]:
-    return trainer.proxy_target.batch, int(trainer.proxy_target.eval_timestamp.batch)
+def _train_batch_end(state: Any) -> tuple[Any, ...]:
+    loss = torch.tensor(float(state.total_loss_dict["loss/train/total"]))
+    return {"loss": loss}, state.batch, int(state.timestamp.batch_in_epoch) - 1
 
 
-def _eval_batch_done(trainer: Any) -> tuple[Any, ...]:
-    state = trainer.proxy_target
-    return state.outputs, state.batch, int(state.eval_timestamp.batch) - 1
-
-
-def _predict_batch(trainer: Any) -> tuple[Any, ...]:
-    return trainer.proxy_target.batch, int(trainer.proxy_target.predict_timestamp.batch)
-
-
-def _predict_batch_done(trainer: Any) -> tuple[Any, ...]:
-    state = trainer.proxy_target
-    return state.outputs, state.batch, int(state.predict_timestamp.batch) - 1
-
-
-def _outputs(trainer: Any) -> tuple[Any, ...]:
-    return (trainer.proxy_target.outputs,)
-
-
-def _loss(trainer: Any) -> tuple[Any, ...]:
-    return (trainer.proxy_target.loss,)
-
-
+# at the end of a batch Composer's timestamps have counted it, so that its index is one less
 _ARGUMENTS: dict[str, Callable[[Any], tuple[Any, ...]]] = {
-    "on_before_load": lambda trainer: (trainer.proxy_target.load_path,),
-    "on_after_dataloader": lambda trainer: (trainer.proxy_target.batch,),
-    "on_train_batch_start": _batch,
-    "on_train_batch_end": _batch_done,
+    "on_before_load": lambda state: (state.load_path,),
+    "on_after_dataloader": lambda state: (state.batch,),
+    "on_train_batch_start": lambda state: (state.batch, int(state.timestamp.batch_in_epoch)),
+    "on_train_batch_end": _train_batch_end,
     "on_after_forward": _outputs,
     "on_after_loss": _loss,
     "on_before_backward": _loss,
-    "on_validation_batch_start": _eval_batch,
+    "on_validation_batch_start": lambda state: (state.batch, int(state.eval_timestamp.batch)),
     "on_validation_after_forward": _outputs,
-    "on_validation_batch_end": _eval_batch_done,
+    "on_validation_batch_end": lambda state: (
+        state.outputs, state.batch, int(state.eval_timestamp.batch) - 1
+    ),
     "on_evaluation_run_start": lambda _: ("validate",),
     "on_evaluation_run_end": lambda _: ("validate",),
-    "on_predict_batch_start": _predict_batch,
+    "on_predict_batch_start": lambda state: (state.batch, int(state.predict_timestamp.batch)),
     "on_predict_after_forward": _outputs,
-    "on_predict_batch_end": _predict_batch_done,
-}
+    "on_predict_batch_end": lambda state: (
+        state.outputs, state.batch, int(state.predict_timestamp.batch) - 1
+    ),
+}  # fmt: skip
 """The arguments of a hook after the trainer and the module; none for a hook that is not here."""

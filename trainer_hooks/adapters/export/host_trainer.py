@@ -101,7 +101,7 @@ class HostTrainerProxy(Proxy):
 
     def __init__(self, target: Any, callback: Callback) -> None:
         super().__init__(target)
-        object.__setattr__(self, "_callback", callback)
+        self._callback = callback
 
     def _proxy_error(self, name: str) -> AttributeError:
         return missing_host_attribute(name, self._framework, self._callback)

@@ -71,25 +71,17 @@ class TransformersHostTrainer:
             callback=self._callback,
         )
 
-    @property
-    def should_stop(self) -> bool:
-        """Whether the training ends after the current step."""
-        return bool(self._control.should_training_stop)
+    should_stop = property(lambda self: bool(self._control.should_training_stop))
+    """Whether the training ends after the current step."""
 
-    @property
-    def has_to_validate(self) -> bool:
-        """Whether an evaluation follows the current event."""
-        return bool(self._control.should_evaluate)
+    has_to_validate = property(lambda self: bool(self._control.should_evaluate))
+    """Whether an evaluation follows the current event."""
 
-    @property
-    def device(self) -> torch.device:
-        """The device of the model."""
-        return torch.device(self.args.device)
+    device = property(lambda self: torch.device(self.args.device))
+    """The device of the model."""
 
-    @property
-    def world_size(self) -> int:
-        """The number of processes."""
-        return int(self.args.world_size)
+    world_size = property(lambda self: int(self.args.world_size))
+    """The number of processes."""
 
     def stop(self, reason: str = "") -> None:  # noqa: ARG002 - transformers keeps none
         """End the training after the current step."""
@@ -176,7 +168,9 @@ def to_transformers(callback: Callback) -> Any:
     }
     methods["packed_state"] = property(
         lambda _: _encode_state(callback),
-        lambda _, packed: callback.load_state_dict(_decode_state(packed)),
+        lambda _, packed: callback.load_state_dict(
+            torch.load(io.BytesIO(base64.b64decode(packed)), weights_only=True)
+        ),
     )
     # there a state is looked up by the class's name, and of two of one name the first is kept
     name = f"trainer_hooks:{callback.state_key}"
@@ -195,10 +189,6 @@ def _encode_state(callback: Callback) -> str:
     buffer = io.BytesIO()
     torch.save(callback.state_dict(), buffer)
     return base64.b64encode(buffer.getvalue()).decode("ascii")
-
-
-def _decode_state(packed: str) -> Any:
-    return torch.load(io.BytesIO(base64.b64decode(packed)), weights_only=True)
 
 
 class _TransformersEvents:
@@ -281,16 +271,14 @@ class _TransformersEvents:
         self._call(trainer, "on_after_optimizer_step", arguments["optimizer"])
 
     def on_substep_end(self, trainer: Any, _: Any) -> None:
-        """Call the hook of a batch's end inside a window."""
+        """Call the hook of a batch's end; inside a window there it is another event."""
         self._is_open = False
         self._call(
             trainer, "on_train_batch_end", _with_loss(self._outputs), self._batch, self._batch_idx
         )
         self._batch_idx += 1
 
-    def on_step_end(self, trainer: Any, arguments: Any) -> None:
-        """Call the hook of the end of a window's last batch."""
-        self.on_substep_end(trainer, arguments)
+    on_step_end = on_substep_end
 
     def on_epoch_end(self, trainer: Any, _: Any) -> None:
         """Call the hooks of an epoch's last batch and, unless an evaluation follows, of its end."""

@@ -12,6 +12,4 @@ if TYPE_CHECKING:
 __all__ = ["IgniteAdapter", "adapt", "attach"]
 
 if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
-    __getattr__ = loader_of(
-        __name__, {"IgniteAdapter": "handlers", "adapt": "handlers", "attach": "handlers"}
-    )
+    __getattr__ = loader_of(__name__, {"IgniteAdapter adapt attach": "handlers"})

@@ -303,6 +303,7 @@ class EnginePair:
             state.iteration = progress.batches_completed
             state.batch, state.output = arguments[1], output_of(arguments[0])
             return
+        # Ignite counts an epoch and an iteration before the events that start them
         is_inside = event not in ("STARTED", "TERMINATE", "COMPLETED")
         state.epoch = progress.epochs_completed + is_inside
         state.iteration = progress.batches_completed + (event == "ITERATION_STARTED")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import partial
 from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
@@ -11,6 +12,7 @@ from trainer_hooks.adapters.callback_adapter import (
     ForeignProgressBar,
     HostedCallback,
     ancestor_names,
+    choose_adapter,
 )
 from trainer_hooks.adapters.ignite.engines import (
     TRAIN_EVENTS,
@@ -209,10 +211,10 @@ class IgniteAdapter(HostedCallback):
             return self._enter_engines
         events = TRAIN_EVENTS.get(hook, ())
         if self._wanted["train"].intersection(events) or hook in _ALWAYS:
-            return self._firing_train(events)
+            return partial(self._fire_train, events)
         events = VALIDATION_EVENTS.get(hook, ())
         if self._wanted["validation"].intersection(events):
-            return self._firing_validation(events)
+            return partial(self._fire_validation, events)
         return None
 
     def attach_module(self, module: Any) -> None:
@@ -259,46 +261,35 @@ class IgniteAdapter(HostedCallback):
             self._engines = _ENGINES.setdefault(trainer, EnginePair())
             self._engines.enter(self)
 
-    def _firing_train(self, events: tuple[str, ...]) -> Callable[..., object]:
-        def call(trainer: Any, _module: Any, *arguments: Any) -> None:
-            if self._engines is not None:
-                if events == TRAIN_EVENTS["on_train_epoch_start"]:
-                    self._engines.begin_epoch(trainer)
-                self._engines.fire_train(self, events, trainer, *arguments)
-                if events == TRAIN_EVENTS["on_train_start"]:
-                    self._engines.resume_inside_epoch(self, trainer)
+    def _fire_train(
+        self, events: tuple[str, ...], trainer: Any, _module: Any, *arguments: Any
+    ) -> None:
+        if self._engines is not None:
+            if events == TRAIN_EVENTS["on_train_epoch_start"]:
+                self._engines.begin_epoch(trainer)
+            self._engines.fire_train(self, events, trainer, *arguments)
+            if events == TRAIN_EVENTS["on_train_start"]:
+                self._engines.resume_inside_epoch(self, trainer)
 
-        return call
-
-    def _firing_validation(self, events: tuple[str, ...]) -> Callable[..., object]:
-        def call(trainer: Any, _module: Any, *arguments: Any) -> None:
-            if self._engines is not None:
-                self._engines.fire_validation(self, events, trainer, *arguments)
-
-        return call
+    def _fire_validation(
+        self, events: tuple[str, ...], trainer: Any, _module: Any, *arguments: Any
+    ) -> None:
+        if self._engines is not None:
+            self._engines.fire_validation(self, events, trainer, *arguments)
 
     def _model(self) -> Any:
         return self._module() if self._module is not None else None
 
 
-def _rebuild(
-    guest: Any,
-    opaque_names: frozenset[str],
-    engine: str,
-    event: Any,
-    arguments: tuple[Any, ...],
-    is_logger: bool,
-) -> Any:
+def _rebuild(handler: Any, opaque_names: frozenset[str], *attachment: Any) -> Any:
     """Return the adapter of a handler that was copied or unpickled."""
-    adapter = _make_adapter(guest, _Attachment(engine, event, arguments, is_logger))
+    adapter = _make_adapter(handler, _Attachment(*attachment))
     adapter.opaque_names = opaque_names
     return adapter
 
 
-def _make_adapter(guest: Any, attachment: _Attachment) -> IgniteAdapter:
-    ancestors = ancestor_names(guest)
-    counterparts = (kind for name, kind in _COUNTERPARTS.items() if name in ancestors)
-    adapter = IgniteAdapter.hosting(guest, *counterparts)
+def _make_adapter(handler: Any, attachment: _Attachment) -> IgniteAdapter:
+    adapter = choose_adapter(handler, IgniteAdapter, {}, _COUNTERPARTS)
     adapter.place(attachment)
     return adapter
 

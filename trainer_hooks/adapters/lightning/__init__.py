@@ -18,8 +18,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
         __name__,
         {
             "adapt": "callbacks",
-            "adapt_datamodule": "modules",
+            "adapt_datamodule adapt_module": "modules",
             "adapt_logger": "loggers",
-            "adapt_module": "modules",
         },
     )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks.adapters.callback_adapter import (
     ForeignProgressBar,
     HostedCallback,
-    ancestor_names,
+    choose_adapter,
 )
 from trainer_hooks.adapters.hook_names import LIGHTNING_NAMES
 from trainer_hooks.adapters.lightning.package import (
@@ -76,7 +77,7 @@ class LightningAdapter(HostedCallback):
         self._has_validated = False
         self._batch_end: tuple[Any, ...] = (None, None, -1)
 
-    # --- methods of our Checkpoint, called only where the guest is one of Lightning's savers ---
+    # --- methods of our Checkpoint, called only where the foreign callback is a saver ---
 
     @property
     def has_named_folder(self) -> bool:
@@ -139,7 +140,7 @@ class LightningAdapter(HostedCallback):
         if hook == "setup":
             return self._with_stage(method)
         if hook == "teardown":
-            return self._unless_interrupted(method)
+            return partial(self._call_unless_interrupted, self._with_stage(method))
         return self._with_proxies(method)
 
     def _count_batch(
@@ -185,14 +186,11 @@ class LightningAdapter(HostedCallback):
 
         return call
 
-    def _unless_interrupted(self, method: Callable[..., object]) -> Callable[..., object]:
-        handle = self._with_stage(method)
-
-        def call(trainer: Any, module: Any, stage: str) -> None:
-            if not trainer.interrupted:
-                handle(trainer, module, stage)
-
-        return call
+    def _call_unless_interrupted(
+        self, handle: Callable[..., object], trainer: Any, module: Any, stage: str
+    ) -> None:
+        if not trainer.interrupted:
+            handle(trainer, module, stage)
 
     # --- savers ---
 
@@ -242,6 +240,10 @@ class LightningAdapter(HostedCallback):
         return call
 
 
+def _do_nothing(*_: Any) -> None:
+    """Stand for the method of a callback that has none."""
+
+
 class PredictionWriterAdapter(LightningAdapter):
     """Adapter of a prediction writer, which reads the predictions from the trainer's loop."""
 
@@ -249,28 +251,22 @@ class PredictionWriterAdapter(LightningAdapter):
         """Return the function to call at `hook`; predictions are recorded before it."""
         handle = super().translated(hook)
         if hook == "on_predict_start":
-            return self._resetting(handle)
+            return partial(self._reset, handle or _do_nothing)
         if hook == "on_predict_batch_end":
-            return self._recording(handle)
+            return partial(self._record, handle or _do_nothing)
         return handle
 
-    def _resetting(self, handle: Callable[..., object] | None) -> Callable[..., object]:
-        def call(trainer: Any, module: Any) -> None:
-            trainer.note_batch_indices()
-            get_trainer_proxy(trainer, self.guest).predict_loop.reset()
-            if handle is not None:
-                handle(trainer, module)
+    def _reset(self, handle: Callable[..., object], trainer: Any, module: Any) -> None:
+        trainer.note_batch_indices()
+        get_trainer_proxy(trainer, self.guest).predict_loop.reset()
+        handle(trainer, module)
 
-        return call
-
-    def _recording(self, handle: Callable[..., object] | None) -> Callable[..., object]:
-        def call(trainer: Any, module: Any, outputs: Any, batch: Any, *indices: int) -> None:
-            loop = get_trainer_proxy(trainer, self.guest).predict_loop
-            loop.record(outputs, indices[1] if len(indices) > 1 else 0)
-            if handle is not None:
-                handle(trainer, module, outputs, batch, *indices)
-
-        return call
+    def _record(
+        self, handle: Callable[..., object], trainer: Any, module: Any, outputs: Any, *rest: Any
+    ) -> None:
+        _batch, _batch_idx, dataloader_idx = (*rest, 0)[:3]
+        get_trainer_proxy(trainer, self.guest).predict_loop.record(outputs, dataloader_idx)
+        handle(trainer, module, outputs, *rest)
 
 
 class WeightAveragingAdapter(LightningAdapter):
@@ -283,25 +279,22 @@ class WeightAveragingAdapter(LightningAdapter):
         """Return the function to call at `hook`; before a backward, one that may skip it."""
         handle = super().translated(hook)
         if hook == "on_fit_start":
-            return self._supporting_skips(handle)
-        return self._skipping_backward(handle) if hook == "on_before_backward" else handle
+            return partial(self._support_skips, handle or _do_nothing)
+        if hook == "on_before_backward":
+            return partial(self._skip_backward, handle or _do_nothing)
+        return handle
 
-    def _supporting_skips(self, handle: Callable[..., object] | None) -> Callable[..., object]:
-        def call(trainer: Any, module: Any) -> None:
-            get_trainer_proxy(trainer, self.guest).skipping.is_supported = True
-            if handle is not None:
-                handle(trainer, module)
+    def _support_skips(self, handle: Callable[..., object], trainer: Any, module: Any) -> None:
+        get_trainer_proxy(trainer, self.guest).skipping.is_supported = True
+        handle(trainer, module)
 
-        return call
-
-    def _skipping_backward(self, handle: Callable[..., object] | None) -> Callable[..., object]:
-        def call(trainer: Any, module: Any, loss: Any) -> None:
-            if get_trainer_proxy(trainer, self.guest).skipping.is_on:
-                trainer.skip_batch()
-            elif handle is not None:
-                handle(trainer, module, loss)
-
-        return call
+    def _skip_backward(
+        self, handle: Callable[..., object], trainer: Any, module: Any, loss: Any
+    ) -> None:
+        if get_trainer_proxy(trainer, self.guest).skipping.is_on:
+            trainer.skip_batch()
+        else:
+            handle(trainer, module, loss)
 
 
 _BATCH_SIZE_OPTIONS = (
@@ -433,19 +426,12 @@ _SPECIAL_ADAPTERS: dict[str, type[LightningAdapter]] = {
 """Adapters of the callbacks that use more of Lightning's Trainer than its public names."""
 
 
-def adapt(guest: Any) -> Callback:
+def adapt(callback: Any) -> Callback:
     """Return the adapter of a callback of Lightning.
 
     Args:
-        guest: the callback.
+        callback: the callback.
     """
-    ancestors = ancestor_names(guest)
-
-    def derives_from(name: str) -> bool:
-        return any(f"{package}.{name}" in ancestors for package in LIGHTNING_PACKAGES)
-
-    counterparts = [kind for name, kind in _COUNTERPARTS.items() if derives_from(name)]
-    for name, adapter in _SPECIAL_ADAPTERS.items():
-        if derives_from(name):
-            return adapter.hosting(guest, *counterparts)
-    return LightningAdapter.hosting(guest, *counterparts)
+    return choose_adapter(
+        callback, LightningAdapter, _SPECIAL_ADAPTERS, _COUNTERPARTS, LIGHTNING_PACKAGES
+    )

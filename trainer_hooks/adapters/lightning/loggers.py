@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks.adapters.module_adapter import take_class_name
 from trainer_hooks.loggers import Logger
 
 if TYPE_CHECKING:
@@ -14,24 +15,21 @@ if TYPE_CHECKING:
 __all__ = ["LightningLoggerAdapter", "adapt_logger"]
 
 
-def adapt_logger(guest: Any) -> Logger:
+def adapt_logger(foreign: Any) -> Logger:
     """Return the adapter of a logger of Lightning."""
-    return LightningLoggerAdapter(guest)
+    return LightningLoggerAdapter(foreign)
 
 
 class LightningLoggerAdapter(Logger):
     """Adapter of a logger of Lightning or Fabric.
 
     Args:
-        guest: the logger.
+        foreign: the logger.
     """
 
-    def __init__(self, guest: Any) -> None:
-        self.lightning_object = guest
-        # a class of that name, so that messages speak of the user's class
-        kind = type(guest)
-        names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
-        self.__class__ = type(kind.__name__, (LightningLoggerAdapter,), names)
+    def __init__(self, foreign: Any) -> None:
+        self.lightning_object = foreign
+        take_class_name(self, foreign)
 
     @property
     def name(self) -> str | None:
@@ -48,8 +46,8 @@ class LightningLoggerAdapter(Logger):
     @property
     def save_dir(self) -> str | None:
         """The root folder, which Fabric's loggers call `root_dir`."""
-        guest = self.lightning_object
-        folder: str | None = getattr(guest, "save_dir", getattr(guest, "root_dir", None))
+        foreign = self.lightning_object
+        folder: str | None = getattr(foreign, "save_dir", getattr(foreign, "root_dir", None))
         return folder
 
     @property

@@ -97,10 +97,8 @@ class PredictionLoopProxy(EvaluationLoopProxy):
         """Sample indices of each batch of each loader."""
         return [[indices for _, indices in pairs] for _, pairs in sorted(self._recorded.items())]
 
-    @property
-    def current_batch_indices(self) -> list[int]:
-        """Indices of the current batch's samples in the data set."""
-        return list(self._trainer.batch_indices or [])
+    current_batch_indices = property(lambda self: list(self._trainer.batch_indices or []))
+    """Indices of the current batch's samples in the data set."""
 
 
 class EpochLoopProxy(Proxy):
@@ -118,12 +116,10 @@ class EpochLoopProxy(Proxy):
 
     def __init__(self, trainer: Any, val_loop: EvaluationLoopProxy) -> None:
         super().__init__(trainer.fit_loop.epoch_loop)
-        object.__setattr__(self, "_trainer", trainer)
-        object.__setattr__(self, "val_loop", val_loop)
+        self._trainer = trainer
+        self.val_loop = val_loop
 
-    @property
-    def _batches_that_stepped(self) -> int:
-        return completed_windows(self._trainer)
+    _batches_that_stepped = property(lambda self: completed_windows(self._trainer))
 
     def _should_check_val_epoch(self) -> bool:
         trainer = self._trainer
@@ -167,9 +163,9 @@ class FitLoopProxy(Proxy):
         self, trainer: Any, val_loop: EvaluationLoopProxy, skipping: BackwardSkipping
     ) -> None:
         super().__init__(trainer.fit_loop)
-        object.__setattr__(self, "_trainer", trainer)
-        object.__setattr__(self, "_val_loop", val_loop)
-        object.__setattr__(self, "_skipping", skipping)
+        self._trainer = trainer
+        self._val_loop = val_loop
+        self._skipping = skipping
 
     @property
     def epoch_loop(self) -> EpochLoopProxy:

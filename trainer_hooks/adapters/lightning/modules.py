@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.adapters.lightning.package import with_stage_enum
 from trainer_hooks.adapters.lightning.trainer_proxy import get_trainer_proxy
-from trainer_hooks.adapters.module_adapter import ModuleAdapter
+from trainer_hooks.adapters.module_adapter import ModuleAdapter, take_class_name
 from trainer_hooks.module.datamodule import DataModule
 from trainer_hooks.module.module import Module
 
@@ -33,14 +33,14 @@ _NOT_COPIED = frozenset(
 """Methods that the adapter has itself, whatever the LightningModule overrides."""
 
 
-def adapt_module(guest: Any) -> Module:
+def adapt_module(foreign: Any) -> Module:
     """Return the adapter of a LightningModule."""
-    return LightningModuleAdapter(guest)
+    return LightningModuleAdapter(foreign)
 
 
-def adapt_datamodule(guest: Any) -> DataModule:
+def adapt_datamodule(foreign: Any) -> DataModule:
     """Return the adapter of a LightningDataModule."""
-    return LightningDataModuleAdapter(guest)
+    return LightningDataModuleAdapter(foreign)
 
 
 def overridden_methods(foreign: Any, base: type) -> Iterator[str]:
@@ -66,19 +66,19 @@ class LightningModuleAdapter(ModuleAdapter):
     """Adapter of a LightningModule, whose steps, hooks and tensors are used as they are.
 
     Args:
-        guest: the LightningModule. Its parameters, buffers and submodules are shared, so that the
+        foreign: the LightningModule. Its parameters, buffers and submodules are shared, so that the
             names in a checkpoint are the same.
     """
 
-    def __init__(self, guest: Any) -> None:
-        super().__init__(guest)
-        for name in overridden_methods(guest, Module):
+    def __init__(self, foreign: Any) -> None:
+        super().__init__(foreign)
+        for name in overridden_methods(foreign, Module):
             if name == "teardown":
                 vars(self)[name] = self._teardown_foreign
             elif name == "setup":
-                vars(self)[name] = with_stage_enum(guest.setup, guest)
+                vars(self)[name] = with_stage_enum(foreign.setup, foreign)
             elif name not in _NOT_COPIED:
-                vars(self)[name] = getattr(guest, name)
+                vars(self)[name] = getattr(foreign, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("_") or hasattr(LightningModuleAdapter, name):
@@ -142,14 +142,14 @@ class LightningModuleAdapter(ModuleAdapter):
             metrics: the store of logged values, or None when the run is over.
         """
         super().attach(trainer, metrics)
-        guest = self.lightning_object
-        guest.trainer = get_trainer_proxy(trainer, guest)
-        own = frozenset(overridden_methods(guest, Module))
+        foreign = self.lightning_object
+        foreign.trainer = get_trainer_proxy(trainer, foreign)
+        own = frozenset(overridden_methods(foreign, Module))
         for name in _BOUND:
             if metrics is None:
-                vars(guest).pop(name, None)
+                vars(foreign).pop(name, None)
             elif name not in own:
-                vars(guest)[name] = _BoundMethod(getattr(self, name))
+                vars(foreign)[name] = _BoundMethod(getattr(self, name))
 
     def all_gather(self, data: Any, group: Any = None, sync_grads: bool = False) -> Any:
         """Gather tensors of all ranks; with one rank the data are returned, as in Lightning."""
@@ -193,18 +193,15 @@ class LightningDataModuleAdapter(DataModule):
     """Adapter of a LightningDataModule.
 
     Args:
-        guest: the LightningDataModule.
+        foreign: the LightningDataModule.
     """
 
-    def __init__(self, guest: Any) -> None:
-        self.lightning_object = guest
-        for name in overridden_methods(guest, DataModule):
+    def __init__(self, foreign: Any) -> None:
+        self.lightning_object = foreign
+        for name in overridden_methods(foreign, DataModule):
             if name not in {"load_from_checkpoint", "setup", "teardown"}:
-                vars(self)[name] = getattr(guest, name)
-        # a class of that name, so that messages and state keys speak of the user's class
-        kind = type(guest)
-        names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
-        self.__class__ = type(kind.__name__, (LightningDataModuleAdapter,), names)
+                vars(self)[name] = getattr(foreign, name)
+        take_class_name(self, foreign)
 
     @property
     def trainer(self) -> Any:
@@ -213,8 +210,8 @@ class LightningDataModuleAdapter(DataModule):
 
     @trainer.setter
     def trainer(self, trainer: Any) -> None:
-        guest = self.lightning_object
-        guest.trainer = None if trainer is None else get_trainer_proxy(trainer, guest)
+        foreign = self.lightning_object
+        foreign.trainer = None if trainer is None else get_trainer_proxy(trainer, foreign)
 
     def setup(self, stage: str) -> None:
         """Call `setup` with Lightning's enum."""

@@ -6,10 +6,10 @@ module that is a LightningModule itself is handed over as it is.
 
 from __future__ import annotations
 
-import copy
 import sys
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 import torch
 
@@ -26,7 +26,7 @@ from trainer_hooks.adapters.lightning.package import (
     lightning_package_of,
     set_lightning_rank,
 )
-from trainer_hooks.adapters.proxy import PartialProxy, Proxy
+from trainer_hooks.adapters.proxy import ModuleProxy, PartialProxy, Proxy, joined_class
 from trainer_hooks.data.data_hooks import defines
 from trainer_hooks.loggers.dummy import RankZeroLoggerProxy
 from trainer_hooks.module.module import Module
@@ -48,9 +48,6 @@ _TRAINER_PROXIES: WeakValueDictionary[tuple[int, str], LightningTrainerProxy] = 
     WeakValueDictionary()
 )
 _MODULE_PROXIES: WeakValueDictionary[tuple[int, str], LightningModuleProxy] = WeakValueDictionary()
-
-_PROXIED_CLASSES: WeakKeyDictionary[type, dict[type, type]] = WeakKeyDictionary()
-"""The `__class__` of module proxies, by the module's class and by Lightning's LightningModule."""
 
 
 def get_trainer_proxy(trainer: Any, foreign: object) -> LightningTrainerProxy:
@@ -102,6 +99,21 @@ def unwrap_proxy(item: Any) -> Any:
 # --- the trainer ---
 
 
+def _original_callback(callback: Any) -> Any:
+    return callback.guest if isinstance(callback, HostedCallback) else callback
+
+
+def _originals(name: str) -> property:
+    """Return a property of the callback or callbacks of a Trainer, as the user passed them."""
+
+    def read(proxy: LightningTrainerProxy) -> Any:
+        value = getattr(proxy.proxy_target, name)
+        many = isinstance(value, list)
+        return [_original_callback(one) for one in value] if many else _original_callback(value)
+
+    return property(read)
+
+
 class LightningTrainerProxy(Proxy):
     """A Trainer under the names of Lightning's.
 
@@ -117,17 +129,12 @@ class LightningTrainerProxy(Proxy):
 
     _framework: ClassVar[str] = "Lightning"
 
-    _package: str
-    _predict_loop: PredictionLoopProxy
-    _val_loop: EvaluationLoopProxy
-    skipping: BackwardSkipping
-
     def __init__(self, target: Any, package: str) -> None:
         super().__init__(target)
-        object.__setattr__(self, "_package", package)
-        object.__setattr__(self, "_val_loop", EvaluationLoopProxy(target))
-        object.__setattr__(self, "_predict_loop", PredictionLoopProxy(target))
-        object.__setattr__(self, "skipping", BackwardSkipping())
+        self._package = package
+        self._val_loop = EvaluationLoopProxy(target)
+        self._predict_loop = PredictionLoopProxy(target)
+        self.skipping = BackwardSkipping()
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -141,30 +148,20 @@ class LightningTrainerProxy(Proxy):
         """The state, in members of Lightning's own enums."""
         return TrainerStateProxy(self.proxy_target, self._package)
 
-    @property
-    def training(self) -> bool:
-        """Whether a fit runs, from its beginning on, and no validation in it."""
-        return bool(self._stage == "train")
+    training = property(lambda self: self._stage == "train")
+    """Whether a fit runs, from its beginning on, and no validation in it."""
 
-    @property
-    def validating(self) -> bool:
-        """Whether a validation runs, from the beginning of its run on."""
-        return bool(self._stage == "validate")
+    validating = property(lambda self: self._stage == "validate")
+    """Whether a validation runs, from the beginning of its run on."""
 
-    @property
-    def testing(self) -> bool:
-        """Whether a test runs, from the beginning of its run on."""
-        return bool(self._stage == "test")
+    testing = property(lambda self: self._stage == "test")
+    """Whether a test runs, from the beginning of its run on."""
 
-    @property
-    def predicting(self) -> bool:
-        """Whether a prediction runs, from the beginning of its run on."""
-        return bool(self._stage == "predict")
+    predicting = property(lambda self: self._stage == "predict")
+    """Whether a prediction runs, from the beginning of its run on."""
 
-    @property
-    def evaluating(self) -> bool:
-        """Whether a validation, a test or a sanity check runs."""
-        return self._stage in {"sanity_check", "validate", "test"}
+    evaluating = property(lambda self: self._stage in {"sanity_check", "validate", "test"})
+    """Whether a validation, a test or a sanity check runs."""
 
     @property
     def _stage(self) -> Any:
@@ -172,10 +169,8 @@ class LightningTrainerProxy(Proxy):
         stage = self.state.stage
         return getattr(stage, "value", stage)
 
-    @property
-    def min_steps(self) -> int | None:
-        """Optimizer steps that are made at least; None if there is no minimum."""
-        return self.proxy_target.min_steps or None
+    min_steps = property(lambda self: self.proxy_target.min_steps or None)
+    """Optimizer steps that are made at least; None if there is no minimum."""
 
     @property
     def enable_validation(self) -> bool:
@@ -199,30 +194,16 @@ class LightningTrainerProxy(Proxy):
     def callbacks(self, callbacks: list[Any]) -> None:
         self.proxy_target.callbacks = callbacks
 
-    @property
-    def checkpoint_callbacks(self) -> list[Any]:
-        """The savers; those of Lightning as the user passed them."""
-        return [_original_callback(one) for one in self.proxy_target.checkpoint_callbacks]
-
-    @property
-    def checkpoint_callback(self) -> Any:
-        """The first saver, or None."""
-        return _original_callback(self.proxy_target.checkpoint_callback)
-
-    @property
-    def early_stopping_callbacks(self) -> list[Any]:
-        """The callbacks that stop early; those of Lightning as the user passed them."""
-        return [_original_callback(one) for one in self.proxy_target.early_stopping_callbacks]
-
-    @property
-    def early_stopping_callback(self) -> Any:
-        """The first callback that stops early, or None."""
-        return _original_callback(self.proxy_target.early_stopping_callback)
-
-    @property
-    def progress_bar_callback(self) -> Any:
-        """The progress bar, or None."""
-        return _original_callback(self.proxy_target.progress_bar_callback)
+    checkpoint_callbacks = _originals("checkpoint_callbacks")
+    """The savers; those of Lightning as the user passed them."""
+    checkpoint_callback = _originals("checkpoint_callback")
+    """The first saver, or None."""
+    early_stopping_callbacks = _originals("early_stopping_callbacks")
+    """The callbacks that stop early; those of Lightning as the user passed them."""
+    early_stopping_callback = _originals("early_stopping_callback")
+    """The first callback that stops early, or None."""
+    progress_bar_callback = _originals("progress_bar_callback")
+    """The progress bar, or None."""
 
     @property
     def lightning_module(self) -> Any:
@@ -230,10 +211,8 @@ class LightningTrainerProxy(Proxy):
         module = self.proxy_target.module
         return None if module is None else _module_proxy(module, self)
 
-    @property
-    def model(self) -> Any:
-        """The same as `lightning_module`."""
-        return self.lightning_module
+    model = property(attrgetter("lightning_module"))
+    """The same as `lightning_module`."""
 
     @property
     def datamodule(self) -> Any:
@@ -241,15 +220,11 @@ class LightningTrainerProxy(Proxy):
         datamodule = self.proxy_target.datamodule
         return getattr(datamodule, "lightning_object", datamodule)
 
-    @property
-    def loggers(self) -> list[Any]:
-        """The loggers; those of Lightning as the user passed them."""
-        return [_original_logger(one) for one in self.proxy_target.loggers]
+    loggers = property(lambda self: [_original_logger(one) for one in self.proxy_target.loggers])
+    """The loggers; those of Lightning as the user passed them."""
 
-    @property
-    def logger(self) -> Any:
-        """The first logger, or None."""
-        return next(iter(self.loggers), None)
+    logger = property(lambda self: next(iter(self.loggers), None))
+    """The first logger, or None."""
 
     # --- parts of Lightning's Trainer ---
 
@@ -324,10 +299,6 @@ class LightningTrainerProxy(Proxy):
         return _none, ()
 
 
-def _original_callback(callback: Any) -> Any:
-    return callback.guest if isinstance(callback, HostedCallback) else callback
-
-
 def _original_logger(logger: Any) -> Any:
     """Return Lightning's logger, also in a process where another object writes in its place."""
     own = logger.own if isinstance(logger, RankZeroLoggerProxy) else logger
@@ -350,10 +321,8 @@ class TrainerStateProxy:
         self._state = trainer.state
         self._package = package
 
-    @property
-    def fn(self) -> Any:
-        """The run's function: `"fit"`, `"validate"`, `"test"` or `"predict"`; None outside."""
-        return enum_member(self._package, "TrainerFn", self._state.fn)
+    fn = property(lambda self: enum_member(self._package, "TrainerFn", self._state.fn))
+    """The run's function: `"fit"`, `"validate"`, `"test"` or `"predict"`; None outside."""
 
     @property
     def stage(self) -> Any:
@@ -362,20 +331,14 @@ class TrainerStateProxy:
         name = stage or ("train" if fn == "fit" else fn)
         return enum_member(self._package, "RunningStage", name)
 
-    @property
-    def status(self) -> Any:
-        """The status of the run, such as `"running"` or `"finished"`."""
-        return enum_member(self._package, "TrainerStatus", self._state.status)
+    status = property(lambda self: enum_member(self._package, "TrainerStatus", self._state.status))
+    """The status of the run, such as `"running"` or `"finished"`."""
 
-    @property
-    def finished(self) -> bool:
-        """Whether the run ended in order."""
-        return bool(self._state.status == "finished")
+    finished = property(lambda self: self._state.status == "finished")
+    """Whether the run ended in order."""
 
-    @property
-    def stopped(self) -> bool:
-        """Whether the run ended in order or was interrupted."""
-        return self._state.status in {"finished", "interrupted"}
+    stopped = property(lambda self: self._state.status in {"finished", "interrupted"})
+    """Whether the run ended in order or was interrupted."""
 
 
 # --- strategy and accelerator ---
@@ -400,11 +363,9 @@ class AcceleratorProxy(Proxy):
     _framework: ClassVar[str] = "Lightning"
     _foreign_name: ClassVar[str] = "Trainer.accelerator"
 
-    _package: str
-
     def __init__(self, target: Any, package: str) -> None:
         super().__init__(target)
-        object.__setattr__(self, "_package", package)
+        self._package = package
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -428,12 +389,10 @@ class StrategyProxy(Proxy):
     _framework: ClassVar[str] = "Lightning"
     _foreign_name: ClassVar[str] = "Trainer.strategy"
 
-    _package: str
-
     def __init__(self, target: Any, trainer: Any, package: str) -> None:
         super().__init__(target)
-        object.__setattr__(self, "_trainer_proxy", trainer)
-        object.__setattr__(self, "_package", package)
+        self._trainer_proxy = trainer
+        self._package = package
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -450,20 +409,14 @@ class StrategyProxy(Proxy):
         """The proxy of the device's type."""
         return AcceleratorProxy(self.proxy_target.accelerator, self._package)
 
-    @property
-    def lightning_module(self) -> Any:
-        """The module as callbacks get it."""
-        return self._trainer_proxy.lightning_module
+    lightning_module = property(attrgetter("_trainer_proxy.lightning_module"))
+    """The module as callbacks get it."""
 
-    @property
-    def model(self) -> Any:
-        """The same as `lightning_module`."""
-        return self._trainer_proxy.lightning_module
+    model = property(attrgetter("_trainer_proxy.lightning_module"))
+    """The same as `lightning_module`."""
 
-    @property
-    def precision_plugin(self) -> Any:
-        """Lightning's object for the precision."""
-        return self._trainer_proxy.precision_plugin
+    precision_plugin = property(attrgetter("_trainer_proxy.precision_plugin"))
+    """Lightning's object for the precision."""
 
     @property
     def parallel_devices(self) -> list[torch.device]:
@@ -539,105 +492,48 @@ class AcceleratorConnectorProxy(PartialProxy):
     _framework: ClassVar[str] = "Lightning"
     _foreign_name: ClassVar[str] = "Trainer._accelerator_connector"
 
-    @property
-    def is_distributed(self) -> bool:
-        """Whether there are several processes."""
-        return bool(self._trainer.world_size > 1)
+    is_distributed = property(lambda self: self._trainer.world_size > 1)
+    """Whether there are several processes."""
 
-    @property
-    def use_distributed_sampler(self) -> bool:
-        """Whether each rank gets its share of the data: always True."""
-        return True
+    use_distributed_sampler = True
+    """Whether each rank gets its share of the data: always True."""
 
-    @property
-    def strategy(self) -> Any:
-        """The trainer's strategy."""
-        return self._trainer.strategy
+    strategy = property(attrgetter("_trainer.strategy"))
+    """The trainer's strategy."""
 
 
 # --- the module ---
 
 
-class LightningModuleProxy:
+class LightningModuleProxy(ModuleProxy):
     """A module under the names of a LightningModule; all but a few are passed on.
-
-    It is no `Proxy`, whose `__setattr__` would keep properties of its own from the module.
 
     Args:
         module: the module.
         trainer: the proxy of its trainer.
     """
 
-    __slots__ = ("__weakref__", "proxy_target", "proxy_trainer")
+    __slots__ = ("proxy_trainer",)
 
-    proxy_target: Any
     proxy_trainer: Any
 
     def __init__(self, module: nn.Module, trainer: LightningTrainerProxy) -> None:
-        object.__setattr__(self, "proxy_target", module)
+        super().__init__(module)
         object.__setattr__(self, "proxy_trainer", trainer)
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        return _proxied_class(type(self.proxy_target), self.proxy_trainer._package)  # noqa: SLF001
+        module_class = type(self.proxy_target)
+        package = sys.modules.get(self.proxy_trainer._package)  # noqa: SLF001 - of this file
+        return (
+            module_class if package is None else joined_class(module_class, package.LightningModule)
+        )
 
-    @property
-    def trainer(self) -> Any:
-        """The proxy of the trainer."""
-        return self.proxy_trainer
-
-    _trainer = trainer
+    trainer = _trainer = property(attrgetter("proxy_trainer"))
+    """The proxy of the trainer."""
 
     def all_gather(self, data: Any, group: Any = None, sync_grads: bool = False) -> Any:
         """Gather tensors of all ranks; with one rank the data are returned, as in Lightning."""
         if self.proxy_trainer.proxy_target.world_size == 1:
             return data
         return self.proxy_target.all_gather(data, group, sync_grads)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.proxy_target, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self.proxy_target, name, value)
-
-    def __delattr__(self, name: str) -> None:
-        delattr(self.proxy_target, name)
-
-    def __dir__(self) -> list[str]:
-        """Return the module's names."""
-        return dir(self.proxy_target)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the module."""
-        return self.proxy_target(*args, **kwargs)
-
-    def __eq__(self, other: object) -> bool:
-        return self.proxy_target is unwrap_proxy(other)
-
-    def __hash__(self) -> int:
-        return hash(self.proxy_target)
-
-    def __repr__(self) -> str:
-        """Show the module."""
-        return repr(self.proxy_target)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return copy.deepcopy(self.proxy_target, memo)
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickle the module in the proxy's place."""
-        return unwrap_proxy, (self.proxy_target,)
-
-
-def _proxied_class(kind: type, package_name: str) -> type:
-    """Return a class that is both the module's and a LightningModule, for `isinstance` alone."""
-    package = sys.modules.get(package_name)
-    if package is None:
-        return kind
-    classes = _PROXIED_CLASSES.setdefault(kind, {})
-    lightning_module: type = package.LightningModule
-    if lightning_module not in classes:
-        classes[lightning_module] = type(
-            kind.__name__, (kind, lightning_module), {"__module__": kind.__module__}
-        )
-    return classes[lightning_module]

@@ -9,6 +9,7 @@ from trainer_hooks.adapters.callback_adapter import (
     ForeignProgressBar,
     HostedCallback,
     ancestor_names,
+    choose_adapter,
 )
 from trainer_hooks.adapters.pytorch_accelerated.events import EventTranslation
 from trainer_hooks.adapters.pytorch_accelerated.trainer_proxy import AcceleratedTrainerProxy
@@ -233,23 +234,17 @@ _SPECIAL_ADAPTERS: dict[str, type[AcceleratedAdapter]] = {
 """Adapters of the callbacks that change which batches or epochs a run has."""
 
 _STEP_BASED = f"{_MODULE}.StepBasedEvaluationCallback"
+"""The class whose own `on_train_step_end` evaluates; a subclass that overrides it does not."""
 
 
-def adapt(guest: Any) -> Callback:
+def adapt(callback: Any) -> Callback:
     """Return the adapter of a callback of pytorch-accelerated.
 
     Args:
-        guest: the callback.
+        callback: the callback.
     """
-    names = ancestor_names(guest)
-    counterparts = [kind for name, kind in _COUNTERPARTS.items() if name in names]
-    if _STEP_BASED in names and _inherits_step_end(guest):
-        return StepBasedEvaluationAdapter.hosting(guest, *counterparts)
-    special = (kind for name, kind in _SPECIAL_ADAPTERS.items() if name in names)
-    return next(special, AcceleratedAdapter).hosting(guest, *counterparts)
-
-
-def _inherits_step_end(guest: Any) -> bool:
-    """Return whether a callback's `on_train_step_end` is StepBasedEvaluationCallback's own."""
-    owner = next(kind for kind in type(guest).__mro__ if "on_train_step_end" in vars(kind))
-    return f"{owner.__module__}.{owner.__qualname__}" == _STEP_BASED
+    classes = type(callback).__mro__
+    owner = next((kind for kind in classes if "on_train_step_end" in vars(kind)), object)
+    is_step_based = f"{owner.__module__}.{owner.__qualname__}" == _STEP_BASED
+    default = StepBasedEvaluationAdapter if is_step_based else AcceleratedAdapter
+    return choose_adapter(callback, default, _SPECIAL_ADAPTERS, _COUNTERPARTS)

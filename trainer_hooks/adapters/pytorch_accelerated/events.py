@@ -55,7 +55,7 @@ class EventTranslation:
 
     def _event_trainer(self, trainer: Any) -> Any:
         """Return the trainer that the listener is handed."""
-        raise NotImplementedError
+        return trainer
 
     def _step_output(self, trainer: Any, outputs: Any, batch: Any, loss: Any) -> dict[str, Any]:  # noqa: ARG002 - for subclasses
         """Return the `batch_output` of a training step.
@@ -95,17 +95,11 @@ class EventTranslation:
         name = EVENTS.get(hook)
         if name is None or not self._has_event(name):
             return None
-        return self._evaluation_call(hook, name) if "eval_" in name else self._plain_call(name)
-
-    def _plain_call(self, name: str) -> Callable[..., object]:
         method = self._event_method(name)
-        return lambda trainer, *_: method(self._event_trainer(trainer))
+        if "eval_" not in name:
+            return lambda trainer, *_: method(self._event_trainer(trainer))
 
-    def _evaluation_call(self, hook: str, name: str) -> Callable[..., object]:
-        """Return a function that fires an event of an evaluation, except in a sanity check."""
-        method = self._event_method(name)
-
-        def call(trainer: Any, _module: Any, *arguments: Any) -> None:
+        def call_in_evaluation(trainer: Any, _module: Any, *arguments: Any) -> None:
             if trainer.sanity_checking:
                 return
             handed = self._event_trainer(trainer)
@@ -117,7 +111,7 @@ class EventTranslation:
             else:
                 method(handed)
 
-        return call
+        return call_in_evaluation
 
     def _start_step(self, trainer: Any, _module: Any, batch: Any, batch_idx: int) -> None:
         self._batch, self._batch_idx, self._outputs = batch, batch_idx, None

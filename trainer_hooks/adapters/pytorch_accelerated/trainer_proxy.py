@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 
 from trainer_hooks.adapters.proxy import PartialProxy, Proxy, missing_attribute
-from trainer_hooks.callback import Callback
+from trainer_hooks.adapters.pytorch_accelerated.callback_handler import TrainerCallbackHandler
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.connector.registry import adapt_if_foreign
 from trainer_hooks.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 __all__ = [
     "AccelerateProxy",
     "AcceleratedTrainerProxy",
     "RunConfigProxy",
     "RunHistoryProxy",
-    "TrainerCallbackHandler",
+    "load_states",
 ]
 
 _STATE_FILE = "training_state.pt"
@@ -39,12 +36,10 @@ class RunHistoryProxy(Proxy):
 
     def __init__(self, trainer: Any) -> None:
         super().__init__(trainer.history)
-        object.__setattr__(self, "_trainer", trainer)
+        self._trainer = trainer
 
-    @property
-    def current_epoch(self) -> int:
-        """The number of the current epoch, from 1 on."""
-        return int(self._trainer.current_epoch) + 1
+    current_epoch = property(lambda self: int(self._trainer.current_epoch) + 1)
+    """The number of the current epoch, from 1 on."""
 
     def delete_metric(self, metric_name: str) -> None:
         """Delete a metric's values; one that was never logged is no error."""
@@ -122,63 +117,6 @@ class AccelerateProxy(PartialProxy):
         self._trainer.strategy.barrier()
 
 
-class TrainerCallbackHandler:
-    """`trainer.callback_handler`: a trainer's callbacks, and events of the user's own.
-
-    Args:
-        trainer: the Trainer.
-    """
-
-    def __init__(self, trainer: Any) -> None:
-        self._trainer = trainer
-
-    def add_callbacks(self, callbacks: Iterable[Callback | type[Callback]]) -> None:
-        """Register callbacks in their order."""
-        for callback in callbacks:
-            self.add_callback(callback)
-
-    def add_callback(self, callback: Callback | type[Callback]) -> None:
-        """Register a callback, or an instance of a class that takes no arguments.
-
-        Several instances of a class are allowed; those with a state need a `state_key` each.
-
-        Raises:
-            CallbackError: it is neither a callback nor a class of one, or is registered already.
-            StateKeyError: another stateful callback has its state_key.
-        """
-        is_class = isinstance(callback, type) and issubclass(callback, Callback)
-        self._trainer.add_callback(callback() if is_class else callback)  # type: ignore[operator]
-
-    def clear_callbacks(self) -> None:
-        """Remove all callbacks, those that the trainer added by itself too."""
-        for callback in self._trainer.callbacks:
-            self._trainer.remove_callback(callback)
-
-    def __iter__(self) -> Iterator[Callback]:
-        return iter(self._trainer.callbacks)
-
-    @property
-    def callback_list(self) -> list[str]:
-        """The class names of the callbacks, in the order in which they are called."""
-        return [type(callback).__name__ for callback in self]
-
-    def call_event(self, event: str, *args: Any, **kwargs: Any) -> None:
-        """Call the method named `event` of each callback that has it.
-
-        Args:
-            event: a name of the user's own; hooks are fired by the trainer itself.
-            *args: positional arguments of the method, the trainer first. Without any, and without
-                a `trainer` by name, this trainer is passed by name.
-            **kwargs: keyword arguments of the method.
-
-        Raises:
-            UsageError: the event is a hook of trainer_hooks, or looks like one.
-        """
-        if not args:
-            kwargs.setdefault("trainer", self._trainer)
-        self._trainer.call_event(event, *args, **kwargs)
-
-
 class AcceleratedTrainerProxy(Proxy):
     """Proxy of a Trainer under the names of pytorch-accelerated's.
 
@@ -193,14 +131,9 @@ class AcceleratedTrainerProxy(Proxy):
 
     def __init__(self, target: Any) -> None:
         super().__init__(target)
-        for name in ("_replaced_loader", "_loss_tracker", "_replaced_model"):
-            object.__setattr__(self, name, None)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in AcceleratedTrainerProxy.__slots__:
-            object.__setattr__(self, name, value)
-        else:
-            super().__setattr__(name, value)
+        self._loss_tracker: Any = None
+        self._replaced_loader: Any = None
+        self._replaced_model: Any = None
 
     def __getattr__(self, name: str) -> Any:
         if name == "callback_handler":  # unless a callback has set another one
@@ -236,10 +169,8 @@ class AcceleratedTrainerProxy(Proxy):
         """The options and the size of the run."""
         return RunConfigProxy(self.proxy_target)
 
-    @property
-    def optimizer(self) -> Any:
-        """The first optimizer; None before a fit."""
-        return next(iter(self.proxy_target.optimizers), None)
+    optimizer = property(lambda self: next(iter(self.proxy_target.optimizers), None))
+    """The first optimizer; None before a fit."""
 
     @property
     def scheduler(self) -> Any:
@@ -325,16 +256,12 @@ class AcceleratedTrainerProxy(Proxy):
         self, checkpoint_path: Any, load_optimizer: bool = True, load_scheduler: bool = True
     ) -> dict[str, Any]:
         """Load a file in pytorch-accelerated's format, and return its contents."""
-        checkpoint: dict[str, Any] = torch.load(
-            checkpoint_path, map_location="cpu", weights_only=True
+        return load_states(
+            checkpoint_path,
+            self.model,
+            self.optimizer if load_optimizer else None,
+            self.scheduler if load_scheduler else None,
         )
-        self.model.load_state_dict(checkpoint["model_state_dict"])
-        if load_optimizer and "optimizer_state_dict" in checkpoint and self.optimizer is not None:
-            self.optimizer.load_state_dict(checkpoint["optimizer_state_dict"])
-        if load_scheduler and "scheduler_state_dict" in checkpoint and self.scheduler is not None:
-            self.scheduler.load_state_dict(checkpoint["scheduler_state_dict"])
-
-        return checkpoint
 
     def save_training_state(
         self, output_dir: Any, checkpoint_kwargs: dict[str, Any] | None = None
@@ -352,6 +279,23 @@ class AcceleratedTrainerProxy(Proxy):
         return {
             name: value for name, value in checkpoint.items() if not name.endswith("_state_dict")
         }
+
+
+def load_states(path: Any, model: Any, optimizer: Any, scheduler: Any) -> dict[str, Any]:
+    """Load a file in pytorch-accelerated's format, and return its contents.
+
+    Args:
+        path: the file.
+        model: receives the weights.
+        optimizer: receives its state if the file has it; None to leave it out.
+        scheduler: likewise.
+    """
+    checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    model.load_state_dict(checkpoint["model_state_dict"])
+    for owner, key in ((optimizer, "optimizer_state_dict"), (scheduler, "scheduler_state_dict")):
+        if owner is not None and key in checkpoint:
+            owner.load_state_dict(checkpoint[key])
+    return checkpoint
 
 
 def _refuse_loader(loader: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
@@ -10,7 +11,7 @@ from weakref import WeakKeyDictionary
 from trainer_hooks.adapters.callback_adapter import (
     ForeignProgressBar,
     HostedCallback,
-    ancestor_names,
+    choose_adapter,
 )
 from trainer_hooks.callbacks import EarlyStopping
 
@@ -54,6 +55,12 @@ _PREFIXES = {"on_evaluate": "eval_", "on_predict": "test_"}
 
 _REMEMBERED = ("best_metric", "best_global_step", "log_history")
 """Attributes of the TrainerState that cannot be computed from our progress."""
+
+_COUNTERPARTS: dict[str, type[Callback]] = {
+    f"{_MODULE}.ProgressCallback": ForeignProgressBar,
+    f"{_MODULE}.EarlyStoppingCallback": EarlyStopping,
+}
+"""The class of ours that a callback counts as; a default of that class steps back."""
 
 _STATE_KEY = "transformers"
 """The entry of a checkpoint for the state that all adapters of a trainer share."""
@@ -229,13 +236,13 @@ class TransformersAdapter(HostedCallback):
             return self._log
         if event is None or not self.guest_has(event):
             return None
-        if event == "on_optimizer_step":
-            return self._before_step_count(self.guest.on_optimizer_step)
         method = getattr(self.guest, event)
+        if event == "on_optimizer_step":  # fired there before the step is counted
+            return lambda trainer, module, *_: self._call(method, trainer, module, is_counted=False)
         if event == "on_init_end":
             return lambda trainer: self._call(method, trainer, None)
         if event in _PREFIXES:
-            return self._with_metrics(method, _PREFIXES[event])
+            return partial(self._call_with_metrics, method, _PREFIXES[event])
         return lambda trainer, module, *_: self._call(method, trainer, module)
 
     @property
@@ -252,20 +259,11 @@ class TransformersAdapter(HostedCallback):
         for name, value in state.get("attributes", {}).items():
             setattr(self.guest, name, value)
 
-    def _before_step_count(self, method: Callable[..., object]) -> Callable[..., object]:
-        """Return a function for an event that is fired there before the step is counted."""
-
-        def call(trainer: Any, module: Any, *_: Any) -> None:
-            self._call(method, trainer, module, is_counted=False)
-
-        return call
-
-    def _with_metrics(self, method: Callable[..., object], prefix: str) -> Callable[..., object]:
-        def call(trainer: Any, module: Any) -> None:
-            if not trainer.sanity_checking:
-                self._call(method, trainer, module, metrics=_current_metrics(trainer, prefix))
-
-        return call
+    def _call_with_metrics(
+        self, method: Callable[..., object], prefix: str, trainer: Any, module: Any
+    ) -> None:
+        if not trainer.sanity_checking:
+            self._call(method, trainer, module, metrics=_current_metrics(trainer, prefix))
 
     def _update_best(self, trainer: Any, module: Any) -> None:
         """Update the best value at a validation's end, after the event of all callbacks."""
@@ -289,6 +287,7 @@ class TransformersAdapter(HostedCallback):
             return None
 
         def call(trainer: Any, module: Any, *_: Any) -> None:
+            # there a batch inside a window ends with another event than the window's last
             method = substep if trainer.progress.batches_in_window else step
             if method is not None:
                 self._call(method, trainer, module)
@@ -337,19 +336,13 @@ class TransformersAdapter(HostedCallback):
         control.should_epoch_stop = False
 
 
-def adapt(guest: Any, args: Any = None) -> Callback:
+def adapt(callback: Any, args: Any = None) -> Callback:
     """Return the adapter of a callback of transformers.
 
     Args:
-        guest: the callback.
+        callback: the callback.
         args: the TrainingArguments that it is given; made of the trainer's options unless passed.
     """
-    ancestors = ancestor_names(guest)
-    counterparts: list[type[Callback]] = []
-    if f"{_MODULE}.ProgressCallback" in ancestors:
-        counterparts.append(ForeignProgressBar)
-    if f"{_MODULE}.EarlyStoppingCallback" in ancestors:
-        counterparts.append(EarlyStopping)
-    adapter = TransformersAdapter.hosting(guest, *counterparts)
+    adapter = choose_adapter(callback, TransformersAdapter, {}, _COUNTERPARTS)
     adapter.args = args
     return adapter

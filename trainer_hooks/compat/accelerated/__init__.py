@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
+    from trainer_hooks.adapters.pytorch_accelerated.callback_handler import CallbackHandler
     from trainer_hooks.compat.accelerated import callbacks, run_config, tracking, trainer
-    from trainer_hooks.compat.accelerated.callback_handler import CallbackHandler
     from trainer_hooks.compat.accelerated.run_config import (
         TrainerPlaceholderValues,
         TrainerRunConfig,
@@ -33,16 +33,12 @@ __all__ = [
 __getattr__ = loader_of(
     __name__,
     {
-        "CallbackHandler": "callback_handler",
+        "CallbackHandler": ":trainer_hooks.adapters.pytorch_accelerated.callback_handler",
         "StopTrainingError": ":trainer_hooks.errors",
         "Trainer": "trainer",
         "TrainerCallback": "trainer_callback",
-        "TrainerPlaceholderValues": "run_config",
-        "TrainerRunConfig": "run_config",
-        "callbacks": "",
-        "run_config": "",
-        "tracking": "",
-        "trainer": "",
+        "TrainerPlaceholderValues TrainerRunConfig": "run_config",
+        "callbacks run_config tracking trainer": "",
     },
 )
 

@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import DataLoader
 
+from trainer_hooks.adapters.pytorch_accelerated.callback_handler import (
+    TrainerCallbackHandler,
+    as_callback,
+)
 from trainer_hooks.adapters.pytorch_accelerated.events import EVENTS
-from trainer_hooks.adapters.pytorch_accelerated.trainer_proxy import TrainerCallbackHandler
+from trainer_hooks.adapters.pytorch_accelerated.trainer_proxy import load_states
 from trainer_hooks.callbacks import (
     Checkpoint,
     MoveModulesToDeviceCallback,
@@ -20,7 +24,6 @@ from trainer_hooks.callbacks import (
     PrintProgressCallback,
     ProgressBar,
 )
-from trainer_hooks.compat.accelerated.callback_handler import as_callback
 from trainer_hooks.compat.accelerated.callbacks.console import ProgressBarCallback
 from trainer_hooks.compat.accelerated.callbacks.stopping import TerminateOnNaNCallback
 from trainer_hooks.compat.accelerated.loss_tracker import LossTracker
@@ -49,27 +52,12 @@ class ModelModule(Module):
     Args:
         model: the user's model.
         tracker: the callback that records the losses.
-        clip: function that clips gradients after each backward, or None.
-        step: function of the optimizer that makes a step in its place, or None.
-        clear: function that clears the gradients in the optimizer's place, or None.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        tracker: LossTracker,
-        clip: Callable[[], None] | None,
-        step: Callable[[Any], None] | None,
-        clear: Callable[[], None] | None,
-    ) -> None:
+    def __init__(self, model: nn.Module, tracker: LossTracker) -> None:
         super().__init__()
         self.model = model
         self._tracker = [tracker]  # in a list, since a callback is no part of a module
-        self._clip = clip
-        if step is not None:
-            self.optimizer_step = _stepping(step)  # type: ignore[method-assign]
-        if clear is not None:
-            self.optimizer_zero_grad = _clearing(clear)  # type: ignore[method-assign]
 
     def forward(self, batch: Any) -> Any:
         """Run the model on a batch."""
@@ -101,8 +89,9 @@ class ModelModule(Module):
 
     def on_after_backward(self) -> None:
         """Clip the gradients, after each batch."""
-        if self._clip is not None:
-            self._clip()
+        # as there, also inside a window, whose gradients are clipped once for each of its batches
+        if self.trainer.run_config.gradient_clip_value is not None:
+            self.trainer._clip_gradients()  # noqa: SLF001 - a subclass there may override it
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any | None) -> None:
         """Step the scheduler with `trainer.scheduler_step`."""
@@ -124,26 +113,6 @@ class ModelModule(Module):
         if trainer.scheduler is not None:
             checkpoint["scheduler_state_dict"] = trainer.scheduler.state_dict()
         checkpoint.update(trainer.checkpoint_kwargs)
-
-
-def _stepping(step: Callable[[Any], None]) -> Callable[..., None]:
-    def optimizer_step(
-        epoch: int,  # noqa: ARG001 - what a module's method is given
-        batch_idx: int,  # noqa: ARG001
-        optimizer: Any,
-        optimizer_closure: Callable[[], Any],
-    ) -> None:
-        optimizer_closure()
-        step(optimizer)
-
-    return optimizer_step
-
-
-def _clearing(clear: Callable[[], None]) -> Callable[..., None]:
-    def optimizer_zero_grad(*_: Any) -> None:
-        clear()
-
-    return optimizer_zero_grad
 
 
 def default_loader_arguments(batch_size: int, *, shuffle: bool) -> dict[str, Any]:
@@ -172,25 +141,6 @@ def complete_loader_arguments(
     if given is not None and "sampler" in given:
         arguments.pop("shuffle", None)  # which DataLoader refuses beside a sampler
     return arguments
-
-
-def make_loader(
-    dataset: Any, collate: Callable[[Any], Any] | None, arguments: Mapping[str, Any]
-) -> DataLoader[Any]:
-    """Return a loader of a data set."""
-    return DataLoader(dataset=dataset, collate_fn=collate, **arguments)
-
-
-def count_epoch_steps(batches: int, processes: int, accumulated: int) -> tuple[int, int]:
-    """Return the steps of an epoch over all processes, and of one process.
-
-    Args:
-        batches: batches of the loader, which the processes share.
-        processes: how many there are.
-        accumulated: batches of a step.
-    """
-    local = math.ceil(batches / processes)
-    return math.ceil(local * processes / accumulated), math.ceil(local / accumulated)
 
 
 DEFAULT_CALLBACKS: tuple[type[Callback], ...] = (
@@ -368,7 +318,7 @@ class Trainer(BaseTrainer):
         """Return the loader of `self.train_dataset`."""
         defaults = self.get_default_train_dl_kwargs(batch_size)
         self._train_dl_kwargs = complete_loader_arguments(defaults, train_dl_kwargs)
-        return make_loader(self.train_dataset, self.collate_fn, self._train_dl_kwargs)
+        return DataLoader(self.train_dataset, collate_fn=self.collate_fn, **self._train_dl_kwargs)
 
     def create_eval_dataloader(
         self, batch_size: int, eval_dl_kwargs: Mapping[str, Any] | None = None
@@ -376,7 +326,7 @@ class Trainer(BaseTrainer):
         """Return the loader of `self.eval_dataset`."""
         defaults = self.get_default_eval_dl_kwargs(batch_size)
         self._eval_dl_kwargs = complete_loader_arguments(defaults, eval_dl_kwargs)
-        return make_loader(self.eval_dataset, self.collate_fn, self._eval_dl_kwargs)
+        return DataLoader(self.eval_dataset, collate_fn=self.collate_fn, **self._eval_dl_kwargs)
 
     def create_scheduler(self) -> Any:
         """Return the scheduler made by `create_scheduler_fn`, with its placeholders filled in."""
@@ -401,11 +351,11 @@ class Trainer(BaseTrainer):
         eval_size = evaluated.get("batch_size", size)
         steps = local_steps = 0
         if self._train_dataloader is not None:
-            batches = len(self._train_dataloader)
-            steps, local_steps = count_epoch_steps(
-                batches, self.world_size, gradient_accumulation_steps
-            )
+            local_batches = self.loader_length("train")
+            steps = math.ceil(local_batches * self.world_size / gradient_accumulation_steps)
+            local_steps = math.ceil(local_batches / gradient_accumulation_steps)
         if max_num_train_steps is None:
+            # one more than the epochs have, as there: reaching the number would end the run early
             most = num_epochs * steps + 1
         else:
             most, num_epochs = max_num_train_steps, math.ceil(max_num_train_steps / steps)
@@ -436,19 +386,13 @@ class Trainer(BaseTrainer):
 
     def _make_module(self) -> ModelModule:
         """Return the module of the next run; a new one, so that the training does not continue."""
-        assert self.run_config is not None
-        kind = type(self)
-        clips = self.run_config.gradient_clip_value is not None
-        # methods that are not overridden are left to the base Trainer
-        steps = kind.optimizer_step is not Trainer.optimizer_step
-        clears = kind.optimizer_zero_grad is not Trainer.optimizer_zero_grad
-        return ModelModule(
-            self.model,
-            self._tracker,
-            self._clip_gradients if clips else None,
-            self._step_overridden if steps else None,
-            self.optimizer_zero_grad if clears else None,
-        )
+        module = ModelModule(self.model, self._tracker)
+        # only those that are overridden: a module with its own runs as a slower kind of step
+        if type(self).optimizer_step is not Trainer.optimizer_step:
+            module.optimizer_step = self._step_overridden  # type: ignore[method-assign]
+        if type(self).optimizer_zero_grad is not Trainer.optimizer_zero_grad:
+            module.optimizer_zero_grad = lambda *_: self.optimizer_zero_grad()  # type: ignore[method-assign]
+        return module
 
     # --- methods for a subclass to override; each runs before the callbacks' hook of its name ---
 
@@ -528,8 +472,11 @@ class Trainer(BaseTrainer):
             )
         return self.loss_func(outputs, targets)
 
-    def _step_overridden(self, optimizer: Any) -> None:
+    def _step_overridden(
+        self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None
+    ) -> None:
         """Step with the overridden `optimizer_step`, on the wrapper that counts optimizer steps."""
+        optimizer_closure()
         kept, self.optimizer = self.optimizer, optimizer
         try:
             self.optimizer_step()
@@ -605,20 +552,15 @@ class Trainer(BaseTrainer):
         load_scheduler: bool = True,
     ) -> dict[str, Any]:
         """Load the weights and, if asked for, optimizer and scheduler; return the contents."""
-        checkpoint: dict[str, Any] = torch.load(
-            checkpoint_path, map_location="cpu", weights_only=True
+        return load_states(
+            checkpoint_path,
+            self.get_model(keep_torch_compile=False),
+            self.optimizer if load_optimizer else None,
+            self.scheduler if load_scheduler else None,
         )
-        self.get_model(keep_torch_compile=False).load_state_dict(checkpoint["model_state_dict"])
-        if load_optimizer and "optimizer_state_dict" in checkpoint:
-            self.optimizer.load_state_dict(checkpoint["optimizer_state_dict"])
-        if load_scheduler and self.scheduler is not None and "scheduler_state_dict" in checkpoint:
-            self.scheduler.load_state_dict(checkpoint["scheduler_state_dict"])
-        return checkpoint
 
     def save_training_state(
-        self,
-        output_dir: str | os.PathLike[str],
-        checkpoint_kwargs: Mapping[str, Any] | None = None,
+        self, output_dir: str | os.PathLike[str], checkpoint_kwargs: Mapping[str, Any] | None = None
     ) -> None:
         """Write a checkpoint for `train(resume_from=output_dir)` into a folder."""
         self.save_checkpoint(Path(output_dir) / _STATE_FILE, checkpoint_kwargs)

@@ -91,9 +91,6 @@ class TrainerCallback(EventTranslation, _AcceleratedHooks, Callback):  # type: i
         method: Callable[..., object] = getattr(self, name)
         return method
 
-    def _event_trainer(self, trainer: Trainer) -> Trainer:
-        return trainer
-
     def _keep_evaluation_loss(self, _trainer: Trainer, _module: Any, loss: Any) -> None:
         self._evaluation_loss = loss
 

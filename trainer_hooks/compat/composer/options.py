@@ -1,5 +1,7 @@
 """TrainerOptions: the options of Composer's Trainer, with their documentation and checks."""
 
+# ruff: noqa: RUF009 - option() returns a field of the dataclass
+
 from __future__ import annotations
 
 import os
@@ -11,12 +13,9 @@ from typing import Any
 from trainer_hooks.compat.composer.not_offered import OPTIONS
 from trainer_hooks.compat.composer.utils import format_name_with_dist
 from trainer_hooks.errors import OptionError
+from trainer_hooks.trainer.options.config import option
 
 __all__ = ["TrainerOptions"]
-
-
-def _doc(text: str) -> dict[str, str]:
-    return {"doc": text}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,142 +26,87 @@ class TrainerOptions:
         OptionError: a value breaks its option's rule, or asks for a feature that is not here.
     """
 
-    model: Any = field(metadata=_doc("A `ComposerModel`, or an object with its methods."))
-    train_dataloader: Any = field(
-        default=None, metadata=_doc("A loader, a `DataSpec`, or a dict of its arguments.")
-    )
-    train_dataloader_label: str = field(
-        default="train", metadata=_doc("The `state.dataloader_label` of the training.")
-    )
-    train_subset_num_batches: int = field(
-        default=-1, metadata=_doc("The number of batches of an epoch; -1 for all.")
-    )
+    model: Any = field(metadata={"doc": "A `ComposerModel`, or an object with its methods."})
+    train_dataloader: Any = option(None, "A loader, a `DataSpec`, or a dict of its arguments.")
+    train_dataloader_label: str = option("train", "The `state.dataloader_label` of the training.")
+    train_subset_num_batches: int = option(-1, "The number of batches of an epoch; -1 for all.")
     spin_dataloaders: bool = True
-    max_duration: Any = field(
-        default=None, metadata=_doc('How long: `"10ep"`, `"500ba"`, or a number of epochs.')
-    )
+    max_duration: Any = option(None, 'How long: `"10ep"`, `"500ba"`, or a number of epochs.')
     algorithms: Any = None
     algorithm_passes: Any = None
-    optimizers: Any = field(
-        default=None,
-        metadata=_doc("The optimizer; `DecoupledSGDW(lr=0.1)` with a warning if None."),
+    optimizers: Any = option(None, "The optimizer; `DecoupledSGDW(lr=0.1)` with a warning if None.")
+    schedulers: Any = option(
+        None, "Schedulers of torch, or functions of the state that return a factor."
     )
-    schedulers: Any = field(
-        default=None,
-        metadata=_doc("Schedulers of torch, or functions of the state that return a factor."),
+    scale_schedule_ratio: float = option(
+        1.0, "The factor that stretches the training and its schedulers."
     )
-    scale_schedule_ratio: float = field(
-        default=1.0, metadata=_doc("The factor that stretches the training and its schedulers.")
+    step_schedulers_every_batch: bool | None = option(
+        None, "Whether schedulers step after each batch; None: unless one is torch's."
     )
-    step_schedulers_every_batch: bool | None = field(
-        default=None,
-        metadata=_doc("Whether schedulers step after each batch; None: unless one is torch's."),
+    eval_dataloader: Any = option(None, "A loader, an `Evaluator`, or a list of them.")
+    eval_interval: Any = option(
+        1, "When to evaluate: a time, a number of epochs, or a function of state and event."
     )
-    eval_dataloader: Any = field(
-        default=None, metadata=_doc("A loader, an `Evaluator`, or a list of them.")
+    eval_subset_num_batches: int = option(
+        -1, "The number of batches of each evaluation; -1 for all."
     )
-    eval_interval: Any = field(
-        default=1,
-        metadata=_doc(
-            "When to evaluate: a time, a number of epochs, or a function of state and event."
-        ),
-    )
-    eval_subset_num_batches: int = field(
-        default=-1, metadata=_doc("The number of batches of each evaluation; -1 for all.")
-    )
-    callbacks: Any = field(
-        default=None, metadata=_doc("Callbacks of this package, and of trainer_hooks.")
-    )
-    loggers: Any = field(
-        default=None, metadata=_doc("Logger destinations, and loggers of trainer_hooks.")
-    )
-    run_name: str | None = field(
-        default=None, metadata=_doc("The name of the run; generated if None.")
-    )
-    progress_bar: bool = field(default=True, metadata=_doc("Whether to show a progress bar."))
-    log_to_console: bool = field(default=False, metadata=_doc("Whether to add a `ConsoleLogger`."))
-    console_stream: Any = field(
-        default="stderr", metadata=_doc("The stream of the `ConsoleLogger`.")
-    )
-    console_log_interval: Any = field(
-        default="1ba", metadata=_doc("The interval of the `ConsoleLogger`.")
-    )
+    callbacks: Any = option(None, "Callbacks of this package, and of trainer_hooks.")
+    loggers: Any = option(None, "Logger destinations, and loggers of trainer_hooks.")
+    run_name: str | None = option(None, "The name of the run; generated if None.")
+    progress_bar: bool = option(True, "Whether to show a progress bar.")
+    log_to_console: bool = option(False, "Whether to add a `ConsoleLogger`.")
+    console_stream: Any = option("stderr", "The stream of the `ConsoleLogger`.")
+    console_log_interval: Any = option("1ba", "The interval of the `ConsoleLogger`.")
     log_traces: bool = False
-    auto_log_hparams: bool = field(
-        default=False, metadata=_doc("Whether to log these options as hyperparameters.")
-    )
-    load_path: str | None = field(default=None, metadata=_doc("The checkpoint to resume from."))
+    auto_log_hparams: bool = option(False, "Whether to log these options as hyperparameters.")
+    load_path: str | None = option(None, "The checkpoint to resume from.")
     load_object_store: Any = None
-    load_weights_only: bool = field(
-        default=False, metadata=_doc("Whether to load only the weights of the checkpoint.")
-    )
-    load_strict_model_weights: bool = field(
-        default=True,
-        metadata=_doc("Whether the weights of model and checkpoint must have the same names."),
+    load_weights_only: bool = option(False, "Whether to load only the weights of the checkpoint.")
+    load_strict_model_weights: bool = option(
+        True, "Whether the weights of model and checkpoint must have the same names."
     )
     load_progress_bar: bool = True
     load_ignore_keys: Any = None
     load_exclude_algorithms: Any = None
-    save_folder: str | None = field(
-        default=None, metadata=_doc("The folder of the checkpoints; adds a `CheckpointSaver`.")
+    save_folder: str | None = option(
+        None, "The folder of the checkpoints; adds a `CheckpointSaver`."
     )
-    save_filename: str = field(
-        default="ep{epoch}-ba{batch}-rank{rank}.pt",
-        metadata=_doc("The template of the checkpoints' names."),
+    save_filename: str = option(
+        "ep{epoch}-ba{batch}-rank{rank}.pt", "The template of the checkpoints' names."
     )
-    save_latest_filename: str | None = field(
-        default="latest-rank{rank}.pt",
-        metadata=_doc("The template of the link to the newest checkpoint."),
+    save_latest_filename: str | None = option(
+        "latest-rank{rank}.pt", "The template of the link to the newest checkpoint."
     )
-    save_overwrite: bool = field(
-        default=False, metadata=_doc("Whether existing files may be overwritten.")
+    save_overwrite: bool = option(False, "Whether existing files may be overwritten.")
+    save_interval: Any = option("1ep", "When to save, in the forms of `eval_interval`.")
+    save_weights_only: bool = option(
+        False, "Whether to leave out the state that only a resume needs."
     )
-    save_interval: Any = field(
-        default="1ep", metadata=_doc("When to save, in the forms of `eval_interval`.")
-    )
-    save_weights_only: bool = field(
-        default=False, metadata=_doc("Whether to leave out the state that only a resume needs.")
-    )
-    save_ignore_keys: Any = field(
-        default=None, metadata=_doc("The keys that are not saved, as in `CheckpointSaver`.")
-    )
-    save_num_checkpoints_to_keep: int = field(
-        default=-1, metadata=_doc("The number of checkpoints to keep; -1 for all.")
-    )
+    save_ignore_keys: Any = option(None, "The keys that are not saved, as in `CheckpointSaver`.")
+    save_num_checkpoints_to_keep: int = option(-1, "The number of checkpoints to keep; -1 for all.")
     save_metrics: bool = False
-    autoresume: bool = field(
-        default=False,
-        metadata=_doc("Whether to resume from the newest checkpoint of `save_folder`, if any."),
+    autoresume: bool = option(
+        False, "Whether to resume from the newest checkpoint of `save_folder`, if any."
     )
     parallelism_config: Any = None
-    device: str | None = field(
-        default=None, metadata=_doc('`"cpu"`, `"gpu"`, `"mps"`, or None for the best.')
-    )
-    precision: str | None = field(
-        default=None,
-        metadata=_doc(
-            '`"fp32"`, `"amp_fp16"` or `"amp_bf16"`; None: `"amp_fp16"` on a GPU, else `"fp32"`.'
-        ),
+    device: str | None = option(None, '`"cpu"`, `"gpu"`, `"mps"`, or None for the best.')
+    precision: str | None = option(
+        None, '`"fp32"`, `"amp_fp16"` or `"amp_bf16"`; None: `"amp_fp16"` on a GPU, else `"fp32"`.'
     )
     precision_config: Any = None
-    device_train_microbatch_size: int | float | str | None = field(
-        default=None,
-        metadata=_doc('The most samples of a microbatch; `"auto"`: as many as fit into memory.'),
+    device_train_microbatch_size: int | float | str | None = option(
+        None, 'The most samples of a microbatch; `"auto"`: as many as fit into memory.'
     )
     accumulate_train_batch_on_tokens: bool = False
-    seed: int | None = field(
-        default=None,
-        metadata=_doc("The seed of Python, NumPy and torch, set when the trainer is made."),
+    seed: int | None = option(
+        None, "The seed of Python, NumPy and torch, set when the trainer is made."
     )
-    deterministic_mode: bool = field(
-        default=False, metadata=_doc("Whether to use deterministic algorithms.")
-    )
+    deterministic_mode: bool = option(False, "Whether to use deterministic algorithms.")
     dist_timeout: float = 300.0
     ddp_sync_strategy: Any = None
     profiler: Any = None
-    python_log_level: str | None = field(
-        default=None, metadata=_doc("The level of the log of trainer_hooks.")
-    )
+    python_log_level: str | None = option(None, "The level of the log of trainer_hooks.")
     compile_config: Any = None
 
     def __post_init__(self) -> None:

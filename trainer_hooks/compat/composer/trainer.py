@@ -17,10 +17,9 @@ from trainer_hooks.compat.composer.core.precision import Precision
 from trainer_hooks.compat.composer.core.state import Device, State
 from trainer_hooks.compat.composer.core.time import Time, Timestamp, TimeUnit
 from trainer_hooks.compat.composer.loggers.logger import Logger
-from trainer_hooks.compat.composer.model_module import ComposerModule
 from trainer_hooks.compat.composer.not_offered import TRAINER
 from trainer_hooks.compat.composer.options import TrainerOptions
-from trainer_hooks.compat.composer.trainer_events import TrainerEventSource
+from trainer_hooks.compat.composer.trainer_events import ComposerModule, TrainerEventSource
 from trainer_hooks.compat.composer.utils.helpers import format_name_with_dist
 from trainer_hooks.compat.not_offered import not_offered_attribute
 from trainer_hooks.errors import OptionError, UsageError
@@ -59,6 +58,7 @@ class Trainer:
             seed_everything(seed)
         device = Device(options.device)
         is_gpu = device.name == "gpu"
+        # Composer computes in half precision on a GPU unless it is told not to
         precision = options.precision or ("amp_fp16" if is_gpu else "fp32")
         self.state = State(
             options.model,
@@ -225,10 +225,7 @@ class Trainer:
         if subset_num_batches >= 0:
             batches = list(islice(batches, subset_num_batches))
         outputs = self.native.predict(
-            self._module,
-            batches,
-            return_predictions=return_outputs,
-            ckpt_path=self._start_path,
+            self._module, batches, return_predictions=return_outputs, ckpt_path=self._start_path
         )
         host = Device("cpu")
         return [host.batch_to_device(one) for one in outputs or []]

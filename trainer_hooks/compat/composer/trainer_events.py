@@ -1,4 +1,4 @@
-"""The events of Composer's Trainer, fired at the hooks of the trainer that runs underneath."""
+"""The events and the module of Composer's Trainer in the trainer that runs underneath."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ import torch
 from trainer_hooks import callback
 from trainer_hooks.adapters.composer.event_source import EventSource, handler_of
 from trainer_hooks.adapters.composer.events import EVENTS
+from trainer_hooks.adapters.composer.modules import losses_of, mean_of
 from trainer_hooks.compat.composer.core.event import Event
 from trainer_hooks.compat.composer.core.time import Timestamp
+from trainer_hooks.data.batch_splitting import samples_in
+from trainer_hooks.module.exporting import evaluation_mode
+from trainer_hooks.module.module import Module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from torch import Tensor
 
     from trainer_hooks.adapters.composer.event_source import EvaluatedLoader, EventListener
     from trainer_hooks.compat.composer.core.data_spec import DataSpec
@@ -22,7 +28,7 @@ if TYPE_CHECKING:
     from trainer_hooks.compat.composer.core.evaluator import Evaluator
     from trainer_hooks.compat.composer.core.state import State
 
-__all__ = ["EngineEventSource", "EngineEvents", "TrainerEventSource", "update_metrics"]
+__all__ = ["ComposerModule", "EngineEventSource", "EngineEvents", "TrainerEventSource"]
 
 
 class EngineEventSource(EventSource):
@@ -205,15 +211,7 @@ class TrainerEventSource(EngineEventSource):
         self.state.batch = self.whole_batch
         listener.fire("after_train_batch")
 
-    def on_train_batch_end(
-        self,
-        listener: EventListener,
-        trainer: Any,
-        module: Any,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-    ) -> None:
+    def on_train_batch_end(self, listener: EventListener, trainer: Any, *_: Any) -> None:
         """Log the losses, count the batch, fire `BATCH_END` and choose evaluators."""
         if trainer.progress.batches_in_window:
             return
@@ -222,7 +220,7 @@ class TrainerEventSource(EngineEventSource):
         listener.fire("batch_end")
         self._choose_evaluators(Event.BATCH_END)
 
-    def on_batch_checkpoint(self, listener: EventListener, trainer: Any, module: Any) -> None:
+    def on_batch_checkpoint(self, listener: EventListener, trainer: Any, _module: Any) -> None:
         """Fire `BATCH_CHECKPOINT`; save if the training ends here."""
         if trainer.progress.batches_in_window == 0:
             self.last_checkpoint_event = Event.BATCH_CHECKPOINT
@@ -316,15 +314,10 @@ class TrainerEventSource(EngineEventSource):
         listener.fire("eval_standalone_start")
 
     def on_validation_batch_start(
-        self,
-        listener: EventListener,
-        trainer: Any,
-        module: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, listener: EventListener, trainer: Any, module: Any, batch: Any, *indices: int
     ) -> None:
         """Choose the evaluator at its first batch, transform the batch, fire `EVAL_BATCH_START`."""
+        batch_idx, dataloader_idx = (*indices, 0)[:2]
         if batch_idx == 0:
             self.close_loaders(listener, trainer, dataloader_idx)
             self._choose_evaluator(dataloader_idx)
@@ -335,9 +328,7 @@ class TrainerEventSource(EngineEventSource):
         self._eval_counts = (
             spec.get_num_samples_in_batch(batch), spec.get_num_tokens_in_batch(batch)
         )  # fmt: skip
-        super().on_validation_batch_start(
-            listener, trainer, module, batch, batch_idx, dataloader_idx
-        )
+        super().on_validation_batch_start(listener, trainer, module, batch, *indices)
 
     def _choose_evaluator(self, index: int) -> None:
         evaluator = self.evaluators[index]
@@ -358,20 +349,11 @@ class TrainerEventSource(EngineEventSource):
         return self._eval_counts
 
     def on_validation_batch_end(
-        self,
-        listener: EventListener,
-        trainer: Any,
-        module: Any,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, listener: EventListener, trainer: Any, module: Any, *arguments: Any
     ) -> None:
         """Count the batch and fire `EVAL_BATCH_END`, of an evaluator that is due."""
         if self.evaluator is not None:
-            super().on_validation_batch_end(
-                listener, trainer, module, outputs, batch, batch_idx, dataloader_idx
-            )
+            super().on_validation_batch_end(listener, trainer, module, *arguments)
 
     def on_validation_epoch_end(self, listener: EventListener, trainer: Any, _module: Any) -> None:
         """Fire `EVAL_END` of the last loader, before stoppers and savers read its metrics."""
@@ -388,26 +370,21 @@ class TrainerEventSource(EngineEventSource):
                 trainer.callback_metrics[f"{name}/{label}"] = tensor
                 trainer.callback_metrics[f"metrics/{label}/{name}"] = tensor
 
-    on_test_batch_start = on_validation_batch_start
-    on_test_batch_end = on_validation_batch_end
+    # hooks are called by position, so that the names of the parameters may differ
+    on_test_batch_start = on_validation_batch_start  # type: ignore[assignment]
+    on_test_batch_end = on_validation_batch_end  # type: ignore[assignment]
     on_test_epoch_end = on_validation_epoch_end
 
     # --- predictions ---
 
     def on_predict_batch_start(
-        self,
-        listener: EventListener,
-        trainer: Any,
-        module: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, listener: EventListener, trainer: Any, module: Any, batch: Any, *indices: int
     ) -> None:
         """Transform the batch, and fire `PREDICT_BATCH_START`."""
         spec = self.predict_spec
         if spec is not None:
             batch = spec.microbatch_transforms(spec.batch_transforms(batch))
-        super().on_predict_batch_start(listener, trainer, module, batch, batch_idx, dataloader_idx)
+        super().on_predict_batch_start(listener, trainer, module, batch, *indices)
 
     def on_predict_batch_end(
         self,
@@ -415,14 +392,12 @@ class TrainerEventSource(EngineEventSource):
         trainer: Any,
         module: Any,
         outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        _: Any,
+        *indices: int,
     ) -> None:
         """Count the transformed batch, and fire `PREDICT_BATCH_END`."""
-        super().on_predict_batch_end(
-            listener, trainer, module, outputs, self.state.batch, batch_idx, dataloader_idx
-        )
+        batch = self.state.batch
+        super().on_predict_batch_end(listener, trainer, module, outputs, batch, *indices)
 
     # --- metrics and logged values ---
 
@@ -431,15 +406,9 @@ class TrainerEventSource(EngineEventSource):
         state, model = self.state, self.state.model
         if not state.train_metrics:
             return
-        modes = [(part, part.training) for part in model.modules()]
-        model.eval()
-        try:
-            with torch.no_grad():
-                outputs = model.eval_forward(state.batch, state.outputs)
-                update_metrics(state, model, state.train_metrics, outputs)
-        finally:
-            for part, mode in modes:  # parts may be in different modes, such as frozen ones
-                part.training = mode
+        with evaluation_mode(model):
+            outputs = model.eval_forward(state.batch, state.outputs)
+            update_metrics(state, model, state.train_metrics, outputs)
 
     def _compute_metrics(self, label: str, metrics: dict[str, Any]) -> dict[str, Any]:
         """Compute metrics, log them and put their values on the state; return the values."""
@@ -536,3 +505,90 @@ class EngineEvents(callback.Callback):
         source.state.timestamp.load_state_dict(state_dict["timestamp"])
         source.has_pending_scheduler_step = state_dict["waiting"]
         source.has_restored_timestamp = True
+
+
+class ComposerModule(Module):
+    """Run a ComposerModel's forward and loss in the default steps of trainer_hooks.
+
+    Batches, outputs and losses go through Composer's State, where callbacks may replace them.
+
+    Args:
+        model: the ComposerModel.
+        source: the event source of the trainer.
+    """
+
+    def __init__(self, model: Any, source: TrainerEventSource) -> None:
+        super().__init__()
+        self.model = model
+        self.source = source
+
+    def forward(self, batch: Any) -> Any:
+        """Return the model's outputs for the batch on the state."""
+        state = self.source.state
+        # not `batch`: a callback or a microbatch split may have replaced it on the state
+        state.outputs = self.model(state.batch)
+        return state.outputs
+
+    def loss(self, outputs: Any, batch: Any) -> Tensor:
+        """Return the loss to differentiate, the sum of several; keep each for the loggers."""
+        source, state = self.source, self.source.state
+        model_loss = self.model.loss(state.outputs, state.batch)
+        state.keep("loss", model_loss)
+        total, named = losses_of(model_loss, type(self.model).__qualname__)
+        share = 1.0
+        if source.microbatches is not None:  # the mean over the batch, of microbatches of any size
+            share = samples_in(state.batch) / samples_in(source.whole_batch)
+        logged = source.batch_losses
+        for name, value in {**named, "total": total}.items():
+            key = f"loss/train/{name}"
+            part = mean_of(value.detach()) * share
+            logged[key] = logged[key] + part if key in logged else part
+        return total
+
+    def split_batch(self, batch: Any, microbatch_size: int) -> list[Any]:
+        """Return the microbatches of the batch on the state."""
+        return self.source.split(microbatch_size)
+
+    def num_samples(self, batch: Any) -> int:
+        """Return the number of samples in a training batch, as its `DataSpec` counts them."""
+        assert self.source.spec is not None
+        return int(self.source.spec.get_num_samples_in_batch(batch))
+
+    def num_tokens(self, batch: Any) -> int:
+        """Return the number of tokens in a training batch, as its `DataSpec` counts them."""
+        assert self.source.spec is not None
+        return int(self.source.spec.get_num_tokens_in_batch(batch))
+
+    def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:
+        """Evaluate the batch on the state, in microbatches if the evaluator has a size for them."""
+        source, state = self.source, self.source.state
+        evaluator = source.evaluator
+        if evaluator is None:  # it is not due
+            return None
+        spec, size = evaluator.dataloader, evaluator.device_eval_microbatch_size
+        microbatches = [state.batch] if size is None else spec.split_batch(state.batch, size)
+        for microbatch in microbatches:
+            state.batch = spec.microbatch_transforms(microbatch)
+            source.engine.run_event(Event.EVAL_BEFORE_FORWARD)
+            state.outputs = self.model.eval_forward(state.batch)
+            source.engine.run_event(Event.EVAL_AFTER_FORWARD)
+            metrics = state.eval_metrics.get(evaluator.label, {})
+            update_metrics(state, self.model, metrics, state.outputs)
+        return state.outputs
+
+    def configure_optimizers(self) -> Any:
+        """Return the optimizers and schedulers on the state."""
+        state = self.source.state
+        if not state.optimizers:
+            return None
+        interval = "step" if self.source.steps_schedulers_each_batch else "epoch"
+        schedulers = [{"scheduler": one, "interval": interval} for one in state.schedulers]
+        return list(state.optimizers), schedulers
+
+    def lr_scheduler_step(self, scheduler: Any, metric: Any | None) -> None:
+        """Step a scheduler that counts batches; one that counts epochs waits for `EPOCH_END`."""
+        if self.source.steps_schedulers_each_batch:
+            scheduler.step()
+        else:
+            # trainer_hooks steps it before on_train_batches_end, and Composer's metrics come first
+            self.source.has_pending_scheduler_step = True

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch.optim.lr_scheduler import LRScheduler
 
 from trainer_hooks._log import warn
+from trainer_hooks.adapters.composer.loggers import DestinationLogger
 from trainer_hooks.checkpoint.file import load_checkpoint
 from trainer_hooks.checkpoint.weights import load_weights
 from trainer_hooks.compat.composer.callbacks import CheckpointSaver
@@ -35,9 +36,8 @@ if TYPE_CHECKING:
 
     from trainer_hooks.compat.composer.core.engine import Engine
     from trainer_hooks.compat.composer.core.state import State
-    from trainer_hooks.compat.composer.model_module import ComposerModule
     from trainer_hooks.compat.composer.options import TrainerOptions
-    from trainer_hooks.compat.composer.trainer_events import TrainerEventSource
+    from trainer_hooks.compat.composer.trainer_events import ComposerModule, TrainerEventSource
 
 __all__ = [
     "list_hyperparameters",
@@ -54,7 +54,7 @@ __all__ = [
 # --- loggers ---
 
 
-class _DestinationLogger(Logger):
+class _EngineLogger(DestinationLogger):
     """A logger of trainer_hooks that writes to Composer's destinations.
 
     Args:
@@ -70,30 +70,9 @@ class _DestinationLogger(Logger):
         if logged:
             self._source.engine.logger.log_metrics(logged, step)
 
-    def log_image(
-        self,
-        key: str,
-        images: Any,
-        step: int | None = None,
-        *,
-        captions: Any = None,
-        channels_last: bool = False,
-    ) -> None:
-        """Log images, without their captions."""
-        self._source.engine.logger.log_images(list(images), key, channels_last, step)
-
-    def log_table(
-        self,
-        key: str,
-        columns: Any = None,
-        data: Any = None,
-        dataframe: Any = None,
-        step: int | None = None,
-    ) -> None:
-        """Log a table, of columns and rows or of a data frame."""
-        if dataframe is not None:
-            columns, data = list(dataframe.columns), dataframe.to_numpy().tolist()
-        self._source.engine.logger.log_table(list(columns), list(data), key, step)
+    def call_destination(self, method: str, *arguments: Any) -> None:
+        """Call a method of the logger that writes to all destinations."""
+        getattr(self._source.engine.logger, method)(*arguments)
 
 
 def make_destinations(options: TrainerOptions) -> list[LoggerDestination]:
@@ -148,7 +127,7 @@ def make_native_trainer(
         devices=1 if state.device.name == "cpu" else "auto",
         precision=native_precision(state.precision.value),
         callbacks=[EngineEvents(source), *state.callbacks],
-        logger=_DestinationLogger(source),
+        logger=_EngineLogger(source),
         max_epochs=-1,  # each fit sets its duration
         limit_train_batches=None if subset < 0 else subset,
         num_sanity_val_steps=0,  # Composer has no sanity check

@@ -18,14 +18,17 @@ _ARGUMENT = "dataloader_idx"
 _LOG_FOLDER = "lightning_logs"
 
 
-def _default_dataloader_idx(kind: type[Any]) -> None:
-    """Give `dataloader_idx` the default 0 in the methods that a class defines.
+class _OptionalDataloaderIdx:
+    """Give `dataloader_idx` the default 0 in the methods that a subclass defines.
 
     Lightning 1.x passed it always; since 2.0 it is passed where there are several loaders.
     """
-    for name, method in list(vars(kind).items()):
-        if isinstance(method, FunctionType) and _requires_dataloader_idx(method):
-            setattr(kind, name, _with_default(method))
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name, method in list(vars(cls).items()):
+            if isinstance(method, FunctionType) and _requires_dataloader_idx(method):
+                setattr(cls, name, _with_default(method))
 
 
 def _requires_dataloader_idx(method: FunctionType) -> bool:
@@ -74,26 +77,18 @@ class Trainer(trainer_hooks.Trainer):
         return CSVLogger(root, name=_LOG_FOLDER)
 
 
-class LightningModule(Module):
+class LightningModule(_OptionalDataloaderIdx, Module):
     """A `trainer_hooks.Module`, which has the hooks, arguments and results of Lightning's.
 
     A `dataloader_idx` without a default, as in Lightning 1.x, is 0 where there is one loader.
     """
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        _default_dataloader_idx(cls)
 
-
-class Callback(trainer_hooks.Callback):
+class Callback(_OptionalDataloaderIdx, trainer_hooks.Callback):
     """A `trainer_hooks.Callback`, which has Lightning's hooks.
 
     A `dataloader_idx` without a default, as in Lightning 1.x, is 0 where there is one loader.
     """
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        _default_dataloader_idx(cls)
 
 
 class LightningDataModule(DataModule):

@@ -1,9 +1,8 @@
 """The modules of Lightning's package: a table of their names, and of names not offered.
 
-Code for Lightning imports from many small modules. They are made from the table when
-`trainer_hooks.compat.lightning` is imported; the packages that most code imports from are files.
-Type checkers and editors know them by the stubs beside this file, which docs/lightning_stubs.py
-writes.
+Code for Lightning imports from many small modules and their packages. They are made from the table
+when `trainer_hooks.compat.lightning` is imported; only those with code of their own are files. Type
+checkers and editors know them by the stubs beside this file, which docs/lightning_stubs.py writes.
 """
 
 from __future__ import annotations
@@ -27,11 +26,6 @@ __all__ = [
 
 _PACKAGE = "trainer_hooks.compat.lightning"
 
-_FILES = frozenset(
-    {"callbacks", "core", "loggers", "profilers", "strategies", "trainer", "tuner", "utilities"}
-)
-"""The packages that are files, and so are known to type checkers without a stub."""
-
 _CALLBACKS = "trainer_hooks.callbacks"
 _LOGGERS = "trainer_hooks.loggers"
 _PROFILERS = "trainer_hooks.profilers"
@@ -44,6 +38,14 @@ _HELPERS = f"{_PACKAGE}.utilities"
 
 EXPORTS = (
     # module of Lightning, module that defines the names, the names (Lightning's=ours)
+    ("callbacks", _CALLBACKS, "BackboneFinetuning BaseFinetuning BasePredictionWriter"),
+    ("callbacks", _CALLBACKS, "BatchSizeFinder Checkpoint DeviceStatsMonitor EMAWeightAveraging"),
+    ("callbacks", _CALLBACKS, "EarlyStopping GradientAccumulationScheduler LambdaCallback"),
+    ("callbacks", _CALLBACKS, "LearningRateFinder LearningRateMonitor ModelCheckpoint"),
+    ("callbacks", _CALLBACKS, "ModelPruning ModelSummary OnExceptionCheckpoint ProgressBar"),
+    ("callbacks", _CALLBACKS, "RichModelSummary RichProgressBar SpikeDetection TQDMProgressBar"),
+    ("callbacks", _CALLBACKS, "StochasticWeightAveraging ThroughputMonitor Timer WeightAveraging"),
+    ("callbacks", _CLASSES, "Callback"),
     ("callbacks.batch_size_finder", _CALLBACKS, "BatchSizeFinder"),
     ("callbacks.callback", _CLASSES, "Callback"),
     ("callbacks.checkpoint", _CALLBACKS, "Checkpoint"),
@@ -72,9 +74,12 @@ EXPORTS = (
     ("callbacks.throughput_monitor", _CALLBACKS, "ThroughputMonitor"),
     ("callbacks.timer", _CALLBACKS, "Timer"),
     ("callbacks.weight_averaging", _CALLBACKS, "EMAWeightAveraging WeightAveraging"),
+    ("core", _CLASSES, "LightningDataModule LightningModule"),
     ("core.datamodule", _CLASSES, "LightningDataModule"),
     ("core.module", _CLASSES, "LightningModule"),
     ("core.optimizer", "trainer_hooks.module.optimization", "LightningOptimizer=ManualOptimizer"),
+    ("loggers", _LOGGERS, "CSVLogger CometLogger Logger MLFlowLogger NeptuneLogger"),
+    ("loggers", _LOGGERS, "TensorBoardLogger WandbLogger"),
     ("loggers.comet", _LOGGERS, "CometLogger"),
     ("loggers.csv_logs", _LOGGERS, "CSVLogger"),
     ("loggers.logger", _LOGGERS, "DummyLogger Logger"),
@@ -83,15 +88,21 @@ EXPORTS = (
     ("loggers.neptune", _LOGGERS, "NeptuneLogger"),
     ("loggers.tensorboard", _LOGGERS, "TensorBoardLogger"),
     ("loggers.wandb", _LOGGERS, "WandbLogger"),
+    ("profilers", _PROFILERS, "AdvancedProfiler PassThroughProfiler Profiler PyTorchProfiler"),
+    ("profilers", _PROFILERS, "SimpleProfiler"),
     ("profilers.advanced", _PROFILERS, "AdvancedProfiler"),
     ("profilers.base", _PROFILERS, "PassThroughProfiler"),
     ("profilers.profiler", _PROFILERS, "Profiler"),
     ("profilers.pytorch", _PROFILERS, "PyTorchProfiler"),
     ("profilers.simple", _PROFILERS, "SimpleProfiler"),
+    ("strategies", "trainer_hooks", "DDPStrategy FSDPStrategy"),
     ("strategies.ddp", "trainer_hooks", "DDPStrategy"),
     ("strategies.fsdp", "trainer_hooks", "FSDPStrategy"),
+    ("trainer", _CLASSES, "Trainer"),
+    ("trainer", "trainer_hooks", "seed_everything"),
     ("trainer.states", _RUN_STATE, "RunningStage TrainerFn TrainerState=RunState TrainerStatus"),
     ("trainer.trainer", _CLASSES, "Trainer"),
+    ("tuner", "trainer_hooks", "Tuner"),
     ("tuner.tuning", "trainer_hooks", "Tuner"),
     ("utilities.combined_loader", "trainer_hooks.data.loaders", "CombinedLoader"),
     ("utilities.data", "trainer_hooks.data.batch_counts", "extract_batch_size=count_samples"),
@@ -135,23 +146,15 @@ NOT_OFFERED: dict[str, dict[str, str]] = {
         "XLAAccelerator": _NO_TPU,
         "find_usable_cuda_devices": "pass Trainer(devices=2), or a list of device numbers",
     },
-    "callbacks.progress.tqdm_progress": {
-        "convert_inf": "use math.isinf",
-    },
+    "callbacks.progress.tqdm_progress": {"convert_inf": "use math.isinf"},
     "core.hooks": {
         "CheckpointHooks": "derive from LightningModule or LightningDataModule, which have them",
         "DataHooks": "derive from LightningModule or LightningDataModule, which have them",
         "ModelHooks": "derive from LightningModule, which has them",
     },
-    "core.optimizer": {
-        "do_nothing_closure": "call step() without a closure",
-    },
-    "loggers": {
-        "LitLogger": "its service is not offered here: take another logger",
-    },
-    "loggers.logger": {
-        "merge_dicts": "merge them where they are logged",
-    },
+    "core.optimizer": {"do_nothing_closure": "call step() without a closure"},
+    "loggers": {"LitLogger": "its service is not offered here: take another logger"},
+    "loggers.logger": {"merge_dicts": "merge them where they are logged"},
     "plugins": {
         "AsyncCheckpointIO": _SAVING,
         "BitsandbytesPrecision": "quantize layers in configure_model",
@@ -179,9 +182,7 @@ NOT_OFFERED: dict[str, dict[str, str]] = {
         "TorchElasticEnvironment": _DETECTED,
         "XLAEnvironment": _NO_TPU,
     },
-    "profilers": {
-        "XLAProfiler": "there are no TPUs here: take PyTorchProfiler",
-    },
+    "profilers": {"XLAProfiler": "there are no TPUs here: take PyTorchProfiler"},
     "strategies": {
         "DeepSpeedStrategy": "take FSDPStrategy, which shards all that DeepSpeed does",
         "ModelParallelStrategy": "take FSDPStrategy(tensor_parallel_size=...)",
@@ -197,9 +198,7 @@ NOT_OFFERED: dict[str, dict[str, str]] = {
         ),
         "set_shared_parameters": "assign the parameter to both attributes",
     },
-    "utilities.data": {
-        "has_len_all_ranks": "use len(loader)",
-    },
+    "utilities.data": {"has_len_all_ranks": "use len(loader)"},
     "utilities.deepspeed": {
         "convert_zero_checkpoint_to_fp32_state_dict": "use `trainer-hooks checkpoint export`",
         "ds_checkpoint_dir": "there is no DeepSpeed here",
@@ -209,9 +208,7 @@ NOT_OFFERED: dict[str, dict[str, str]] = {
         "is_cudnn_snafu": _OOM,
         "is_out_of_cpu_memory": _OOM,
     },
-    "utilities.model_helpers": {
-        "get_torchvision_model": "use torchvision.models.get_model",
-    },
+    "utilities.model_helpers": {"get_torchvision_model": "use torchvision.models.get_model"},
     "utilities.model_summary": {
         "DeepSpeedSummary": "summarize(module) counts whole parameters",
         "get_formatted_model_size": _SUMMARY,
@@ -234,7 +231,7 @@ NOT_OFFERED: dict[str, dict[str, str]] = {
 
 NOT_OFFERED["plugins.io"] = NOT_OFFERED["plugins.precision"] = NOT_OFFERED["plugins"]
 
-VIRTUAL_MODULES = sorted({path for path, _, _ in EXPORTS} | (NOT_OFFERED.keys() - _FILES))
+VIRTUAL_MODULES = sorted(({path for path, _, _ in EXPORTS} | NOT_OFFERED.keys()) - {"utilities"})
 """The paths of the modules that are no files, below Lightning's package."""
 
 

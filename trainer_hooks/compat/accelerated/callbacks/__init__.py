@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
+    from trainer_hooks.adapters.pytorch_accelerated.callback_handler import CallbackHandler
     from trainer_hooks.callbacks import (
         ConvertSyncBatchNormCallback,
         LimitBatchesCallback,
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
         StopTrainingError,
         WSDCheckpointCallback,
     )
-    from trainer_hooks.compat.accelerated.callback_handler import CallbackHandler
     from trainer_hooks.compat.accelerated.callbacks.console import (
         LogMetricsCallback,
         ProgressBarCallback,
@@ -58,24 +58,12 @@ __all__ = [
 __getattr__ = loader_of(
     __name__,
     {
-        "CallbackHandler": ":trainer_hooks.compat.accelerated.callback_handler",
-        "ConvertSyncBatchNormCallback": ":trainer_hooks.callbacks",
-        "EarlyStoppingCallback": "stopping",
-        "LimitBatchesCallback": ":trainer_hooks.callbacks",
-        "LimitEvalStepsCallback": ":trainer_hooks.callbacks",
-        "LogMetricsCallback": "console",
-        "ModelEmaCallback": ":trainer_hooks.callbacks",
-        "MoveModulesToDeviceCallback": ":trainer_hooks.callbacks",
-        "PrintMetricsCallback": ":trainer_hooks.callbacks",
-        "PrintProgressCallback": ":trainer_hooks.callbacks",
-        "ProgressBarCallback": "console",
-        "SaveBestModelCallback": "savers",
-        "SaveTrainingStateCallback": "savers",
-        "StepBasedEvaluationCallback": ":trainer_hooks.callbacks",
-        "StopTrainingError": ":trainer_hooks.callbacks",
-        "TerminateOnNaNCallback": "stopping",
+        **dict.fromkeys(__all__, ":trainer_hooks.callbacks"),
+        "CallbackHandler": ":trainer_hooks.adapters.pytorch_accelerated.callback_handler",
+        "EarlyStoppingCallback TerminateOnNaNCallback": "stopping",
+        "LogMetricsCallback ProgressBarCallback": "console",
+        "SaveBestModelCallback SaveTrainingStateCallback": "savers",
         "TrainerCallback": ":trainer_hooks.compat.accelerated.trainer_callback",
-        "WSDCheckpointCallback": ":trainer_hooks.callbacks",
     },
 )
 

@@ -41,12 +41,7 @@ _UNITS = (
     TimeUnit.SAMPLE,
     TimeUnit.TOKEN,
 )
-_COMPARISONS = {
-    "gt": torch.gt,
-    "greater": torch.gt,
-    "lt": torch.lt,
-    "less": torch.lt,
-}
+_COMPARISONS = {"gt": torch.gt, "greater": torch.gt, "lt": torch.lt, "less": torch.lt}
 _LESS_IS_BETTER = ("loss", "error", "perplexity")
 """Parts of the names of metrics of which smaller values are better."""
 _TRAIN = "train"

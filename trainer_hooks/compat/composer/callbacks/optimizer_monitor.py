@@ -89,10 +89,7 @@ class OptimizerMonitor(ScheduledCallback):
             return
         values = self._values(trainer, module)
         if values:
-            device = values["l2_norm/grad/global"].device
-            stacked = torch.stack([v.detach().to(device).reshape(()) for v in values.values()])
-            metrics = dict(zip(values, stacked.tolist(), strict=True))
-            trainer.log_metrics(metrics, trainer.progress.batches_stepped - 1)
+            _log_tensors(trainer, values)
 
     def _values(self, trainer: Trainer, module: Module) -> dict[str, Tensor]:
         """Return the norms and metrics by name, on the devices where they were computed."""
@@ -113,6 +110,14 @@ class OptimizerMonitor(ScheduledCallback):
             **optimizer_metrics,
         }
         return {name: torch.as_tensor(value, dtype=torch.float32) for name, value in values.items()}
+
+
+def _log_tensors(trainer: Trainer, values: dict[str, Tensor]) -> None:
+    """Log tensors of one element, which are copied from the device together."""
+    device = next(iter(values.values())).device
+    stacked = torch.stack([value.detach().to(device).reshape(()) for value in values.values()])
+    metrics = dict(zip(values, stacked.tolist(), strict=True))
+    trainer.log_metrics(metrics, trainer.progress.batches_stepped - 1)
 
 
 def _report_methods(trainer: Trainer) -> dict[int, Any]:
@@ -177,11 +182,7 @@ class GradMonitor(Callback):
         values = {"grad_l2_norm/step": norm_of_norms(list(norms.values()))}
         if self.log_layer_grad_norms:
             values.update({f"layer_grad_l2_norm/{name}": norm for name, norm in norms.items()})
-        device = values["grad_l2_norm/step"].device
-        numbers = torch.stack([value.to(device) for value in values.values()]).tolist()
-        trainer.log_metrics(
-            dict(zip(values, numbers, strict=True)), trainer.progress.batches_stepped - 1
-        )
+        _log_tensors(trainer, values)
 
 
 class LRMonitor(Callback):

@@ -37,29 +37,19 @@ __all__ = [
     "ensure_time",
 ]
 
-HOMES = {
-    "Batch": "types",
-    "Callback": "callback",
-    "DataSpec": "data_spec",
-    "Dataset": "types",
-    "Engine": "engine",
-    "Evaluator": "evaluator",
-    "Event": "event",
-    "Precision": "precision",
-    "Serializable": "types",
-    "State": "state",
-    "Time": "time",
-    "TimeUnit": "time",
-    "Timestamp": "time",
-    "TrainerMode": "types",
-    "ensure_data_spec": "data_spec",
-    "ensure_evaluator": "evaluator",
-    "ensure_time": "time",
-}
-
 __getattr__ = package_getattr(
     __name__,
-    HOMES,
+    {
+        "Batch Dataset Serializable TrainerMode": "types",
+        "Callback": "callback",
+        "DataSpec ensure_data_spec": "data_spec",
+        "Engine": "engine",
+        "Evaluator ensure_evaluator": "evaluator",
+        "Event": "event",
+        "Precision": "precision",
+        "State": "state",
+        "Time TimeUnit Timestamp ensure_time": "time",
+    },
     ("Algorithm", "AlgorithmPass", "JSON", "MemoryFormat", "Trace", "get_precision_context"),
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakSet
 
-from trainer_hooks._log import log
+from trainer_hooks.adapters.composer.event_source import close_callbacks
 from trainer_hooks.compat.composer.core.event import Event
 from trainer_hooks.compat.composer.core.event_methods import EventMethods
 from trainer_hooks.compat.composer.not_offered import ENGINE
@@ -118,23 +118,9 @@ class CallbackCloser:
         if self.is_done:
             return
         self.is_done = True
-        closed = []
-        for callback in self._state.callbacks:
-            if not isinstance(callback, EventMethods):
-                continue
-            try:
-                callback.close(self._state, self._logger)
-            except Exception:  # noqa: BLE001 - logged; the others are closed all the same
-                name = type(callback).__qualname__
-                log.exception("%s.close() failed, so its post_close() is left out", name)
-            else:
-                closed.append(callback)
-            _OPEN.discard(callback)
-        for callback in closed:
-            try:
-                callback.post_close()
-            except Exception:  # noqa: BLE001 - logged; the others have their turn
-                log.exception("%s.post_close() failed", type(callback).__qualname__)
+        callbacks = [one for one in self._state.callbacks if isinstance(one, EventMethods)]
+        _OPEN.difference_update(callbacks)
+        close_callbacks(callbacks, self._state, self._logger)
 
 
 def _mark_open(callbacks: Sequence[EventMethods]) -> None:

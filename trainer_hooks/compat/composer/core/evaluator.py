@@ -71,17 +71,15 @@ def _is_crossed(state: State, time: Time) -> bool:
     """Return whether the last batch, epoch or iteration passed a multiple of a time."""
     before, now = state.previous_timestamp, state.timestamp
     assert before is not None
-    if time.unit is not TimeUnit.DURATION:
-        counts = (before.get(time.unit).value, now.get(time.unit).value)
-        return math.floor(counts[0] / time.value) != math.floor(counts[1] / time.value)
-    longest = state.max_duration
-    if longest is None or not longest.value:
-        return False
-    shares = (
-        before.get(longest.unit).value / longest.value,
-        now.get(longest.unit).value / longest.value,
-    )
-    return math.floor(shares[0] / time.value) != math.floor(shares[1] / time.value)
+    unit: TimeUnit = time.unit
+    whole: float = 1
+    if unit is TimeUnit.DURATION:
+        longest = state.max_duration
+        if longest is None or not longest.value:
+            return False
+        unit, whole = longest.unit, longest.value
+    first, last = (math.floor(one.get(unit).value / whole / time.value) for one in (before, now))
+    return first != last
 
 
 class Evaluator:

@@ -244,6 +244,11 @@ _UNITS = {
     "token_in_epoch": TimeUnit.TOKEN,
 }
 _NONE = timedelta(0)
+_EPOCH_START: dict[str, Any] = {
+    **dict.fromkeys(("batch_in_epoch", "sample_in_epoch", "token_in_epoch"), 0),
+    **dict.fromkeys(("epoch_wct", "batch_wct"), _NONE),
+}
+"""The values of a timestamp between two epochs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # __eq__ below also takes a Time or a text
@@ -311,13 +316,7 @@ class Timestamp:
                 "Timestamp.get('dur'): a timestamp does not know how long the training is. Call "
                 "state.get_elapsed_duration()."
             )
-        time: Time = {
-            TimeUnit.ITERATION: self.iteration,
-            TimeUnit.EPOCH: self.epoch,
-            TimeUnit.BATCH: self.batch,
-            TimeUnit.SAMPLE: self.sample,
-            TimeUnit.TOKEN: self.token,
-        }[known_unit]
+        time: Time = getattr(self, known_unit.name.lower())
         return time
 
     def copy(self, **changes: Any) -> Timestamp:
@@ -351,13 +350,9 @@ class Timestamp:
             self,
             epoch=self.epoch + 1,
             epoch_in_iteration=self.epoch_in_iteration + 1,
-            batch_in_epoch=Time(0, TimeUnit.BATCH),
-            sample_in_epoch=Time(0, TimeUnit.SAMPLE),
-            token_in_epoch=Time(0, TimeUnit.TOKEN),
             total_wct=self.total_wct + spent,
             iteration_wct=self.iteration_wct + spent,
-            epoch_wct=_NONE,
-            batch_wct=_NONE,
+            **_EPOCH_START,
         )
 
     def to_next_iteration(self, duration: timedelta | None = None) -> Timestamp:
@@ -366,15 +361,11 @@ class Timestamp:
         return replace(
             self,
             iteration=self.iteration + 1,
-            epoch_in_iteration=Time(0, TimeUnit.EPOCH),
-            token_in_iteration=Time(0, TimeUnit.TOKEN),
-            batch_in_epoch=Time(0, TimeUnit.BATCH),
-            sample_in_epoch=Time(0, TimeUnit.SAMPLE),
-            token_in_epoch=Time(0, TimeUnit.TOKEN),
+            epoch_in_iteration=0,  # type: ignore[arg-type] # __post_init__ gives it its unit
+            token_in_iteration=0,  # type: ignore[arg-type]
             total_wct=self.total_wct + spent,
             iteration_wct=_NONE,
-            epoch_wct=_NONE,
-            batch_wct=_NONE,
+            **_EPOCH_START,
         )
 
     def state_dict(self) -> dict[str, Any]:

@@ -39,17 +39,10 @@ __all__ = [
 __getattr__ = package_getattr(
     __name__,
     {
-        "CometMLLogger": "experiment_trackers",
-        "ConsoleLogger": "logger_destination",
-        "FileLogger": "logger_destination",
-        "InMemoryLogger": "logger_destination",
-        "Logger": "logger",
-        "LoggerDestination": "logger_destination",
-        "MLFlowLogger": "experiment_trackers",
-        "NeptuneLogger": "experiment_trackers",
-        "TensorboardLogger": "experiment_trackers",
+        "CometMLLogger MLFlowLogger NeptuneLogger TensorboardLogger": "experiment_trackers",
         "WandBLogger": "experiment_trackers",
-        "format_log_data_value": "logger",
+        "ConsoleLogger FileLogger InMemoryLogger LoggerDestination": "logger_destination",
+        "Logger format_log_data_value": "logger",
     },
     tuple(LOGGERS),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks.adapters.composer.loggers import NativeDestination
 from trainer_hooks.compat.composer.loggers.logger_destination import LoggerDestination
 from trainer_hooks.errors import OptionError
 
@@ -26,7 +27,7 @@ __all__ = [
 ]
 
 
-class NativeLoggerDestination(LoggerDestination):
+class NativeLoggerDestination(NativeDestination, LoggerDestination):  # type: ignore[misc] # as Callback
     """A destination that writes to a logger of trainer_hooks.
 
     Args:
@@ -69,35 +70,9 @@ class NativeLoggerDestination(LoggerDestination):
         if self.logger is not None:
             self.logger.log_metrics(_as_numbers(metrics), step)
 
-    def log_hyperparameters(self, hyperparameters: dict[str, Any]) -> None:
-        """Log hyperparameters."""
-        if self.logger is not None:
-            self.logger.log_hyperparams(hyperparameters)
-
-    def log_table(
-        self,
-        columns: list[str],
-        rows: list[list[Any]],
-        name: str = "Table",
-        step: int | None = None,
-    ) -> None:
-        """Log a table."""
-        if self.logger is not None:
-            self.logger.log_table(name, columns, rows, step=step)
-
-    def log_images(
-        self,
-        images: Any,
-        name: str = "Images",
-        channels_last: bool = False,
-        step: int | None = None,
-        masks: dict[str, Any] | None = None,
-        mask_class_labels: dict[int, str] | None = None,
-        use_table: bool = True,
-    ) -> None:
-        """Log images, without masks."""
-        if self.logger is not None:
-            self.logger.log_images(images, name, channels_last, step)
+    def native_loggers(self) -> list[NativeLogger]:
+        """Return the logger in a list; an empty one before `Event.INIT`."""
+        return [] if self.logger is None else [self.logger]
 
     def fit_end(self, state: State, logger: Logger) -> None:
         """Write the logger's buffer."""

@@ -13,6 +13,7 @@ from trainer_hooks.compat.composer.utils import ensure_tuple, format_name_with_d
 if TYPE_CHECKING:
     import os
 
+    from trainer_hooks.adapters.composer.loggers import Rows
     from trainer_hooks.compat.composer.core.state import State
 
 __all__ = ["Logger", "format_log_data_value"]
@@ -45,11 +46,7 @@ class Logger:
             destination.log_metrics(metrics, step)
 
     def log_table(
-        self,
-        columns: list[str],
-        rows: list[list[Any]],
-        name: str = "Table",
-        step: int | None = None,
+        self, columns: list[str], rows: Rows, name: str = "Table", step: int | None = None
     ) -> None:
         """Log a table."""
         step = self._batch_if_none(step)
@@ -79,11 +76,7 @@ class Logger:
             destination.log_traces(traces)
 
     def upload_file(
-        self,
-        remote_file_name: str,
-        file_path: str | os.PathLike[str],
-        *,
-        overwrite: bool = False,
+        self, remote_file_name: str, file_path: str | os.PathLike[str], *, overwrite: bool = False
     ) -> None:
         """Upload a file to the destinations that keep files.
 

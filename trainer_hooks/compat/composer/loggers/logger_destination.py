@@ -19,6 +19,7 @@ from trainer_hooks.compat.composer.utils import format_name_with_dist
 from trainer_hooks.errors import MetricError, OptionError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
+    from trainer_hooks.adapters.composer.loggers import Rows
     from trainer_hooks.compat.composer.core.state import State
     from trainer_hooks.compat.composer.loggers.logger import Logger
 
@@ -40,11 +41,7 @@ class LoggerDestination(Callback):
         """Write metrics by name; `step` is the number of the batch."""
 
     def log_table(
-        self,
-        columns: list[str],
-        rows: list[list[Any]],
-        name: str = "Table",
-        step: int | None = None,
+        self, columns: list[str], rows: Rows, name: str = "Table", step: int | None = None
     ) -> None:
         """Write a table of rows."""
 
@@ -276,11 +273,7 @@ class FileLogger(LoggerDestination):
             self.write("[hyperparameter]: ", f"{name}: {format_log_data_value(value)} \n")
 
     def log_table(
-        self,
-        columns: list[str],
-        rows: list[list[Any]],
-        name: str = "Table",
-        step: int | None = None,
+        self, columns: list[str], rows: Rows, name: str = "Table", step: int | None = None
     ) -> None:
         """Write a table as JSON, in one line."""
         table = json.dumps({"columns": columns, "data": rows}, separators=(",", ":"))
@@ -297,6 +290,8 @@ class FileLogger(LoggerDestination):
         """Flush and upload the file."""
         self._flush(logger)
 
+    eval_start = fit_end = epoch_start
+
     def batch_end(self, state: State, logger: Logger) -> None:
         """Flush and upload the file if that is due."""
         if int(state.timestamp.batch) % self.flush_interval == 0:
@@ -306,14 +301,6 @@ class FileLogger(LoggerDestination):
         """Flush and upload the file if that is due."""
         if int(state.timestamp.epoch) % self.flush_interval == 0:
             self._flush(logger)
-
-    def eval_start(self, state: State, logger: Logger) -> None:
-        """Flush and upload the file."""
-        self._flush(logger)
-
-    def fit_end(self, state: State, logger: Logger) -> None:
-        """Flush and upload the file."""
-        self._flush(logger)
 
     def close(self, state: State, logger: Logger) -> None:
         """Flush, upload and close the file."""
@@ -379,11 +366,7 @@ class InMemoryLogger(LoggerDestination):
             self.most_recent_timestamps[name] = now
 
     def log_table(
-        self,
-        columns: list[str],
-        rows: list[list[Any]],
-        name: str = "Table",
-        step: int | None = None,
+        self, columns: list[str], rows: Rows, name: str = "Table", step: int | None = None
     ) -> None:
         """Keep a table, as pandas writes it with `orient="split"`."""
         self.tables[name] = json.dumps(

@@ -10,9 +10,5 @@ __all__ = ["ComposerClassifier", "ComposerModel"]
 __getattr__ = package_getattr(
     __name__,
     {},
-    (
-        "HuggingFaceModel",
-        "Initializer",
-        "write_huggingface_pretrained_from_composer_checkpoint",
-    ),
+    ("HuggingFaceModel", "Initializer", "write_huggingface_pretrained_from_composer_checkpoint"),
 )

@@ -76,6 +76,7 @@ class DecoupledAdamW(AdamW):
 def _move_weight_decay(optimizer: Optimizer, decay: float) -> None:
     """Move each group's weight decay to a key of its own, so that torch applies none."""
     for group in optimizer.param_groups:
+        # torch has put the argument, 0, into each group without a weight decay of its own
         group["decoupled_weight_decay"] = group["weight_decay"] or decay
         group["weight_decay"] = 0.0
         group["initial_lr"] = group["lr"]

@@ -291,11 +291,7 @@ class ConstantWithWarmupScheduler(LinearWithWarmupScheduler):
     """Warm up to `alpha`, then stay there."""
 
     def __init__(
-        self,
-        t_warmup: Span,
-        alpha: float = 1.0,
-        t_max: Span = "1dur",
-        scale_warmup: bool = False,
+        self, t_warmup: Span, alpha: float = 1.0, t_max: Span = "1dur", scale_warmup: bool = False
     ) -> None:
         super().__init__(t_warmup, alpha, alpha, t_max, scale_warmup)
 
@@ -304,11 +300,7 @@ class CosineAnnealingWithWarmupScheduler:
     """Warm up, then fall to `alpha_f` along a cosine."""
 
     def __init__(
-        self,
-        t_warmup: Span,
-        t_max: Span = "1dur",
-        alpha_f: float = 0.0,
-        scale_warmup: bool = False,
+        self, t_warmup: Span, t_max: Span = "1dur", alpha_f: float = 0.0, scale_warmup: bool = False
     ) -> None:
         self.alpha_f = alpha_f
         self._warmup = _Warmup(t_warmup, 1.0, scale_warmup, t_max)

@@ -1,5 +1,8 @@
 # made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
 
+from . import progress_bar as progress_bar
+from . import rich_progress as rich_progress
+from . import tqdm_progress as tqdm_progress
 from trainer_hooks.callbacks import ProgressBar
 from trainer_hooks.callbacks import RichProgressBar
 from trainer_hooks.callbacks import TQDMProgressBar

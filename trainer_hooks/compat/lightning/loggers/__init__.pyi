@@ -1,0 +1,26 @@
+# made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
+
+from . import comet as comet
+from . import csv_logs as csv_logs
+from . import logger as logger
+from . import mlflow as mlflow
+from . import neptune as neptune
+from . import tensorboard as tensorboard
+from . import wandb as wandb
+from trainer_hooks.loggers import CSVLogger
+from trainer_hooks.loggers import CometLogger
+from trainer_hooks.loggers import Logger
+from trainer_hooks.loggers import MLFlowLogger
+from trainer_hooks.loggers import NeptuneLogger
+from trainer_hooks.loggers import TensorBoardLogger
+from trainer_hooks.loggers import WandbLogger
+
+__all__ = [
+    "CSVLogger",
+    "CometLogger",
+    "Logger",
+    "MLFlowLogger",
+    "NeptuneLogger",
+    "TensorBoardLogger",
+    "WandbLogger",
+]
