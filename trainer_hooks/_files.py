@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TextIO
 
-__all__ = ["hidden_beside", "replace_file"]
-
 _MAX_NAME_BYTES = 255
 """Bytes that file systems allow for a file name."""
 

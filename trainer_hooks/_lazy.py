@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["class_if_loaded", "loader_of", "register_module"]
-
 
 def class_if_loaded(module: str, name: str) -> type | tuple[type, ...]:
     """Return a class for `isinstance`, or an empty tuple if its module was never imported.

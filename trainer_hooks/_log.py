@@ -6,8 +6,6 @@ import logging
 import sys
 import warnings
 
-__all__ = ["ensure_visible_log", "log", "silence_below_errors", "warn"]
-
 log = logging.getLogger("trainer_hooks")
 
 _PACKAGE = __name__.partition(".")[0]

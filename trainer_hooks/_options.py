@@ -21,32 +21,6 @@ from trainer_hooks.errors import OptionError, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = [
-    "BOOL",
-    "CLIP_ALGORITHM",
-    "FLAG",
-    "FOLDER",
-    "METRIC_NAME",
-    "PATH",
-    "STRING",
-    "SWITCH",
-    "TEXT",
-    "Combination",
-    "Rule",
-    "check_attribute",
-    "check_combinations",
-    "check_option",
-    "check_options",
-    "finite_number",
-    "integer",
-    "is_int",
-    "is_number",
-    "is_text",
-    "one_of",
-    "option_rules",
-    "whole_number",
-]
-
 _P = ParamSpec("_P")
 
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.tree import Tree
 
-__all__ = ["Branch", "aligned", "printable", "show_table", "show_tree"]
-
 # plain text is laid out here and not by rich, which fits its output to a width: a file has none
 _INDENT = "  "
 

@@ -19,14 +19,6 @@ from trainer_hooks.hooks.spec import HOOKS
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-__all__ = [
-    "ForeignProgressBar",
-    "HostedCallback",
-    "ancestor_names",
-    "choose_adapter",
-    "keep_opaque",
-]
-
 _ADAPTER_CLASSES: WeakKeyDictionary[type, dict[tuple[type, ...], type]] = WeakKeyDictionary()
 """The adapter classes made for each foreign class, by their bases."""
 

@@ -13,16 +13,6 @@ from trainer_hooks.hooks.spec import ALIASES, EVENT_NAMES, HOOKS, HookSpec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "ACCELERATED_NAMES",
-    "COMPOSER_NAMES",
-    "LIGHTNING_NAMES",
-    "HookMatch",
-    "find_hooks",
-    "known_names",
-    "names_elsewhere",
-]
-
 _IN_LIGHTNING = (
     "setup", "on_load_checkpoint", "on_fit_start", "on_sanity_check_start", "on_sanity_check_end",
     "on_train_start", "on_train_epoch_start", "on_train_batch_start", "on_before_zero_grad",

@@ -9,8 +9,6 @@ from trainer_hooks.module.module import Module
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["ModuleAdapter", "take_class_name"]
-
 _SHARED = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
 """Attributes of `nn.Module` that hold its tensors; adapter and foreign module share them."""
 

@@ -10,8 +10,6 @@ from weakref import WeakKeyDictionary
 
 from trainer_hooks.hooks.relay import current_hook_and_callback
 
-__all__ = ["ModuleProxy", "PartialProxy", "Proxy", "joined_class", "missing_attribute"]
-
 
 class Proxy:
     """Pass every attribute on to another object, except those that a subclass defines.

@@ -21,23 +21,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = [
-    "ScheduledCallback",
-    "WeightOwner",
-    "closes_window",
-    "decide_on_rank_zero",
-    "evaluation_stage",
-    "evaluation_step",
-    "is_logged",
-    "is_real_fit",
-    "require_logger",
-    "require_no_owner",
-    "require_whole_weights",
-    "union_over_ranks",
-    "will_be_logged",
-]
-
-
 Decision = TypeVar("Decision")
 
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["LimitBatchesCallback", "LimitEvalStepsCallback", "StepBasedEvaluationCallback"]
-
 
 class LimitBatchesCallback(Callback):
     """Run at most a number of batches in each epoch, validation, test and prediction.

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     Modules = nn.Module | Iterable[Any]
 
-__all__ = ["BackboneFinetuning", "BaseFinetuning", "multiplicative"]
-
 _GROUPS = "internal_optimizer_metadata"
 """The key of the optimizers' groups in Lightning's checkpoints, which have no other key of ours."""
 _UNFREEZE = "unfreeze_and_add_param_group"

@@ -12,8 +12,6 @@ from trainer_hooks.hooks.spec import ALIASES, HOOKS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["LambdaCallback"]
-
 
 class LambdaCallback(Callback):
     """Call a function at each of the given hooks.

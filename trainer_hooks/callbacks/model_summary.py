@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["ModelSummary", "RichModelSummary"]
-
 
 class ModelSummary(Callback):
     """Print a table of the model's layers when fit starts.

@@ -29,18 +29,6 @@ if TYPE_CHECKING:
     from torch.utils.flop_counter import FlopCounterMode
     from torch.utils.hooks import RemovableHandle
 
-__all__ = [
-    "RIGHT",
-    "LayerSummary",
-    "ModelSummaryTable",
-    "SummaryData",
-    "check_depth",
-    "summarize",
-    "text_table",
-    "totals",
-    "unwrap_module",
-]
-
 # how torch.compile, activation checkpointing and FSDP name the one module that they wrap
 _WRAPPED = ("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module")
 SummaryData = list[tuple[str, list[str]]]

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["ConvertSyncBatchNormCallback", "MoveModulesToDeviceCallback"]
-
 
 class ConvertSyncBatchNormCallback(Callback):
     """Replace BatchNorm layers by torch's SyncBatchNorm in a run of several processes.

@@ -20,18 +20,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.context.context import Trainer
 
-__all__ = [
-    "MonitoredMetric",
-    "acts_at_train_epoch_end",
-    "advise_on_misspelt_monitor",
-    "as_score",
-    "has_validation",
-    "is_better",
-    "missing_monitor_message",
-    "monitorable_metrics",
-    "resolve_metric_name",
-]
-
 _SIMILARITY = 0.85
 """The `difflib` ratio from which a logged name counts as a misspelling of the monitor."""
 _ACCELERATED_NAMES = {

@@ -18,15 +18,6 @@ from trainer_hooks._options import (
 )
 from trainer_hooks.errors import OptionError
 
-__all__ = [
-    "check_choice",
-    "check_choices",
-    "check_count",
-    "check_monitor",
-    "check_number",
-    "check_text",
-]
-
 _MODES = ("min", "max")
 
 

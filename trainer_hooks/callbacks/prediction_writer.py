@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["BasePredictionWriter", "WriteInterval"]
-
 
 class WriteInterval(StrEnum):
     """When predictions are written: after each batch, after all batches, or both."""

@@ -24,26 +24,6 @@ from trainer_hooks._files import hidden_beside
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "PART_SUFFIX",
-    "SEAL",
-    "NameReservation",
-    "check_writable",
-    "is_sharded_folder",
-    "is_unfinished_folder",
-    "make_folder",
-    "open_atomically",
-    "open_folder_part",
-    "open_part",
-    "remove_folder",
-    "remove_stale_parts",
-    "replace_atomically",
-    "reserve_name",
-    "size_of_folder",
-    "sync_folder",
-]
-
-
 PART_SUFFIX = ".trainer_hooks.part"
 """How the name of an unfinished file ends; it begins with a dot."""
 

@@ -15,9 +15,6 @@ from trainer_hooks.errors import CheckpointError, error_message
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["BackgroundSave", "BackgroundSaves", "HostCopier"]
-
-
 _Key = tuple[int, bool]
 
 _UNCHANGING = frozenset((str, int, float, bool, bytes, complex, type(None)))

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.checkpoint.inspection import CheckpointContents
 
-__all__ = ["Difference", "DifferenceType", "Tolerance", "differences"]
-
 _CHUNK = 1 << 22
 """Elements of two tensors that are compared at once, so that memory stays small."""
 

@@ -25,25 +25,6 @@ from trainer_hooks.errors import CheckpointError, CheckpointStateError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "CODECS",
-    "DEEPEST",
-    "FACTORIES",
-    "MAPPINGS",
-    "SEQUENCES",
-    "TAG",
-    "Codec",
-    "Encoder",
-    "UnsavableValueError",
-    "codec_of",
-    "decode",
-    "encode_checkpoint",
-    "find_unsavable",
-    "require_plain",
-    "with_items",
-]
-
-
 _HUGE = 2000
 """Bits from which torch's safe unpickler refuses an int."""
 

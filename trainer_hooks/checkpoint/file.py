@@ -39,15 +39,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.checkpoint.seal import Checksums
 
-__all__ = [
-    "load_checkpoint",
-    "read_checkpoint",
-    "summarize",
-    "verify_checkpoint",
-    "write_checkpoint",
-]
-
-
 _SHOWN = 10
 
 

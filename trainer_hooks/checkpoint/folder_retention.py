@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.checkpoint.inspection import CheckpointContents
 
-__all__ = ["RetentionDecision", "RetentionRule", "plan_retention"]
-
 _PART = ".part"
 """The suffix of a file that is being written, or whose writer was killed."""
 

@@ -23,19 +23,6 @@ from trainer_hooks.errors import ModuleError, TrainerHooksWarning, did_you_mean
 if TYPE_CHECKING:
     from types import FrameType
 
-__all__ = [
-    "HyperParameters",
-    "annotations_of",
-    "arguments_of_init",
-    "init_arguments_from",
-    "is_hparams_object",
-    "rebuild",
-    "savable_hparams",
-    "select_hparams",
-    "to_plain",
-]
-
-
 _NAMESPACES = (Namespace, SimpleNamespace)
 
 

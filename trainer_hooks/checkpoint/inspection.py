@@ -32,21 +32,6 @@ from trainer_hooks.errors import CheckpointError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "CheckpointContents",
-    "CheckpointKind",
-    "CheckpointSection",
-    "FileFault",
-    "UnusableFileError",
-    "describe_position",
-    "dtype_name",
-    "inspect_file",
-    "sections_of",
-    "tensor_bytes",
-    "verify_file",
-]
-
-
 _ZIP, _PICKLE = b"PK\x03\x04", b"\x80"
 _CODE_PATTERNS = (
     r"GLOBAL (\S+)",

@@ -7,15 +7,6 @@ from typing import Any
 
 from trainer_hooks.errors import CheckpointError
 
-__all__ = [
-    "DATA_HPARAMS",
-    "VERSION",
-    "LightningProgress",
-    "is_lightning",
-    "lightning_progress",
-    "loops_of",
-]
-
 VERSION = "2.6.0"
 """The version of Lightning whose layout our files have in the keys that Lightning knows."""
 

@@ -11,8 +11,6 @@ from trainer_hooks.errors import CheckpointError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["FORMAT", "MIGRATIONS", "migrate"]
-
 
 def _to_2(checkpoint: dict[str, Any]) -> dict[str, Any]:
     """Migrate from format 1 to 2: encoded values, state versions, loops as Lightning writes them.

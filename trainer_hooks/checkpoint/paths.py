@@ -12,21 +12,6 @@ from pathlib import Path
 from trainer_hooks.checkpoint.atomic_write import is_sharded_folder, remove_folder
 from trainer_hooks.errors import CheckpointError, OptionError
 
-__all__ = [
-    "absolute_path",
-    "exists",
-    "file_name",
-    "files_in",
-    "is_inside",
-    "is_remote",
-    "join_path",
-    "modified_at",
-    "parent_folder",
-    "remove",
-    "require_local",
-    "require_reachable",
-]
-
 _LOCAL = "file://"
 
 

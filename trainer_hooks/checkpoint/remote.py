@@ -16,18 +16,6 @@ from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "copy",
-    "downloaded",
-    "exists",
-    "files_in",
-    "modified_at",
-    "read_tail",
-    "remove",
-    "unusable_reason",
-    "upload",
-]
-
 _FLAT = frozenset({"abfs", "abfss", "az", "gcs", "gs", "memory", "oci", "s3", "s3a"})
 
 

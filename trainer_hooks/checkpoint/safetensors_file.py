@@ -13,14 +13,6 @@ from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError, Usage
 if TYPE_CHECKING:
     import os
 
-__all__ = [
-    "SAFETENSORS_SUFFIX",
-    "dump_safetensors",
-    "is_safetensors",
-    "read_safetensors",
-    "require_weights_only",
-]
-
 SAFETENSORS_SUFFIX = ".safetensors"
 
 _KEPT = ("epoch", "global_step", "hparams_name", "hyper_parameters", "trainer_hooks")

@@ -20,21 +20,6 @@ from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo, is_zipfile
 
 from trainer_hooks.checkpoint.atomic_write import SEAL, sync_folder
 
-__all__ = [
-    "HEADER",
-    "RUN",
-    "TAIL",
-    "CheckpointSummary",
-    "ChecksummedReader",
-    "checksum",
-    "damaged_part",
-    "fast_crc32",
-    "load_verified",
-    "read_summary",
-    "verify_seal",
-    "write_seal",
-]
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path

@@ -49,15 +49,6 @@ from trainer_hooks.errors import CheckpointError, error_message
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = [
-    "read_shards",
-    "shard_names_by_path",
-    "with_empty_tensors",
-    "with_tensors",
-    "write_folder",
-]
-
-
 Shard = "list[Any]"
 """A rank's shard of a tensor: the shard, the shape of the whole tensor, the offsets in it."""
 

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-__all__ = ["IgnoreKeys", "check_ignore_keys", "load_weights", "remove_keys", "require_fitting"]
-
-
 _SHOWN = 8
 
 

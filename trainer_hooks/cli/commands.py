@@ -16,18 +16,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "INTERRUPTED",
-    "PIPE_CLOSED",
-    "USAGE_ERROR",
-    "Commands",
-    "add_target",
-    "install_hint",
-    "is_free",
-    "number_below",
-    "print_failure",
-]
-
 USAGE_ERROR = 2
 """Exit code: the arguments make no sense."""
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from trainer_hooks.cli.commands import Commands
     from trainer_hooks.hooks.spec import HookSpec
 
-__all__ = ["add_parser", "example_of", "run", "signature_of"]
-
 _WIDTH = 88
 """Columns that a signature may take, beside the indentation of the class that it goes into."""
 

@@ -29,8 +29,6 @@ from trainer_hooks.errors import DataError, OptionError, error_message
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["main"]
-
 _TRAINING_HELP = {
     "fit": "train what a config file or options say",
     "validate": "run the validation of the same",

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from importlib.resources.abc import Traversable
 
-__all__ = ["PackageNames", "write_package"]
-
 # as packaging.utils checks it, which need not be installed
 _NAME = re.compile(r"[A-Z0-9]([A-Z0-9._-]*[A-Z0-9])?", re.IGNORECASE | re.ASCII)
 _UNWRITTEN = 1

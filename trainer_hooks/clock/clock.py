@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.clock.progress import Progress
 
-__all__ = ["Clock", "ClockCounts", "Stopwatch", "Timekeeper"]
-
 
 @dataclass(frozen=True, slots=True)
 class ClockCounts:

@@ -6,8 +6,6 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["EpochStage", "Progress"]
-
 
 class EpochStage(StrEnum):
     """The stage of a training epoch, from which a resume knows the work that remains."""

@@ -14,17 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import timedelta
 
-__all__ = [
-    "DueCondition",
-    "DueTracker",
-    "When",
-    "after",
-    "every",
-    "once",
-    "parse_when",
-    "parse_word_or_when",
-]
-
 
 class DueCondition:
     """A condition on the clock at the last check and the clock now: whether something is due.

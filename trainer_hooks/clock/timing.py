@@ -17,8 +17,6 @@ from trainer_hooks.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["FRACTIONAL", "UNITS", "Time", "TimeUnit", "parse_amount", "parse_span", "parse_time"]
-
 
 class TimeUnit(StrEnum):
     """The unit of a `Time`."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from importlib_metadata import EntryPoint
 
-__all__ = ["ADAPTER_GROUP", "adapt", "find_adapter_entry_point"]
-
 ADAPTER_GROUP = "trainer_hooks.adapters"
 """The entry-point group of adapters.
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.connector.registry import CallbackEntry
 
-__all__ = ["LoadReport", "rename_former_keys", "upgrade_state"]
-
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:

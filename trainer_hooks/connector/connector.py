@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from trainer_hooks.hooks.plugin import Plugin
     from trainer_hooks.hooks.spec import HookSpec
 
-__all__ = ["CallbackConnector"]
-
 _RESERVED = frozenset(name for name in dir(Callback))
 """Names that an event cannot have: every callback has an attribute of that name."""
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.connector.registry import CallbackEntry
 
-__all__ = ["CallbackReport", "ErrorPolicies"]
-
 
 @dataclass(frozen=True, slots=True)
 class CallbackReport:

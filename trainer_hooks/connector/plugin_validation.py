@@ -25,14 +25,6 @@ if TYPE_CHECKING:
     from trainer_hooks.hooks.plugin import Plugin
     from trainer_hooks.hooks.spec import HookSpec
 
-__all__ = [
-    "PluginSelection",
-    "all_hooks",
-    "is_callback_or_foreign",
-    "load_adapted_plugins",
-    "with_adapters",
-]
-
 
 def load_adapted_plugins(wanted: bool | str | Iterable[str], errors: str) -> tuple[Plugin, ...]:
     """Load the wanted plugins and adapt their foreign callbacks; see `hooks.discovery.discover`.

@@ -27,20 +27,6 @@ if TYPE_CHECKING:
     from trainer_hooks.hooks.plugin import Plugin
     from trainer_hooks.hooks.spec import HookSpec
 
-__all__ = [
-    "CallbackEntry",
-    "CallbackRegistry",
-    "DefaultCallback",
-    "adapt_if_foreign",
-    "check_hooks",
-    "collect_callbacks",
-    "deduplicate",
-    "hooks_declared_by_bases",
-    "is_replaced_by",
-    "relay_members",
-    "validate_callback",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class DefaultCallback:

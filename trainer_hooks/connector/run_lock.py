@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from trainer_hooks.callback import Callback
     from trainer_hooks.connector.registry import CallbackEntry
 
-__all__ = ["RunLock"]
-
 _MUTEX = threading.Lock()
 _HOLDERS: dict[int, RunLock] = {}
 """The lock of the run that uses a callback now, by the callback's id."""

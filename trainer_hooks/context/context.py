@@ -30,15 +30,6 @@ if TYPE_CHECKING:
     from trainer_hooks.runtime.processes import Processes
     from trainer_hooks.trainer.trainer import Trainer as Trainer
 
-__all__ = [
-    "CurrentBatch",
-    "CurrentCycle",
-    "CurrentValidation",
-    "RunContext",
-    "RunRequests",
-    "StepCalls",
-]
-
 
 @dataclass(slots=True)
 class RunRequests:

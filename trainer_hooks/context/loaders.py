@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from trainer_hooks.data.evaluator import Evaluator
     from trainer_hooks.data.stream import TrainStream
 
-__all__ = ["EvalLoaders", "RunLoaders"]
-
 
 @dataclass(slots=True)
 class EvalLoaders:

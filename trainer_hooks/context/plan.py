@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from trainer_hooks.clock.schedules import DueCondition
     from trainer_hooks.clock.timing import Time
 
-__all__ = ["IN_OTHER_LIMITS", "NEVER", "RunPlan"]
-
 NEVER = sys.maxsize
 """An interval in steps that no run reaches."""
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from trainer_hooks.clock.progress import Progress
 
-__all__ = ["RunState", "RunningStage", "TrainerFn", "TrainerStatus", "present_step"]
-
 
 class TrainerFn(StrEnum):
     """The trainer's method that runs: fit, validate, test or predict."""

@@ -16,8 +16,6 @@ from trainer_hooks.errors import CheckpointError, TrainerHooksWarning, UsageErro
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-__all__ = ["LEAVE", "REFUSE", "RegisteredState", "StateRegistry", "copied"]
-
 LEAVE = "leave"
 """For `RegisteredState.missing`: a checkpoint without the state leaves it as it is in the run."""
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.module.module import Module
 
-__all__ = ["TrainingState"]
-
 
 @dataclass(slots=True)
 class TrainingState:

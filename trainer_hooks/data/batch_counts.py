@@ -13,8 +13,6 @@ from trainer_hooks.runtime.nested_tensors import first_tensor
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["checked_counter", "count_samples", "count_samples_and_tokens", "count_tokens"]
-
 
 def count_samples(batch: Any) -> int:
     """Return the first dimension of the first tensor in a batch; 1 without a tensor."""

@@ -10,8 +10,6 @@ from trainer_hooks.runtime.nested_tensors import first_tensor, map_tensors
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["samples_in", "split_batch"]
-
 _ADVICE = (
     "Override split_batch(batch, microbatch_size) in the module, and return a list of batches of "
     "at most so many samples."

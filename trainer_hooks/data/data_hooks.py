@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.runtime.precision import Precision
 
-__all__ = ["BatchTransfer", "CopyStream", "DataHooks", "defines"]
-
 
 class DataHooks:
     """Hooks that return the loaders, and hooks that move a batch to the device."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from trainer_hooks.clock.clock import Clock
     from trainer_hooks.clock.timing import Time
 
-__all__ = ["Evaluator", "evaluators_in"]
-
 
 @dataclass(frozen=True, slots=True)
 class Evaluator:

@@ -28,17 +28,6 @@ from torch.utils.data import DataLoader
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "StatefulGenerator",
-    "draw_salt",
-    "generator_states",
-    "generators_in",
-    "reseed",
-    "restore_generators",
-    "walk_objects",
-]
-
-
 _MAX_OBJECTS = 2000
 _MAX_ITEMS = 64
 """Longer containers hold data, or more of the same."""

@@ -14,8 +14,6 @@ from trainer_hooks.data.workers import replaced_sampler
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["IndexRecorder", "recording_indices"]
-
 
 class IndexRecorder:
     """A sampler that records the indices it yields, in the order of the batches.

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.runtime.topology import Topology
 
-__all__ = ["ShardedSampler", "shard_loader"]
-
 
 def shard_loader(loader: Any, topology: Topology, *, is_training: bool) -> Any:
     """Return a loader of this rank's shard of the samples of `loader`.

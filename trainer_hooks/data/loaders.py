@@ -26,28 +26,6 @@ from trainer_hooks.runtime import rng
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = [
-    "CombinedLoader",
-    "apply_batch_limit",
-    "as_eval_loaders",
-    "as_train_loader",
-    "copy_loader",
-    "describe_loader",
-    "has_indices",
-    "individual_loaders",
-    "is_loader_collection",
-    "iterate_loaders",
-    "loaders_in",
-    "map_loaders",
-    "nest_like",
-    "no_batch_message",
-    "number_of_batches",
-    "sample_counts",
-    "set_epoch",
-    "shortage_message",
-    "without_shuffling",
-]
-
 
 class _LoaderRepr(Repr):
     """A shortened `repr`; tensors show their shape. `Repr` finds methods by type name."""

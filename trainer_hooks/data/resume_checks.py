@@ -17,17 +17,6 @@ from trainer_hooks.errors import DataError, TrainerHooksWarning
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-__all__ = [
-    "LastBatch",
-    "compare_last",
-    "describe_structure",
-    "differing_part",
-    "fingerprint",
-    "require_same",
-    "warn_of_changes",
-    "warn_of_workers",
-]
-
 _WORKERS = "num_workers"
 _IS_STREAM = "is a stream"
 _MAX_PARTS = 64

@@ -58,8 +58,6 @@ from trainer_hooks.runtime import rng
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["TrainStream", "isolated_items", "skip_items"]
-
 _END = object()
 
 

@@ -25,8 +25,6 @@ from trainer_hooks.runtime import rng
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["has_state", "have_workers_drawn", "replaced_sampler", "reproducible_iterator"]
-
 _SEED, _HAS_DRAWN, _HAS_STARTED = range(3)
 _KEEP_TORCH_SEEDS = -1
 """In place of a seed: the workers keep the random state that torch gave them."""

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Band", "in_order"]
-
 
 class Band(IntEnum):
     """A section of the callback order, lowest first. Inside a band the user's order holds."""

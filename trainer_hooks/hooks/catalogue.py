@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from trainer_hooks.module.module import Module
     from trainer_hooks.trainer.trainer import Trainer
 
-__all__ = ["Hooks"]
-
 
 class Hooks:
     """One empty method for each hook. A callback overrides those that it needs."""

@@ -11,8 +11,6 @@ from trainer_hooks.hooks.spec import ALIASES, EVENT_NAMES, HOOKS, HookSpec, over
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-__all__ = ["hook_errors", "hook_warnings"]
-
 _STATE = (
     HookSpec("state_dict", (), ""),
     HookSpec("load_state_dict", ("state_dict",), ""),

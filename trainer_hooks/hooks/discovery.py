@@ -44,18 +44,6 @@ from trainer_hooks.hooks.spec import ALIASES, HOOKS, HookSpec, specs_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = [
-    "create_callbacks",
-    "hooks_of_plugin",
-    "installed_hooks",
-    "installed_plugins",
-    "is_interruption",
-    "iter_plugin_records",
-    "load_entry_point",
-    "load_plugins",
-    "report_plugin_error",
-]
-
 _SLOW = 1.0
 """Seconds from which on loading a plugin is worth a warning: every `Trainer(...)` waits for it."""
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.hooks.spec import HookSpec
 
-__all__ = ["Event", "check_event", "hook_named_as_event", "positional_arguments"]
-
 _MARKS = (("_before_", "_after_"), ("_start", "_end"))
 """How the names of a pair of hooks differ: the one before something and the one after it."""
 

@@ -19,18 +19,6 @@ from trainer_hooks._text import Branch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = [
-    "ANY_MOMENT",
-    "FUNCTIONS",
-    "LOOP",
-    "HookPosition",
-    "LoopBlock",
-    "Repetition",
-    "hooks_in",
-    "positions_of",
-    "tree_branches",
-]
-
 
 class Repetition(Enum):
     """How often the parts of a block run, each time the loop reaches the block."""

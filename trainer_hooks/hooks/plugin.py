@@ -12,16 +12,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.hooks.spec import HookSpec
 
-__all__ = [
-    "BLOCK",
-    "GROUPS",
-    "HOOKS_GROUP",
-    "LIGHTNING_GROUPS",
-    "Plugin",
-    "PluginFilter",
-    "normal_name",
-]
-
 GROUPS = ("trainer_hooks.callbacks_factory", "callbacks_factory")
 """Entry-point groups of callback factories that are loaded. The docs teach the first."""
 

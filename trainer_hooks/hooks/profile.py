@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.hooks.relay import HookRelay
 
-__all__ = ["HookCost", "HookProfile", "format_duration"]
-
-
 _WARM_UP = 5
 """First training batches that do not count for the budget: one-time work is done in them."""
 

@@ -20,18 +20,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.hooks.spec import HookSpec
 
-__all__ = [
-    "HookMonitor",
-    "HookRelay",
-    "RelayMember",
-    "call_and_note_errors",
-    "current_hook",
-    "current_hook_and_callback",
-    "error_summary_with_notes",
-    "is_isolated",
-    "is_module_first",
-]
-
 _ISOLATED = frozenset(
     {"on_exception", "on_keyboard_interrupt", "teardown", "on_close", "on_post_close"}
 )

@@ -12,17 +12,6 @@ from trainer_hooks.hooks.catalogue import Hooks
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = [
-    "ALIASES",
-    "ARGUMENT_ALIASES",
-    "EVENT_NAMES",
-    "HOOKS",
-    "HookSpec",
-    "empty_hook",
-    "overrides",
-    "specs_of",
-]
-
 ALIASES: Mapping[str, str] = MappingProxyType({"on_configure_sharded_model": "on_configure_model"})
 """Older names that are accepted for a hook, and the hook of each."""
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-__all__ = ["Logger"]
-
 
 class Logger(ABC):
     """Base class of a logger. Only `log_metrics` must be defined.

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Mapping, Sequence
 
-__all__ = ["CometLogger"]
-
 _RULES = {
     "workspace": STRING.or_none(),
     "project": STRING.or_none(),

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import TextIO
 
-__all__ = ["ConsoleLogger"]
-
 _RULES = {
     "stream": Rule(
         "an open file",

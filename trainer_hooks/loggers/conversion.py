@@ -18,22 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = [
-    "ConvertingLogger",
-    "as_dict",
-    "as_markdown",
-    "as_pixels",
-    "as_table",
-    "detached_copy",
-    "flattened",
-    "jsonable",
-    "plain_number",
-    "require_package",
-    "step_or_zero",
-    "write_hparams",
-]
-
-
 _COLOURS = (1, 3, 4)
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TextIO
 
-__all__ = ["CSVExperiment", "CSVLogger"]
-
 STEP = "step"
 """The first column of a metrics file."""
 _METRICS = "metrics.csv"

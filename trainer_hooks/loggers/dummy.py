@@ -9,8 +9,6 @@ from trainer_hooks.loggers.base import Logger
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["DummyLogger", "RankZeroLoggerProxy"]
-
 
 class _Nothing:
     """Accepts any call, item and attribute, and does nothing."""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.loggers.base import Logger
 
-__all__ = ["BackgroundGuard", "CallBuffer", "Guard", "LoggerCall", "is_permanent_error"]
-
 METHODS = (
     "after_save_checkpoint",
     "finalize",

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-__all__ = ["InMemoryLogger"]
-
 
 class InMemoryLogger(ConvertingLogger):
     """Keep everything that is logged, for notebooks and tests.

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from trainer_hooks.loggers.base import Logger
     from trainer_hooks.loggers.guard import Guard
 
-__all__ = ["LoggerGuards"]
-
 
 class LoggerGuards:
     """One guard per logger, installed while a run is active."""

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from mlflow.tracking import MlflowClient
 
-__all__ = ["MLFlowLogger", "MLflowLogger"]
-
 _RULES = {
     "experiment_name": STRING,
     "prefix": STRING,

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Mapping, Sequence
 
-__all__ = ["NeptuneLogger"]
-
 _RULES = {"prefix": STRING, "project": STRING.or_none(), "name": STRING.or_none()}
 
 

@@ -13,8 +13,6 @@ from trainer_hooks.loggers.conversion import ConvertingLogger
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["AppendOnlyLogger", "CheckpointUploads", "RecordedSteps"]
-
 _RULES = {
     "log_model": Rule(
         "True, False or 'all'",

@@ -15,8 +15,6 @@ from trainer_hooks.loggers.base import Logger
 if TYPE_CHECKING:
     from importlib_metadata import EntryPoint
 
-__all__ = ["GROUP", "installed_loggers", "load_logger", "make_logger"]
-
 GROUP = "trainer_hooks.loggers"
 """The entry-point group of loggers. An entry point's name is the logger's; its value is a subclass
 of Logger, or a function that returns a Logger."""

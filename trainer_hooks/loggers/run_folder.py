@@ -17,15 +17,6 @@ from trainer_hooks.loggers.base import Logger
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-__all__ = [
-    "FolderLogger",
-    "RunFolder",
-    "assign_folders",
-    "open_folders",
-    "remove_unused_folders",
-]
-
-
 _VERSION = re.compile(r"version_(\d+)")
 
 _RULES = {

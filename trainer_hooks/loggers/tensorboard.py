@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.utils.tensorboard import SummaryWriter
 
-__all__ = ["TensorBoardLogger"]
-
 _EVENTS = "tfevents"
 _MARK = ".tensorboard"
 """The name of the file that claims a folder for a TensorBoardLogger."""

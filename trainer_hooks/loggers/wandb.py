@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-__all__ = ["WandbLogger", "rows_of_run"]
-
 _BLOCK = 32768
 _FILE_HEADER = 7
 _RECORD_HEADER = struct.Struct("<IHB")  # checksum, length, part

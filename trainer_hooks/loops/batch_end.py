@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from trainer_hooks.loops.scheduler_stepper import SchedulerStepper
     from trainer_hooks.loops.validation import FitValidation
 
-__all__ = ["BatchEnd", "CheckpointRequests", "NonFiniteLossCheck", "discard_unserved_requests"]
-
-
 _GUARD_CLASSES = frozenset({"NaNGuard", "NaNMonitor", "TerminateOnNaNCallback"})
 """Names of callbacks that check the loss themselves; subclasses are recognised through the MRO."""
 

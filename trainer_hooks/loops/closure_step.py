@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from trainer_hooks.runtime.fsdp import ShardedGradientSync
     from trainer_hooks.runtime.gradient_sync import GradientSync
 
-__all__ = ["ClosureStep"]
-
 
 class ClosureStep(TrainStep):
     """Automatic optimization with the forward and backward inside a closure.

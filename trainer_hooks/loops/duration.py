@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.context.context import RunContext
 
-__all__ = ["DurationLimit", "batch_counter", "make_duration_limit"]
-
 _COUNTERS = {
     TimeUnit.BATCH: "batches_completed",
     TimeUnit.SAMPLE: "samples_completed",

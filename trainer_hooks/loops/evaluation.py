@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from trainer_hooks.hooks.relay import HookRelay
     from trainer_hooks.module.module import Module
 
-__all__ = ["EvaluationLoop", "evaluation_mode"]
-
-
 _STAGE_NAMES = {"validate": "validation", "test": "test", "predict": "predict"}
 _SUFFIXES = ("start", "epoch_start", "batch_start", "batch_end", "epoch_end", "end")
 _HOOKS = {

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import RunContext
     from trainer_hooks.loops.validation_schedule import ValidationSchedule
 
-__all__ = ["EvaluatorSchedule"]
-
 
 class EvaluatorSchedule:
     """The points of a fit at which each evaluator is due.

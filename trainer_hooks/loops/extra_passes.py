@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from trainer_hooks.callback import Callback
     from trainer_hooks.context.context import RunContext
 
-__all__ = ["replay_training_batches", "validate_again"]
-
 
 def replay_training_batches(context: RunContext) -> int:
     """Run the training step on an epoch of training batches without learning; return their number.

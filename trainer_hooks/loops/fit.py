@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from trainer_hooks.loops.manual_step import ManualStep
     from trainer_hooks.loops.rank_consensus import RankConsensus
 
-__all__ = ["FitLoop", "GracefulShutdown"]
-
 
 class FitLoop:
     """The training loop: run epochs until a limit is reached or a stop is requested.

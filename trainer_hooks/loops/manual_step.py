@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from trainer_hooks.runtime.fsdp import ShardedGradientSync
     from trainer_hooks.runtime.gradient_sync import GradientSync
 
-__all__ = ["ManualStep"]
-
 
 class ManualStep:
     """Manual optimization: the module's `training_step` runs backward and steps.

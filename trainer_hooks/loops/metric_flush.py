@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.context.context import RunContext
 
-__all__ = ["flush_metrics"]
-
 
 def flush_metrics(
     context: RunContext,

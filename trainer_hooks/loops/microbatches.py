@@ -18,8 +18,6 @@ from trainer_hooks.runtime.device import is_out_of_memory
 if TYPE_CHECKING:
     from trainer_hooks.context.context import RunContext
 
-__all__ = ["AutoMicrobatchStep", "MicrobatchStep"]
-
 
 class MicrobatchStep(TrainStep):
     """Automatic optimization of a batch in microbatches of at most `microbatch_size` samples.

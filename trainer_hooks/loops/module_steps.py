@@ -20,17 +20,6 @@ if TYPE_CHECKING:
 
     Step = Callable[..., Any]
 
-__all__ = [
-    "adapt_to_signature",
-    "build_evaluation_step",
-    "build_training_step",
-    "check_loss",
-    "extract_loss",
-    "has_evaluation",
-    "hook_outputs",
-]
-
-
 _STEPS = {"validate": "validation_step", "test": "test_step", "predict": "predict_step"}
 _LOSSES = {"validate": "val_loss", "test": "test_loss"}
 _ARGUMENTS = ("batch", "batch_idx", "dataloader_idx")

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import RunContext
     from trainer_hooks.data.index_recorder import IndexRecorder
 
-__all__ = ["PredictionLoop"]
-
 
 class PredictionLoop(EvaluationLoop):
     """Run prediction once.

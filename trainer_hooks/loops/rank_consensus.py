@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from trainer_hooks.runtime.fsdp import ShardedGradientSync
     from trainer_hooks.runtime.gradient_sync import GradientSync
 
-__all__ = ["RankConsensus"]
-
 _MIN_FROZEN_S = 0.1
 """Shortest time in seconds for which the agreed wall time is reused before a new exchange."""
 

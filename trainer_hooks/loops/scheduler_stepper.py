@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import RunContext
     from trainer_hooks.module.optimization import LRSchedulerConfig
 
-__all__ = ["SchedulerStepper"]
-
 
 class SchedulerStepper:
     """Step the learning rate schedulers of a run, each at its own interval.

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from trainer_hooks.runtime.fsdp import ShardedGradientSync
     from trainer_hooks.runtime.gradient_sync import GradientSync
 
-__all__ = ["MissingLossCheck", "TrainStep"]
-
-
 _ENDLESS_LOADER_LIMIT = 1000
 """Batches without a loss after which an epoch of unknown length is an error."""
 

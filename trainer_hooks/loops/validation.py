@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import RunContext
     from trainer_hooks.loops.evaluator_schedule import EvaluatorSchedule
 
-__all__ = ["FitValidation"]
-
 
 class FitValidation:
     """Validate inside fit: before training, after batches, and at the end of epochs.

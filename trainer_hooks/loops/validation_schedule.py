@@ -12,8 +12,6 @@ from trainer_hooks.errors import OptionError
 if TYPE_CHECKING:
     from trainer_hooks.context.context import RunContext
 
-__all__ = ["ResumableSchedule", "ValidationSchedule"]
-
 
 class ValidationSchedule:
     """The points of a fit at which validation is due.

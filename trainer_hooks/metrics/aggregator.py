@@ -14,8 +14,6 @@ from trainer_hooks.metrics.scalars import scalar, single
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["FOR_BATCH", "FOR_LOGGERS", "FOR_READERS", "Metric", "MetricAggregator", "unknown"]
-
 CHUNK = 64
 """Values that are collected and then reduced together: one kernel, not one for each value."""
 

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.clock.progress import Progress
 
-__all__ = ["LIMIT", "MAX_OBJECTS", "History", "MetricPoint", "MetricSeries", "ObjectSeries"]
-
-
 LIMIT = 10_000
 """Largest number of points that are kept of a metric, beside the last one."""
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     import torch
 
-__all__ = ["load_metric_states", "lost_metrics", "metric_parts", "metric_states"]
-
 _MAX_ITEMS = 64
 """Items of the largest container that is searched."""
 _HOLDERS = (nn.Module, dict, list, tuple)

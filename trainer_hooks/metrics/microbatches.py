@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.metrics.store import MetricStore
 
-__all__ = ["LogSnapshot", "MicrobatchValues"]
-
 
 class MicrobatchValues:
     """Combine the step values of a batch's microbatches into one, for loggers and bars.

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from trainer_hooks.metrics.store import LogScope, MetricStore
     from trainer_hooks.runtime.process_group import ProcessGroup
 
-__all__ = ["RankReducer"]
-
 Key = tuple[str, int, str]
 """Scope, loader index and name of a metric."""
 

@@ -13,8 +13,6 @@ from trainer_hooks.errors import MetricError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["floats", "in_one_piece", "number", "reduce_values", "scalar", "single"]
-
 
 def single(name: str, value: Tensor) -> Tensor:
     """Return a logged tensor as a 0-dim tensor.

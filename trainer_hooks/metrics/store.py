@@ -24,8 +24,6 @@ from trainer_hooks.runtime.nested_tensors import first_tensor
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["LogScope", "MetricStore", "MutedMetrics", "restored_call"]
-
 _DEFAULTS = {
     "prog_bar": False,
     "logger": None,

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     import os
 
 
-__all__ = ["DataModule"]
-
-
 class DataModule(HyperparametersMixin, DataHooks):
     """Base class of an object that prepares, sets up and loads data for a module.
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-__all__ = ["evaluation_mode", "to_onnx", "to_torchscript"]
-
 _METHOD = Rule(
     "'script', which keeps what depends on the data, or 'trace'",
     lambda value: value in ("script", "trace"),

@@ -35,9 +35,6 @@ else:
             return super().__get__(instance, owner) if instance is None else _refusal(owner)
 
 
-__all__ = ["HyperparametersMixin", "MethodOfClass", "init_arguments_from", "read_hparams"]
-
-
 @dataclass(slots=True)
 class SavedHyperparameters:
     """The hyperparameters that `save_hyperparameters` keeps.

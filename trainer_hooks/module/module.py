@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from trainer_hooks.metrics.store import MetricStore, MutedMetrics
     from trainer_hooks.module.optimization import ManualOptimizer
 
-__all__ = ["Module"]
-
 
 class _Manual(Protocol):
     """The part of the fit loop that a module with manual optimization calls."""

@@ -30,21 +30,6 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-__all__ = [
-    "LRSchedulerConfig",
-    "ManualOptimizer",
-    "Optimization",
-    "apply_options",
-    "changed_options",
-    "describe_setup",
-    "needs_closure",
-    "parse_optimizers",
-    "require_same_classes",
-    "takes_closure",
-    "warn_of_foreign_parameters",
-    "without_step",
-]
-
 _OPTIMIZER_KEYS = frozenset({"optimizer", "lr_scheduler", "monitor"})
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-__all__ = ["exclude_run_methods", "hide_run_attributes", "uncompiled", "unsharded_class"]
-
 _RUN_METHODS = ("log", "log_dict", "print", "manual_backward", "optimizers", "lr_schedulers")
 """The methods of a Module that act on the run: a compiler would trace into the whole trainer."""
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.profilers.profiler import Profiler
 
-__all__ = ["ACTIONS", "ActionMonitor"]
-
 ACTIONS: tuple[tuple[str, str, str, bool], ...] = (
     ("run_training_epoch", "on_train_epoch_start", "on_train_epoch_end", True),
     ("train_dataloader_next", "on_before_dataloader", "on_after_dataloader", False),

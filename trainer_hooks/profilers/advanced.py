@@ -15,8 +15,6 @@ from trainer_hooks.profilers.profiler import Profiler
 if TYPE_CHECKING:
     import os
 
-__all__ = ["AdvancedProfiler"]
-
 _LINES = Rule(
     "a number of lines from 1 on, or a share over 0.0 and up to 1.0",
     lambda value: is_int(value, 1) or (isinstance(value, float) and 0 < value <= 1),

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-__all__ = ["PassThroughProfiler", "Profiler", "SimpleProfiler"]
-
-
 _RULES = {
     "dirpath": Rule(
         "a folder",

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.utils.hooks import RemovableHandle
 
-__all__ = ["LayerNames", "PyTorchProfiler", "activities_of", "require_no_other", "write_trace"]
-
 _ACTIVITIES = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU", "mtia": "MTIA"}
 _STEPS = ("run_training_batch", "validation_step", "test_step", "predict_step")
 """Actions whose end is the end of a batch, at which the schedule advances."""

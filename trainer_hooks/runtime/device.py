@@ -14,9 +14,6 @@ from trainer_hooks.runtime.topology import SINGLE_PROCESS, Topology
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["free_memory", "is_out_of_memory", "pick_device", "usable_cpus"]
-
-
 _ACCELERATORS = ("auto", "cpu", "cuda", "gpu", "mps")
 
 

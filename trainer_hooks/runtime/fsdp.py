@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from trainer_hooks.runtime.strategy_options import FSDPStrategy
     from trainer_hooks.runtime.topology import Topology
 
-__all__ = ["ShardedGradientSync", "ShardedGroup", "shard"]
-
-
 _HALF_DTYPES = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
 _CONTAINERS = (torch.nn.ModuleList, torch.nn.ModuleDict)
 """Layers without a forward, before which nothing could gather their weights."""

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from trainer_hooks.runtime.process_group import ProcessGroup
     from trainer_hooks.runtime.strategy_options import DDPStrategy
 
-__all__ = ["GradientSync", "register_comm_hook", "require_no_unused_parameters"]
-
-
 _MEANS = ("allreduce_hook", "fp16_compress_hook", "bf16_compress_hook")
 
 

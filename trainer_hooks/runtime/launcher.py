@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.runtime.topology import Topology
 
-__all__ = ["LaunchedProcesses", "can_rerun_command", "end_with_parent", "rank_environment"]
-
 _POLL_S = 0.1
 _EXIT_S = 5.0
 """Seconds that a process has to exit, before it is terminated and again before it is killed."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.runtime.precision import Precision
 
-__all__ = ["materialize", "module_init_context"]
-
 
 def materialize(module: nn.Module, device: torch.device, *, is_filled: bool) -> None:
     """Allocate a module's meta tensors on a device and initialise them.

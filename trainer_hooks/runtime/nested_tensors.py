@@ -10,8 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["first_tensor", "map_tensors", "move_to_device"]
-
 
 def move_to_device(batch: Any, device: torch.device) -> Any:
     """Return `batch` with its tensors, and other objects with a method `to`, on `device`.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from torch.optim import Optimizer
 
-__all__ = ["Precision", "make_precision"]
-
 _ALIASES = {
     "32-true": "32-true", "32": "32-true", 32: "32-true", None: "32-true",
     "64-true": "64-true", "64": "64-true", 64: "64-true",

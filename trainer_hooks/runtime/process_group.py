@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from trainer_hooks.runtime.launcher import LaunchedProcesses
     from trainer_hooks.runtime.topology import Topology
 
-__all__ = ["ProcessGroup"]
-
 Decision = TypeVar("Decision")
 
 _GROUPS: dict[Any, tuple[Any, Any, RankWatchdog]] = {}

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
     from torch.optim import Optimizer
 
-__all__ = ["Processes"]
-
 Decision = TypeVar("Decision")
 
 

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.runtime.topology import Topology
 
-__all__ = ["RankWatchdog"]
-
-
 _POLL_S = 0.5
 """Seconds between two looks at the store."""
 _NOTICE_S = 3.0

@@ -13,14 +13,6 @@ from trainer_hooks.runtime.topology import read_topology
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "rank_zero_debug",
-    "rank_zero_deprecation",
-    "rank_zero_info",
-    "rank_zero_only",
-    "rank_zero_warn",
-]
-
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 

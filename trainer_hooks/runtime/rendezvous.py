@@ -31,15 +31,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.runtime.topology import Topology
 
-__all__ = [
-    "RestartNotes",
-    "can_be_restarted",
-    "has_lasting_store",
-    "open_attempt_store",
-    "open_rendezvous_store",
-]
-
-
 _POLL_S = 0.05
 _PATIENCE_S = 10.0
 """Seconds that rank 0 waits for the others before it logs which are missing."""

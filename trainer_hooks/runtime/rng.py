@@ -16,18 +16,6 @@ from trainer_hooks.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "SeparateRandomState",
-    "capture",
-    "draw_seed",
-    "has_drawn_since",
-    "host_random_state",
-    "isolated",
-    "reseed",
-    "restore",
-    "seed_everything",
-]
-
 _MAX_SEED = 2**32 - 1
 
 

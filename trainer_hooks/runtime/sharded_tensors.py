@@ -18,17 +18,6 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.optim import Optimizer
 
-__all__ = [
-    "CheckpointSharder",
-    "accumulated_gradients",
-    "extract_shards",
-    "gather_shards",
-    "map_nested_tensors",
-    "plain_name",
-    "set_accumulated_gradients",
-    "take_shard",
-]
-
 Path = tuple[Any, ...]
 """Path of a tensor in nested containers: the keys and indices that lead to it."""
 

@@ -13,8 +13,6 @@ from trainer_hooks.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["StateBackup"]
-
 
 class StateBackup:
     """Restore modules and other objects to their state at construction.

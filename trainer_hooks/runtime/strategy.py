@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.runtime.process_group import ProcessGroup
 
-__all__ = ["make_process_group", "resolve_strategy"]
-
-
 _FORKS = ("ddp_notebook", "ddp_fork")
 _NAMES = ("auto", "ddp", "ddp_find_unused_parameters_true", "fsdp", *_FORKS, "single_device")
 _ALTERNATIVES = {

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.distributed.device_mesh import DeviceMesh
 
-__all__ = ["DDPStrategy", "FSDPStrategy", "parse_policy"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DDPStrategy:

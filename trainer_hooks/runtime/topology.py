@@ -14,18 +14,6 @@ from trainer_hooks.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "EXISTING",
-    "NOTEBOOK",
-    "SCRIPT",
-    "SINGLE_PROCESS",
-    "STARTED",
-    "Topology",
-    "first_host",
-    "read_topology",
-]
-
-
 _BASE_PORT, _NUM_PORTS = 15_000, 10_000
 """First port for the rendezvous of SLURM jobs, offset by the job's number; as in Lightning."""
 

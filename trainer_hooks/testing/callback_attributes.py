@@ -37,8 +37,6 @@ from trainer_hooks.callback import Callback
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-__all__ = ["AttributeValues", "attribute_values", "public_values"]
-
 AttributeValues = dict[str, Any]
 
 _VALUES = (

@@ -32,8 +32,6 @@ from trainer_hooks.testing.tiny_module import TinyModule
 if TYPE_CHECKING:
     from trainer_hooks.module.module import Module
 
-__all__ = ["CHECKS", "check_callback", "examine_callback"]
-
 Factory = Callable[[], object]
 
 _MADE = ("construction",)

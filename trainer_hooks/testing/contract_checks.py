@@ -36,24 +36,6 @@ if TYPE_CHECKING:
     from trainer_hooks.testing.harness import CallbackHarness
     from trainer_hooks.trainer.trainer import Trainer
 
-__all__ = [
-    "check_closing",
-    "check_construction",
-    "check_failing_run",
-    "check_first_fit",
-    "check_global_state",
-    "check_hook_names",
-    "check_hook_signatures",
-    "check_neighbours",
-    "check_orders",
-    "check_random_numbers",
-    "check_refits",
-    "check_shared_state",
-    "check_state_key",
-    "check_state_round_trip",
-    "measure_costs",
-]
-
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 _COST_EPOCHS = 8
 _HOOK_NAMES = tuple(HOOKS)

@@ -12,17 +12,6 @@ from trainer_hooks.hooks.relay import error_summary_with_notes
 if TYPE_CHECKING:
     from trainer_hooks.testing.harness import CallbackHarness
 
-__all__ = [
-    "Check",
-    "CheckNote",
-    "ContractError",
-    "ContractReport",
-    "ContractResult",
-    "Defect",
-    "Findings",
-    "defect_from_error",
-]
-
 
 class ContractError(AssertionError):
     """Raised by `check_callback` for a callback with defects; its message lists all of them.

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from trainer_hooks.testing.contract_report import Findings
     from trainer_hooks.testing.harness import CallbackHarness
 
-__all__ = ["FOREIGN_CHECKS"]
-
 _BATCHES = 3
 
 

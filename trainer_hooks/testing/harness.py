@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.module.module import Module
 
-__all__ = ["ENTRY_POINTS", "CallbackHarness", "FirstRun", "overrides_hook", "run_entry_point"]
-
 ENTRY_POINTS = ("fit", "validate", "test", "predict")
 
 _SEED = 86_420_753  # a seed that a callback will hardly set itself, which would hide that it does

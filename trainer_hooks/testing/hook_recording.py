@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.module.module import Module
 
-__all__ = ["HookCall", "RecordingCallback", "run_hooks"]
-
 
 @dataclass(frozen=True, slots=True)
 class HookCall:

@@ -12,8 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["nested_differences", "summarize_differences"]
-
 _MAX_SHOWN = 4
 
 

@@ -23,8 +23,6 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["ProcessChange", "process_changes", "read_process_state", "restored_process_state"]
-
 _JOIN_SECONDS = 1.0
 """How long to wait for a thread that is ending."""
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.testing.contract_report import ContractReport
 
-__all__ = ["CallbackContract", "callback_contract", "pytest_terminal_summary"]
-
 _PROPERTY = "callback_cost"
 
 

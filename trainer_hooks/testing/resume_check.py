@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from trainer_hooks.testing.harness import CallbackHarness
     from trainer_hooks.trainer.trainer import Trainer
 
-__all__ = ["check_resumes"]
-
-
 _MAX_ATTRIBUTES = 6
 _MAX_NAMES = 20
 _FOLLOWS = "What the callback does to a run must follow from its saved state."

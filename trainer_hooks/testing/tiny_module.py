@@ -10,8 +10,6 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from trainer_hooks.module.module import Module
 
-__all__ = ["TinyModule"]
-
 _SIZE = 2
 
 

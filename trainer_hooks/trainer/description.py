@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.hooks.spec import HookSpec
 
-__all__ = ["describe"]
-
 
 def describe(
     trainer: Trainer,

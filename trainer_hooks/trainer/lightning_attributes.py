@@ -26,13 +26,6 @@ if TYPE_CHECKING:
     from trainer_hooks.runtime.precision import Precision
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
-__all__ = [
-    "CallbackList",
-    "TrainerAccelerator",
-    "TrainerFitLoop",
-    "TrainerStrategy",
-]
-
 
 class ProgressCounts:
     """The number of epochs or batches that were begun, run and completed.

@@ -88,8 +88,6 @@ if TYPE_CHECKING:
     from trainer_hooks.trainer.run.run_inputs import RunInputs
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
-__all__ = ["Trainer"]
-
 
 def _plan_option(name: str, note: str = "") -> Any:
     """Return a property that reads an option from the plan of the present or last run.

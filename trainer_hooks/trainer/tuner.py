@@ -19,8 +19,6 @@ from trainer_hooks.trainer.trainer import Trainer
 if TYPE_CHECKING:
     from trainer_hooks.callbacks.tuning.lr_finder import LRFinderResult
 
-__all__ = ["Tuner"]
-
 _WHERE = "Tuner"
 _METHODS = ("fit", "validate", "test", "predict")
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from trainer_hooks.adapters.composer.state import AdapterEventSource
     from trainer_hooks.callback import Callback
 
-__all__ = ["ComposerAdapter", "adapt", "event_source_of", "refuse_algorithm"]
-
 _ALWAYS = frozenset(
     {
         "on_after_configure_model", "on_after_load", "on_fit_start", "on_train_epoch_start",

@@ -21,16 +21,6 @@ from trainer_hooks.module.module import Module
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = [
-    "EvaluatedLoader",
-    "EventListener",
-    "EventSource",
-    "advance_timestamp",
-    "close_callbacks",
-    "handler_of",
-]
-
-
 _KEPT = {
     "on_after_forward": "outputs",
     "on_after_loss": "loss",

@@ -4,15 +4,6 @@ from __future__ import annotations
 
 from itertools import chain
 
-__all__ = [
-    "BATCH_EVENTS",
-    "DECLARED",
-    "EVENTS",
-    "EVENTS_WITH_BATCH",
-    "EVENTS_WITH_LOSS",
-    "EVENT_NAMES",
-]
-
 EVENTS: dict[str, tuple[str, ...]] = {
     "on_after_configure_model": ("init",),
     "on_before_load": ("before_load",),

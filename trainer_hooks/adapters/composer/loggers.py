@@ -13,8 +13,6 @@ from trainer_hooks.loggers.base import Logger
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["DestinationLogger", "NativeDestination", "Rows", "TrainerDestination"]
-
 Rows = list[list[Any]]
 """The rows of a table, each with the values of its columns."""
 

@@ -18,8 +18,6 @@ from trainer_hooks.module.exporting import evaluation_mode
 if TYPE_CHECKING:
     from trainer_hooks.module.module import Module
 
-__all__ = ["ComposerModelAdapter", "adapt_module", "losses_of", "mean_of"]
-
 
 def adapt_module(
     model: Any,

@@ -29,8 +29,6 @@ from trainer_hooks.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["AdapterEventSource", "AdapterState", "ComposerModelProxy", "get_model_proxy"]
-
 _DEVICES = {"cuda": "gpu"}
 _PRECISIONS = {
     "16-mixed": Precision.AMP_FP16,

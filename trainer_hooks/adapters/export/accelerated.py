@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.callback import Callback
 
-__all__ = ["ACCELERATED_EVENTS", "AcceleratedHostTrainer", "RecordingLoader", "to_accelerated"]
-
 
 class RecordingLoader(Proxy):
     """Proxy of a loader that keeps its last batch: the event of a step's start does not bring it.

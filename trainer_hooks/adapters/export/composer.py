@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.callback import Callback
 
-__all__ = ["COMPOSER_EVENTS", "ComposerHostTrainer", "to_composer"]
-
-
 _PRECISIONS = {"fp32": "32-true", "amp_fp16": "16-mixed", "amp_bf16": "bf16-mixed"}
 
 

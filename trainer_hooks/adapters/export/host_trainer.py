@@ -17,16 +17,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.callback import Callback
 
-__all__ = [
-    "HostProgress",
-    "HostTrainerProxy",
-    "LogForwarder",
-    "import_host_framework",
-    "missing_host_attribute",
-    "numbers_as_tensors",
-    "overridden_hooks",
-]
-
 
 def overridden_hooks(
     callback: Callback, framework: str, hooks: Collection[str], function: str

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.callback import Callback
 
-__all__ = ["lightning_factory", "to_lightning"]
-
 _SAME_HOOKS = tuple(hook for hook, name in LIGHTNING_NAMES.items() if name == "same")
 
 

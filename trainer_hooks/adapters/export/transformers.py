@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.callback import Callback
 
-__all__ = ["TRANSFORMERS_EVENTS", "TransformersHostTrainer", "to_transformers"]
-
 
 class TransformersHostTrainer:
     """The arguments of an event there, under the names of our Trainer.

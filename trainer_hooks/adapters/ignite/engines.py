@@ -15,8 +15,6 @@ from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.data.loaders import number_of_batches
 from trainer_hooks.errors import StopTraining, UsageError, add_note
 
-__all__ = ["TRAIN_EVENTS", "VALIDATION_EVENTS", "EnginePair", "name_of", "new_engine"]
-
 TRAIN_EVENTS = {
     "on_train_start": ("STARTED",),
     "on_train_epoch_start": ("EPOCH_STARTED",),

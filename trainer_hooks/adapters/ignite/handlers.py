@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.callback import Callback
 
-__all__ = ["DEFAULTS", "IgniteAdapter", "adapt", "attach"]
-
 _MODULE = "ignite.handlers"
 
 DEFAULTS: dict[str, tuple[str, str]] = {

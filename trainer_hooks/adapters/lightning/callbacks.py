@@ -38,8 +38,6 @@ from trainer_hooks.module.optimization import LRSchedulerConfig
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["BASES", "SAME_HOOKS", "SAVER_HOOKS", "LightningAdapter", "adapt"]
-
 BASES = frozenset(f"{package}.callbacks.callback.Callback" for package in LIGHTNING_PACKAGES)
 """The base class of callbacks, whose empty methods are not called."""
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-__all__ = ["LightningLoggerAdapter", "adapt_logger"]
-
 
 def adapt_logger(foreign: Any) -> Logger:
     """Return the adapter of a logger of Lightning."""

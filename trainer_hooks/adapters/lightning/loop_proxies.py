@@ -10,14 +10,6 @@ from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.errors import UsageError
 from trainer_hooks.trainer.lightning_attributes import ProgressCounts, ProgressView
 
-__all__ = [
-    "BackwardSkipping",
-    "EvaluationLoopProxy",
-    "FitLoopProxy",
-    "PredictionLoopProxy",
-    "completed_windows",
-]
-
 
 def completed_windows(trainer: Any) -> int:
     """Return the number of accumulation windows completed before the current batch.

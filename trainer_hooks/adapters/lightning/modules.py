@@ -13,14 +13,6 @@ from trainer_hooks.module.module import Module
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = [
-    "LightningDataModuleAdapter",
-    "LightningModuleAdapter",
-    "adapt_datamodule",
-    "adapt_module",
-    "overridden_methods",
-]
-
 _BOUND = (
     "log", "log_dict", "optimizers", "lr_schedulers", "manual_backward", "toggle_optimizer",
     "untoggle_optimizer", "toggled_optimizer", "clip_gradients", "all_gather", "print",

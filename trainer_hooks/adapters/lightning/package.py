@@ -8,14 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "LIGHTNING_PACKAGES",
-    "enum_member",
-    "lightning_package_of",
-    "set_lightning_rank",
-    "with_stage_enum",
-]
-
 LIGHTNING_PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 """The two packages in which Lightning is published; one process may have imported both."""
 

@@ -34,14 +34,6 @@ from trainer_hooks.module.module import Module
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = [
-    "LightningModuleProxy",
-    "LightningTrainerProxy",
-    "get_module_proxy",
-    "get_trainer_proxy",
-    "unwrap_proxy",
-]
-
 # keyed by id and weak in the value: a proxy keeps its target alive, so as long as an entry is there
 # its id belongs to no other object
 _TRAINER_PROXIES: WeakValueDictionary[tuple[int, str], LightningTrainerProxy] = (

@@ -11,8 +11,6 @@ from trainer_hooks.errors import CallbackError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["CallbackHandler", "TrainerCallbackHandler", "as_callback"]
-
 
 class CallbackHandler:
     """Keep callbacks, and call a method of theirs by its name.

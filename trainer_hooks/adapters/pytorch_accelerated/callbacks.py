@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.callback import Callback
 
-__all__ = ["AcceleratedAdapter", "adapt"]
-
 _MODULE = "pytorch_accelerated.callbacks"
 """The module of all callbacks there."""
 

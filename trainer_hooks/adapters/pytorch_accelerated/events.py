@@ -14,15 +14,6 @@ from trainer_hooks.data.batch_counts import count_samples
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "BATCH_HOOKS",
-    "EVALUATION_STEP_END",
-    "EVENTS",
-    "STEP_END",
-    "EventTranslation",
-    "is_intermediate",
-]
-
 EVENTS = dict(ACCELERATED_NAMES)
 """The event of pytorch-accelerated for each hook of ours that fires at its moment."""
 # the table pairs it with on_train_step_end, but a training_step of the module's own computes

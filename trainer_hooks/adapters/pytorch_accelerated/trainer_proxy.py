@@ -13,14 +13,6 @@ from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.connector.registry import adapt_if_foreign
 from trainer_hooks.errors import UsageError
 
-__all__ = [
-    "AccelerateProxy",
-    "AcceleratedTrainerProxy",
-    "RunConfigProxy",
-    "RunHistoryProxy",
-    "load_states",
-]
-
 _STATE_FILE = "training_state.pt"
 """The file in a folder of `save_training_state`."""
 

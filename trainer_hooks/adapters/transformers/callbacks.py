@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.callback import Callback
 
-__all__ = ["EVENTS", "EventObjects", "TransformersAdapter", "adapt"]
-
 _MODULE = "transformers.trainer_callback"
 """The module of all callbacks there."""
 

@@ -23,16 +23,6 @@ if TYPE_CHECKING:
     AvgFn = Callable[[Tensor, Tensor, Tensor | int], Tensor]
     MultiAvgFn = Callable[[Any, Any, Tensor | int], None]
 
-__all__ = [
-    "AVERAGING_FUNCTION",
-    "DECAY",
-    "ONE_AVERAGING_FUNCTION",
-    "ExchangeableAverage",
-    "ExternalAverage",
-    "RunningAverage",
-    "check_device",
-]
-
 _PREFIX = "module."
 """The prefix of the weights' names in the state of `AveragedModel`."""
 

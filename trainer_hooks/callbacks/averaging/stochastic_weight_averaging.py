@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["StochasticWeightAveraging"]
-
 _WHERE = "StochasticWeightAveraging"
 
 

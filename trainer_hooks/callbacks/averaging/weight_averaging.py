@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["EMAWeightAveraging", "WeightAveraging"]
-
 _CURRENT, _AVERAGING = "current_model_state", "averaging_state"
 
 """The checkpoint keys of the current weights and of the average's extra state, as in Lightning."""

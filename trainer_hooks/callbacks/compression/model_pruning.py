@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     Parameters = Sequence[tuple[nn.Module, str]]
 
-__all__ = ["ModelPruning"]
-
 
 @dataclass(frozen=True, slots=True)
 class PrunedParameter:

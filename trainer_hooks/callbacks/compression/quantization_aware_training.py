@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["QuantizationAwareTraining"]
-
-
 _QUIET = (
     "torch.ao.quantization is deprecated",
     "Please use quant_min and quant_max",

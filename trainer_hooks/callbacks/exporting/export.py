@@ -43,9 +43,6 @@ if TYPE_CHECKING:
 
     Transform = Callable[[nn.Module], nn.Module]
 
-__all__ = ["TOLERANCE", "ExportOptions", "export_call", "export_for_inference"]
-
-
 TOLERANCE = 1e-4
 _WHERE = "export_for_inference"
 _TORCH_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"

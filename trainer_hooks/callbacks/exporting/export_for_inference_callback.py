@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["ExportForInferenceCallback"]
-
 _WHERE = "ExportForInferenceCallback"
 _KEPT_SAMPLES = 2
 """Samples of the first batch to keep: torch takes a batch size of one for a constant."""

@@ -33,16 +33,6 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.export import ExportedProgram
 
-__all__ = [
-    "ExportFormat",
-    "ForwardCall",
-    "GraphNames",
-    "Loaded",
-    "format_named",
-    "tensors_in",
-    "to_torchscript",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ForwardCall:

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["FreeOutputs", "GarbageCollection"]
-
 
 class _CollectorSwitch:
     """The switch of Python's automatic garbage collection, off while at least one holder has it.

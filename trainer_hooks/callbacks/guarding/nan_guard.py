@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["ACTIONS", "CHECKS", "NaNGuard"]
-
-
 ACTIONS = ("raise", "stop", "skip", "rollback")
 """The actions of NaNGuard."""
 CHECKS = ("loss", "gradients", "parameters")

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["SpikeDetection", "TrainingSpikeException"]
-
 _WHERE = "SpikeDetection"
 _FILE = "skip_batches.json"
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["ActivationMonitor"]
-
 _WHERE = "ActivationMonitor"
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     OutOfMemory = Callable[[int, int, int, int], None]
 
-__all__ = ["HISTORY", "is_allocator_readable", "observe_out_of_memory"]
-
 
 def is_allocator_readable(
     device: torch.device, where: str, *, history: bool = True, is_quiet: bool = False

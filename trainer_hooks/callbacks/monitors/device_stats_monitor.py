@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["DeviceStatsMonitor", "Nvml", "SystemMetricsMonitor", "cpu_stats"]
-
 
 def require_psutil(where: str) -> ModuleType:
     """Import psutil.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["GradientNormMonitor", "gradient_norms", "norm_of_norms"]
-
 
 def norm_of(gradient: Tensor, order: float = 2.0) -> Tensor:
     """Return the norm of a gradient in float32 or wider, as a tensor on its device."""

@@ -35,17 +35,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.context.context import Trainer
 
-__all__ = [
-    "MemoryFiles",
-    "flame_graph",
-    "segment_flame_graph",
-    "segment_plot",
-    "snapshot_pickle",
-    "stack_flame_graph",
-    "trace_plot",
-]
-
-
 # in pixels of the flame graph
 _WIDTH = 1200.0
 _ROW_HEIGHT = 16

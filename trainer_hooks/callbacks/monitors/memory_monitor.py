@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["MemoryMonitor"]
-
 _WHERE = "MemoryMonitor"
 _TORCH_NAMES = {
     "allocated": "allocated_bytes",

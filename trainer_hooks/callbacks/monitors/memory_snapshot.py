@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["MemorySnapshot"]
-
 _WHERE = "MemorySnapshot"
 _FILES = {".pickle": snapshot_pickle, ".html": trace_plot}
 

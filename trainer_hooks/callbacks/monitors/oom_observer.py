@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["OOMObserver"]
-
 _WHERE = "OOMObserver"
 _FILES = {
     "_snapshot.pickle": snapshot_pickle,

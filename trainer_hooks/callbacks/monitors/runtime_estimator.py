@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["SECONDS", "RuntimeEstimator"]
-
 SECONDS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400}
 """The seconds in each unit of time."""
 

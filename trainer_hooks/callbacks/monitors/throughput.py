@@ -25,17 +25,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = [
-    "DTYPES",
-    "PausableTimer",
-    "Throughput",
-    "ThroughputMonitor",
-    "available_flops",
-    "batch_flops",
-    "measure_flops",
-]
-
-
 _RATES = "Throughput"  # for messages
 _MONITOR = "ThroughputMonitor"
 _STAGES = ("train", "validate", "test", "predict")

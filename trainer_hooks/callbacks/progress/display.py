@@ -28,19 +28,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = [
-    "DisplayedProgressBar",
-    "Pace",
-    "Phase",
-    "StreamRedirection",
-    "check_whole_number",
-    "format_metrics",
-    "is_terminal",
-    "rate_of",
-    "run_of",
-    "times_of",
-]
-
 
 class Phase(StrEnum):
     """The phase of a run whose batches a bar counts."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["PrintMetricsCallback", "PrintProgressCallback"]
-
 
 class PrintMetricsCallback(Callback):
     """Print the latest values of the run's history at the end of epochs and evaluations.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from rich.style import StyleType
     from rich.table import Table
 
-__all__ = ["RichBars"]
-
 _BOUNDLESS = 10_000
 """A console width in characters in which any line has room."""
 

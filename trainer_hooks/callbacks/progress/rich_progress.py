@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from trainer_hooks.callbacks.progress.display import Pace
     from trainer_hooks.context.context import Trainer
 
-__all__ = ["RichProgressBar", "RichProgressBarTheme"]
-
 _TEXTS = ("metrics_text_delimiter", "metrics_format")
 
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.callbacks.progress.display import Pace
 
-__all__ = ["TQDMProgressBar"]
-
 _RATE_IN_COLAB = 20
 
 

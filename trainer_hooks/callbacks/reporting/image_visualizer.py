@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["ImageVisualizer"]
-
 _WHERE = "ImageVisualizer"
 _CHANNELS = (1, 3, 4)
 

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["JOURNAL", "Journal"]
-
 JOURNAL = "run.jsonl"
 """The journal's file name in a run's folder."""
 

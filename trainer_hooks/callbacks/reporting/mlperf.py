@@ -48,9 +48,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["MLPerfCallback"]
-
-
 AVAILABILITY = {
     "onprem": "Available on-premise",
     "cloud": "Available cloud",

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["Notify", "check_command", "post", "run_command"]
-
 _MOST_SHOWN = 500
 _WHERE = "Notify"
 _ENDINGS = ("end", "exception")

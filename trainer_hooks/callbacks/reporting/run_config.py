@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["RunConfigCallback"]
-
 _KEY = "config"
 _ABSENT = object()
 _SHOWN = 8

@@ -19,18 +19,6 @@ from trainer_hooks._version import __version__
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "HIDDEN",
-    "command",
-    "environment",
-    "git_state",
-    "hardware",
-    "process_start_time",
-    "seeds",
-    "versions",
-    "without_secrets",
-]
-
 _VARIABLES = (
     "CUBLAS_WORKSPACE_CONFIG",
     "CUDA_VISIBLE_DEVICES",

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["RunManifest", "ending_record", "make_manifest", "progress_record", "start_record"]
-
 _LONGEST_MESSAGE = 2000
 _WHERE = "RunManifest"
 _LEAST_SECONDS = 1.0

@@ -19,18 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = [
-    "KEY",
-    "class_masks",
-    "color_mask",
-    "describe_sample",
-    "is_image",
-    "pick_part",
-    "side_by_side",
-    "to_image",
-    "write_png",
-]
-
 _CHANNELS = (1, 3, 4)
 _ROOM = 0.001
 Key = str | int | Callable[[Any], Any] | None

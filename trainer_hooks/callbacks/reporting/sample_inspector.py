@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["SampleInspector"]
-
 _WHERE = "SampleInspector"
 _STAGES = ("train", "validate", "test", "predict")
 _TEXTS_ARE_DECODED = "texts, and they alone, are decoded. Pass both, or leave one out."

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["Checkpoint"]
-
 
 class Checkpoint(Callback):
     """Mark a callback as one that saves checkpoints.

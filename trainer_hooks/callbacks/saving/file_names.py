@@ -16,17 +16,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.context.context import Trainer
 
-__all__ = [
-    "FixedSavePath",
-    "check_template",
-    "fill_template",
-    "read_template",
-    "template_counts",
-    "template_names",
-    "template_values",
-]
-
-
 _FIELD = re.compile(r"\{([^{}:]*)(?::([^{}]*))?\}")
 _COUNTERS = ("epoch", "step")
 _WHOLE = (*_COUNTERS, "batch", "batch_in_epoch", "rank", "world_size")

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["LoadCheckpoint", "restore_weights_and_optimizers"]
-
-
 _WHERE = "LoadCheckpoint"
 _NO_MODULE = frozenset(
     {Event.ON_INIT_START, Event.ON_INIT_END, Event.ON_CLOSE, Event.ON_POST_CLOSE, Event.SETUP}

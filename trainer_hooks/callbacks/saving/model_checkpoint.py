@@ -41,9 +41,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["ModelCheckpoint"]
-
-
 _WHERE = "ModelCheckpoint"
 
 

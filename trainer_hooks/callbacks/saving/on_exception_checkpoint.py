@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["OnExceptionCheckpoint"]
-
 _WHERE = "OnExceptionCheckpoint"
 
 

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["CheckpointRanking", "SavePlan", "SaveTracker", "Saver", "earlier_folders"]
-
 T = TypeVar("T")
 
 _FOLDER = "checkpoints"

@@ -10,17 +10,6 @@ from trainer_hooks.callbacks.saving.file_names import check_template
 from trainer_hooks.checkpoint.paths import absolute_path, is_remote, require_reachable
 from trainer_hooks.errors import OptionError
 
-__all__ = [
-    "check_dirpath",
-    "check_filename",
-    "check_flags",
-    "check_kept",
-    "check_source",
-    "check_top_k",
-    "require_usable_path",
-    "resolved_folder",
-]
-
 
 def check_top_k(save_top_k: object, monitor: str | None, where: str) -> int:
     """Return `save_top_k` if it is a valid number for `monitor`.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
-__all__ = ["WSDCheckpointCallback"]
-
 _WHERE = "WSDCheckpointCallback"
 _DECAY = 0.1
 

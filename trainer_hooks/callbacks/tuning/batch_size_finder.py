@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from trainer_hooks.module.datamodule import DataModule
     from trainer_hooks.module.module import Module
 
-__all__ = ["BatchSizeFinder", "find_largest_fitting_size"]
-
 _WHERE = "BatchSizeFinder"
 
 

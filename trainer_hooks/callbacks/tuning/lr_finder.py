@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from trainer_hooks.module.datamodule import DataModule
     from trainer_hooks.module.module import Module
 
-__all__ = ["LRFinderResult", "LearningRateFinder"]
-
 _SMOOTHING = 0.98
 """The weight of the old mean in the exponential moving average of the losses."""
 _WHERE = "LearningRateFinder"

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from trainer_hooks.module.datamodule import DataModule
     from trainer_hooks.module.module import Module
 
-__all__ = ["TunedAttribute", "find_tuned_attribute"]
-
 
 class TunedAttribute:
     """A number that a module or data module keeps as an attribute, a hyperparameter, or both.

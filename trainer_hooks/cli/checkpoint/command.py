@@ -14,8 +14,6 @@ from trainer_hooks.errors import TrainerHooksError
 if TYPE_CHECKING:
     from trainer_hooks.cli.commands import Commands
 
-__all__ = ["add_parser", "run"]
-
 _tolerance = number_below(math.inf, "a number from 0 on")
 
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.checkpoint.inspection import CheckpointContents
 
-__all__ = ["export"]
-
 _SUFFIXES = (".ckpt", ".pt", ".safetensors")
 
 _KEPT = (

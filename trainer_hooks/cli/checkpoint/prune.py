@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.checkpoint.folder_retention import RetentionDecision, RetentionRule
 
-__all__ = ["prune"]
-
 
 def prune(folder: Path, rule: RetentionRule, *, is_dry: bool, is_agreed: bool) -> int:
     """Delete the checkpoints that a rule does not keep; exit with 1 if some could not be deleted.

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.checkpoint.inspection import CheckpointContents
 
-__all__ = ["file_facts", "show"]
-
 _SHOWN = 20
 """Lines of one callback state or of one group of values."""
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.checkpoint.inspection import CheckpointContents
 
-__all__ = ["verify"]
-
 _OK = "ok"
 
 

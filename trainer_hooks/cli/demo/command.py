@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.cli.commands import Commands
 
-__all__ = ["add_parser", "run"]
-
 
 def add_parser(commands: Commands) -> None:
     """Declare the command."""

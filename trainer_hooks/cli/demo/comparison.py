@@ -13,15 +13,6 @@ from trainer_hooks.cli.values import count_with_noun
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "StateRow",
-    "TensorComparison",
-    "compare_runs",
-    "compare_states",
-    "compare_tensors",
-    "tensors_in",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class TensorComparison:

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.trainer.trainer import Trainer
 
-__all__ = ["run_demo"]
-
 _SEED = 0
 
 

@@ -17,18 +17,6 @@ if TYPE_CHECKING:
     from trainer_hooks.cli.demo.comparison import StateRow, TensorComparison
     from trainer_hooks.trainer.trainer import Trainer
 
-__all__ = [
-    "EXAMPLE",
-    "LEAST_ACCURACY",
-    "NEXT_LINES",
-    "PRINTS",
-    "Screen",
-    "show_callbacks",
-    "show_comparison",
-    "show_ends",
-    "show_result",
-]
-
 _WIDTH = 88
 
 

@@ -16,8 +16,6 @@ from trainer_hooks.module.module import Module
 if TYPE_CHECKING:
     import os
 
-__all__ = ["CLASSES", "SIZES", "DigitsData", "DigitsNet"]
-
 CLASSES = 10
 SIZES = {"train": 1297, "val": 200, "test": 300}
 """Images of each part; 1,797 together."""

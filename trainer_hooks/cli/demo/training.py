@@ -29,18 +29,6 @@ if TYPE_CHECKING:
     from trainer_hooks.module.module import Module
     from trainer_hooks.trainer.trainer import Trainer as AnyTrainer
 
-__all__ = [
-    "FINAL",
-    "REPORT",
-    "CtrlC",
-    "RecordRestoredStates",
-    "SmoothedLoss",
-    "make_trainer",
-    "resume",
-    "single_threaded",
-    "train",
-]
-
 FINAL = "final.ckpt"
 REPORT = "resumed.pt"
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     _Examine = Callable[[Any, Mapping[str, Any]], ContractReport]
 
-__all__ = ["check_plugins"]
-
 _DEFECT = 1
 
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from trainer_hooks.callback import Callback
     from trainer_hooks.hooks.spec import HookSpec
 
-__all__ = ["PluginSurvey", "SurveyedPlugin", "list_plugins", "prints_diverted", "survey_plugins"]
-
 
 @dataclass(frozen=True, slots=True)
 class SurveyedPlugin:

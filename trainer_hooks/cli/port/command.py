@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.cli.commands import Commands
 
-__all__ = ["add_parser", "run"]
-
 _ALL = "all"
 _PACKAGES = {
     "lightning": ("lightning.pytorch", "pytorch_lightning", "lightning"),

@@ -16,8 +16,6 @@ from trainer_hooks.errors import TrainerHooksError, error_message
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["MissingName", "PortedFile", "port_imports"]
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class MissingName:

@@ -24,16 +24,6 @@ from trainer_hooks.errors import CheckpointError
 if TYPE_CHECKING:
     from trainer_hooks.cli.report.logged_run import LoggedRun
 
-__all__ = [
-    "CheckpointFile",
-    "HookTime",
-    "HookTimes",
-    "Sample",
-    "read_checkpoints",
-    "read_hook_times",
-    "read_samples",
-]
-
 _MAX_TRACE_BYTES = 200_000_000
 """A trace of a long run may not fit into memory."""
 

@@ -16,18 +16,6 @@ if TYPE_CHECKING:
     from trainer_hooks.cli.report.artifacts import HookTimes
     from trainer_hooks.cli.report.logged_run import JournaledRun, LoggedRun
 
-__all__ = [
-    "Chart",
-    "Figure",
-    "FigureList",
-    "PlottedCurve",
-    "local_time",
-    "metric_charts",
-    "points_for",
-    "speed_charts",
-]
-
-
 _PAGE_POINTS, _MAX_CURVE_POINTS, _MIN_CURVE_POINTS = 400_000, 2000, 64
 _STAGE_PREFIX = re.compile(r"(?:train|training|val|valid|validation|test)[_/.-](.+)")
 _INTERVAL_SUFFIX = re.compile(r"_(?:step|epoch)$")

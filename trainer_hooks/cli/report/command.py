@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.cli.commands import Commands
 
-__all__ = ["add_parser"]
-
 
 def add_parser(commands: Commands) -> None:
     """Declare both commands."""

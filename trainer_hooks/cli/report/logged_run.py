@@ -20,24 +20,6 @@ from trainer_hooks.errors import TrainerHooksError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = [
-    "HPARAMS",
-    "JournaledRun",
-    "LoggedRun",
-    "Outcome",
-    "RunFolderError",
-    "count_metrics",
-    "labels_of",
-    "newest_run",
-    "newest_runs",
-    "number",
-    "read_journal",
-    "read_run",
-    "require_run",
-    "set_outcomes",
-    "text",
-]
-
 _MAX_LINE_BYTES = 1 << 20
 _MAX_RECORDS = 200_000
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["METRICS", "Curve", "CurvePoint", "EpochAxis", "Metrics", "MetricsFileError"]
-
 
 class EpochAxis:
     """An x axis in epochs: 1.5 is the middle of the second epoch.

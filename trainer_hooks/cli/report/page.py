@@ -41,27 +41,6 @@ if TYPE_CHECKING:
     from trainer_hooks.cli.report.logged_run import JournaledRun, LoggedRun
     from trainer_hooks.cli.report.metrics import CurvePoint
 
-__all__ = [
-    "CallbackTables",
-    "HparamsTable",
-    "MetricExtremes",
-    "OutcomeBadge",
-    "ReportPage",
-    "RunEnvironment",
-    "RunSection",
-    "StartRow",
-    "callback_tables",
-    "duration_words",
-    "hparams_table",
-    "make_page",
-    "metric_extremes",
-    "outcome_badge",
-    "render_page",
-    "run_environment",
-    "start_rows",
-    "summary_facts",
-]
-
 _MINUTE, _HOUR = 60, 3600
 _COMMIT_LENGTH = 12
 _TONES = {

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["PlotOptions", "draw_metrics", "smoothed"]
-
 _MAX_POINTS = 2000
 _WIDTH, _HEIGHT = 80, 24
 _MAX_WIDTH, _MAX_HEIGHT = 200, 40

@@ -7,15 +7,6 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = [
-    "SUBCOMMANDS",
-    "find_subcommand",
-    "import_class",
-    "is_completing",
-    "is_config_object",
-    "words_to_complete",
-]
-
 SUBCOMMANDS: Mapping[str, tuple[str, ...]] = {
     "fit": ("model", "train_dataloaders", "val_dataloaders", "datamodule"),
     "validate": ("model", "dataloaders", "datamodule"),

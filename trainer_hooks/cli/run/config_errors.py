@@ -22,20 +22,6 @@ if TYPE_CHECKING:
     from trainer_hooks.cli.run.config_origins import ConfigOrigins
     from trainer_hooks.cli.run.parser import TrainerParser
 
-__all__ = [
-    "add_monitor_note",
-    "class_arguments",
-    "constructor_error",
-    "dataclass_arguments",
-    "explain_error",
-    "find_import_error",
-    "is_config_error",
-    "list_known",
-    "suggest_classes",
-    "unfitting_class_path",
-]
-
-
 _MOST = 12
 """Names that a line lists."""
 

@@ -17,9 +17,6 @@ from trainer_hooks.errors import UsageError, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["OBJECT_KEYS", "ConfigFile", "ConfigOrigins", "read_config"]
-
-
 _MOST = 1_000_000
 """Values in a config; aliases of aliases make more of a few lines than a memory holds."""
 

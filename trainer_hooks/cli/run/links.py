@@ -22,14 +22,6 @@ if TYPE_CHECKING:
     from trainer_hooks.cli.run.parser import TrainerParser
     from trainer_hooks.trainer.trainer import Trainer
 
-__all__ = [
-    "ArgumentLinks",
-    "check_required",
-    "find_links",
-    "find_trainer_object",
-    "merge_links",
-]
-
 
 def find_trainer_object(target: str, options: Namespace, option: str, name: str) -> Namespace:
     """Return the config of an object in an option of the Trainer, by its class name or index.

@@ -14,13 +14,6 @@ from trainer_hooks.module.module import Module
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = [
-    "AUTOMATIC",
-    "ConfigurableClass",
-    "check_optimizer",
-    "configure_from_config",
-]
-
 AUTOMATIC = "AUTOMATIC"
 """Where an optimizer goes that no argument of the module is linked to: `configure_optimizers`."""
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from trainer_hooks.module.module import Module
     from trainer_hooks.trainer.trainer import Trainer
 
-__all__ = ["OptunaPruning"]
-
 
 class OptunaTrial(Protocol):
     """The methods of an Optuna trial that the callback uses."""

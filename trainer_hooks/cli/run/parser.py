@@ -42,17 +42,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.trainer.trainer import Trainer
 
-__all__ = [
-    "TrainerParser",
-    "check_environment",
-    "complete",
-    "import_nameable_classes",
-    "new_parser",
-    "parse_config",
-    "set_defaults_from_checkpoint",
-    "show_class_help",
-]
-
 
 class TrainerParser(jsonargparse.ArgumentParser):
     """Parser for the arguments of a training; the hooks of a `TrainerCLI` are given it.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from trainer_hooks.module.module import Module
     from trainer_hooks.trainer.trainer import Trainer
 
-__all__ = ["SaveConfigCallback"]
-
 
 class SaveConfigCallback(RunConfigCallback):
     """Write the config of a `TrainerCLI` to the run's folder; subclass it to write it elsewhere.

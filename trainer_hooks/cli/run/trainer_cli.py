@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from trainer_hooks.callback import Callback
     from trainer_hooks.cli.run.parser import TrainerParser
 
-__all__ = ["TrainerCLI"]
-
 
 class TrainerCLI:
     """Run a training that a command line and config files describe.

@@ -47,15 +47,6 @@ if TYPE_CHECKING:
     from trainer_hooks.profilers import Profiler
     from trainer_hooks.runtime.strategy_options import DDPStrategy, FSDPStrategy
 
-__all__ = [
-    "NO_STORAGE_OPTIONS",
-    "PROFILERS",
-    "TrainerConfig",
-    "option",
-    "option_docs",
-    "takes_options",
-]
-
 _P = ParamSpec("_P")
 _C = TypeVar("_C")
 _S = TypeVar("_S")

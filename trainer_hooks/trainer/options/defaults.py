@@ -30,8 +30,6 @@ _SWITCHED = {
 }
 """The class that each option switches off, by name, so that only its users import it."""
 
-__all__ = ["check_switches", "default_callbacks", "make_loggers", "make_profiler", "root_dir"]
-
 
 def root_dir(config: TrainerConfig) -> str:
     """Return the folder or address that logs and checkpoints go to."""

@@ -20,25 +20,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.context.plan import RunPlan
 
-__all__ = [
-    "SHARE_RULE",
-    "as_option",
-    "as_share",
-    "both_limits",
-    "check_duration",
-    "check_interval",
-    "check_limit",
-    "check_span",
-    "estimate_steps",
-    "is_interval",
-    "why_steps_unknown",
-    "with_duration",
-    "with_limits",
-    "with_number",
-    "without_duration",
-]
-
-
 _T = TypeVar("_T")
 _NUMBER = Rule("a whole number from 1 on", lambda value: is_int(value, 1), "Pass one.")
 _FILTERED = (TimeUnit.EPOCH, TimeUnit.ITERATION, TimeUnit.DURATION)

@@ -33,15 +33,6 @@ if TYPE_CHECKING:
     from trainer_hooks.module.module import Module
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
-__all__ = [
-    "build_checkpoint",
-    "notify_saved",
-    "save_checkpoint",
-    "save_in_background",
-    "save_silently",
-]
-
-
 _NO_WARNING_IN = frozenset(
     {
         "on_batch_checkpoint", "on_epoch_checkpoint", "on_iteration_checkpoint", "on_fit_start",

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.training import TrainingState
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
-__all__ = ["advise", "advise_on_shuffling", "log_end", "log_resume", "warn_of_nothing_to_do"]
-
-
 _LIMITS = ("max_epochs", "max_steps", "max_duration")
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from trainer_hooks.trainer.run.run_inputs import RunInputs
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
-__all__ = ["DistributedRun"]
-
 _MOST_SEEDS = 2**32
 _OWN_SEEDS: set[int] = set()
 """Seeds that this process drew already: a later run continues with its random state."""

@@ -12,8 +12,6 @@ from trainer_hooks.errors import TrainerHooksWarning
 if TYPE_CHECKING:
     from trainer_hooks.context.context import RunContext
 
-__all__ = ["fit_to_world_size"]
-
 _BETWEEN_EPOCHS = (EpochStage.BETWEEN, EpochStage.ENDED)
 _OF_OTHERS = ("number of batches", "sampler")
 """The facts about a loader that depend on the number of ranks."""

@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
-__all__ = ["CheckpointSearch", "best_of_last_fit", "find_checkpoint"]
-
-
 _SHOWN = 8
 
 

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from trainer_hooks.trainer.run.run_inputs import RunInputs
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
-__all__ = ["ForkedRuns"]
-
 _BACK = (
     "progress", "wall_times", "clock", "metrics", "evaluated", "metric_objects", "history",
     "callbacks",

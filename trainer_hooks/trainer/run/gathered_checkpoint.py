@@ -16,14 +16,6 @@ if TYPE_CHECKING:
     from trainer_hooks.runtime.processes import Processes
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
-__all__ = [
-    "RankExchange",
-    "gather_into_checkpoint",
-    "gather_rank_state",
-    "require_no_failed_rank",
-    "select_rank_state",
-]  # fmt: skip
-
 
 class RankExchange(Protocol):
     """The collectives that a gathered checkpoint needs."""

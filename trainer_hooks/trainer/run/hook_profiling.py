@@ -21,14 +21,6 @@ if TYPE_CHECKING:
     from trainer_hooks.trainer.options.config import TrainerConfig
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
-__all__ = [
-    "active_profile",
-    "begin_profiled_run",
-    "profile_from_options",
-    "report_hook_profile",
-    "start_hook_profile",
-]
-
 
 def profile_from_options(config: TrainerConfig, relay: HookRelay) -> HookProfile | None:
     """Start a hook profile if an option requests one."""

@@ -59,9 +59,6 @@ if TYPE_CHECKING:
     from trainer_hooks.trainer.run.profiler_attachment import ProfilerAttachment
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
-__all__ = ["TrainerRun"]
-
-
 _STEPS = ("training_step", "validation_step", "test_step", "predict_step")
 
 

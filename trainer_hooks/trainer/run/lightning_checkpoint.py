@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import RunContext
     from trainer_hooks.data.stream import TrainStream
 
-__all__ = ["convert_lightning_checkpoint"]
-
 
 def convert_lightning_checkpoint(
     checkpoint: dict[str, Any], context: RunContext, source: str

@@ -10,8 +10,6 @@ from trainer_hooks.profilers.action_monitor import ActionMonitor
 if TYPE_CHECKING:
     from trainer_hooks.context.context import RunContext, Trainer
 
-__all__ = ["ProfilerAttachment"]
-
 
 class ProfilerAttachment:
     """Attach a profiler to a run, until `close`.

@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from trainer_hooks.context.training import TrainingState
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
-__all__ = ["build_state_registry", "modes_of", "owners_of"]
-
-
 _UNOPENED: dict[str, Any] = {
     "opened_with": {},
     "generators": [],

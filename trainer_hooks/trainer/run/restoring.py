@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from trainer_hooks.trainer.run.run_inputs import RunInputs
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
-__all__ = ["restore_checkpoint"]
-
-
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
 

@@ -37,18 +37,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.context.context import RunContext
 
-__all__ = [
-    "LoaderReload",
-    "RunInputs",
-    "check_inputs",
-    "checked_overrides",
-    "load_data",
-    "load_training",
-    "reload_data",
-    "restore_datamodule",
-]
-
-
 _LIMITS = {
     "validate": "limit_val_batches",
     "test": "limit_test_batches",

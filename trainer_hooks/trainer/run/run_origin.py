@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from trainer_hooks.callbacks.reporting.run_config import RunConfigCallback
     from trainer_hooks.checkpoint.seal import CheckpointSummary
 
-__all__ = ["compute_run_origin", "is_running_elsewhere", "process_identity"]
-
 _DIGITS = 16
 
 

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.runtime.processes import Processes
 
-__all__ = [
-    "ShardReader", "saving_group", "split_shards", "waiting_for_shards", "write_sharded_checkpoint",
-]  # fmt: skip
-
 Place = tuple[Any, ...]
 
 _DIVIDED = ("state_dict", "optimizer_states")

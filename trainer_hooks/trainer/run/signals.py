@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.context.context import RunContext
 
-__all__ = ["deferring_signals", "shorten_traceback"]
-
 
 @contextmanager
 def deferring_signals(context: RunContext) -> Iterator[None]:

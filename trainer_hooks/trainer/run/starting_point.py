@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from trainer_hooks.trainer.run.sharded_checkpoint import ShardReader
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
-__all__ = ["StartingPoint"]
-
 
 class StartingPoint:
     """The state that a run starts from: a checkpoint, or the end of the previous run.

@@ -45,15 +45,6 @@ if TYPE_CHECKING:
     from trainer_hooks.trainer.options.config import TrainerConfig
     from trainer_hooks.trainer.run.run_inputs import RunInputs
 
-__all__ = [
-    "StartCheckpoint",
-    "TrainerCore",
-    "make_processes",
-    "picklable_core",
-    "remove_rank_zero_callbacks",
-    "trainer_repr",
-]
-
 
 @dataclass(slots=True)
 class StartCheckpoint:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from trainer_hooks.module.module import Module
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
-__all__ = ["run_trial"]
-
 
 def run_trial(
     begin: Callable[[type[TrainerRun], TrainerCore, RunInputs], TrainerRun],
