@@ -35,6 +35,7 @@ class Commands(Protocol):
 
 def print_failure(command: str, reason: str) -> int:
     """Print in one line why a command failed, and return the exit code."""
+    # on one line, since errors of the system and of plugins may have several
     print(f"trainer-hooks {command}: error: {' '.join(reason.split())}", file=sys.stderr)
     return USAGE_ERROR
 
@@ -44,6 +45,7 @@ def install_hint(error: ModuleNotFoundError, extra: str, *packages: str) -> str:
 
     An import that failed for another reason is raised again.
     """
+    # an import that somebody refuses by hand has no name
     package = (error.name or "").partition(".")[0]
     if package not in packages:
         raise error
@@ -79,7 +81,9 @@ def number_below(limit: float, rule: str) -> Callable[[str], float]:
         try:
             value = float(text)
         except ValueError:
+            # refused below, with the rule: of a ValueError argparse tells nothing but the word
             value = -1.0
+        # turned round, NaN would pass: each comparison with it is false
         if not 0.0 <= value < limit:
             raise argparse.ArgumentTypeError(f"{text!r} must be {rule}")
         return value
@@ -89,4 +93,5 @@ def number_below(limit: float, rule: str) -> Callable[[str], float]:
 
 def is_free(folder: Path) -> bool:
     """Return whether a folder is empty or does not exist."""
+    # is_dir first: iterdir of a file raises
     return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))

@@ -55,6 +55,7 @@ def add_parser(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """List the hooks or describe one, and return the exit code."""
+    # plugins that add hooks are imported, and may print where JSON is written
     with prints_diverted():
         hooks = {**HOOKS, **installed_hooks()}
     if arguments.name is None:
@@ -176,6 +177,7 @@ def _page(match: HookMatch, asked: str) -> Iterator[str]:
         yield "where it stands in the loop:"
     for place in positions_of(spec.name):
         yield f"  {' > '.join(text.partition(' (')[0] for text in place.path)}"
+        # the first hook of a tree has none above it, the last one none below
         between = [
             f"{word} {hook}"
             for word, hook in (("after", place.above), ("before", place.below))

@@ -54,14 +54,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None and is_completing():
         words = _complete()
     try:
+        # before argparse, which knows none of the options of a training
         is_training = bool(SUBCOMMANDS.keys() & words[:1])
         code = _run_training(words) if is_training else _run_other_command(words)
+        # here, where a closed pipe is still caught: Python itself would complain as it exits
         sys.stdout.flush()
     except BrokenPipeError:
         # Python flushes once more as it exits, and would fail again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except KeyboardInterrupt:
+        # the terminal has written ^C on this line
         print("\ninterrupted", file=sys.stderr)
         return INTERRUPTED
     return code
@@ -73,6 +76,7 @@ def _complete() -> list[str]:
 
     words = words_to_complete()
     if not SUBCOMMANDS.keys() & words[:1]:
+        # it ends the process; the arguments of a training are completed by their own parser
         argcomplete.autocomplete(_parser())
     return words
 
@@ -89,6 +93,7 @@ def _run_training(words: Sequence[str]) -> int:
         return print_failure(words[0], install_hint(error, "cli", "jsonargparse"))
     from trainer_hooks.cli.run.trainer_cli import TrainerCLI
 
+    # so TRAINER_HOOKS_FIT__TRAINER__MAX_EPOCHS=3 of a job script gives an option
     options = {"prog": "trainer-hooks", "default_env": True, "env_prefix": "TRAINER_HOOKS"}
     try:
         TrainerCLI(args=list(words), parser_kwargs=options)
@@ -101,6 +106,7 @@ def _run_other_command(words: Sequence[str]) -> int:
     parser = _parser()
     arguments = parser.parse_args(words)
     if arguments.command is None:
+        # subcommands are optional to argparse, and so a line without one comes here
         parser.print_help(sys.stderr)
         return USAGE_ERROR
     code: int = arguments.run(arguments)
@@ -118,6 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
     for command in (demo_command, new):
         command.add_parser(commands)
+    # listed for the help alone: `main` has taken these words out before
     for name, text in _TRAINING_HELP.items():
         commands.add_parser(name, help=text, add_help=False)  # jsonargparse parses the rest
     for command in (hooks, plugins, checkpoint, report, port):

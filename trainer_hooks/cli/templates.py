@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # as packaging.utils checks it, which need not be installed
 _NAME = re.compile(r"[A-Z0-9]([A-Z0-9._-]*[A-Z0-9])?", re.IGNORECASE | re.ASCII)
 _UNWRITTEN = 1
+# so that no linter, type checker or test run takes a template for code of this package
 _SUFFIX = ".template"
 
 
@@ -82,6 +83,7 @@ class PackageNames:
         """Return a description of the module or distribution that has the name already."""
         from importlib_metadata import PackageNotFoundError, distribution
 
+        # of a name without dots this imports nothing
         spec = importlib.util.find_spec(self.package)
         if spec is not None and spec.origin is not None:  # without, it is but a folder
             return f"its package {self.package!r} is there already, in {spec.origin}"
@@ -118,6 +120,7 @@ def write_package(
     values = {
         **values,
         "package": names.package,
+        # the least version that the new package asks for: major and minor, of any patch
         "version": ".".join(__version__.split(".")[:2]),
     }
     templates = files(f"trainer_hooks.cli.{command.partition(' ')[0]}") / "templates"
@@ -155,6 +158,7 @@ def _write_templates(
         target: the folder to write to; no existing file is overwritten.
         values: the values of the placeholders; that of `package` replaces PACKAGE in paths too.
     """
+    # all templates are read before the first file is written
     for path, template in sorted(_templates(folder)):
         place = Path(path.removesuffix(_SUFFIX).replace("PACKAGE", values["package"]))
         # no Jinja: names alone go in, and the braces of Python and TOML stay what they are

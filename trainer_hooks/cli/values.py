@@ -38,6 +38,7 @@ class _Short(Repr):
         self.maxstring = self.maxother = 72
         self.maxlevel = 4
 
+    # reprlib finds these methods by the name of the type
     def repr_float(self, number: float, level: int) -> str:  # noqa: ARG002
         return f"{number:.6g}"
 
@@ -109,15 +110,18 @@ class JsonWriter:
         if value is None or isinstance(value, bool | int | str):
             return value
         if isinstance(value, float):
+            # JSON has no NaN and no infinity, though json writes them unless it is told not to
             return value if math.isfinite(value) else str(value)
         if isinstance(value, bytes | bytearray):
             return {"bytes": value.hex()}
         if isinstance(value, dict):
             return {str(key): self.write(item) for key, item in value.items()}
         if isinstance(value, set | frozenset):
+            # by their texts: elements of several types cannot be compared with each other
             return [self.write(item) for item in sorted(value, key=repr)]
         if isinstance(value, list | tuple | deque):
             return [self.write(item) for item in value]
+        # by its name: NumPy need not be installed
         if type(value).__module__ == "numpy" and value.size <= _LONGEST_TENSOR:
             return self.write(value.tolist())
         return str(value)
@@ -128,7 +132,9 @@ class JsonWriter:
             return {**told, "bytes": tensor_bytes(tensor)}
         if tensor.is_quantized:
             tensor = tensor.dequantize()
+        # sparse tensors have no tolist; a dense one is returned as it is
         whole = tensor.detach().to_dense()
         if whole.is_complex():
+            # JSON has no complex numbers
             return {**told, "values": str(whole.tolist())}
         return {**told, "values": self.write(whole.tolist())}

@@ -114,6 +114,7 @@ def add_parser(commands: Commands) -> None:
     prune.add_argument("--damaged", action="store_true", help="remove damaged files too")
     prune.add_argument("--dry-run", action="store_true", help="tell what would go, remove nothing")
     prune.add_argument("--yes", action="store_true", help="do not ask")
+    # over the `parser` of the whole command: the error shows the usage of prune
     prune.set_defaults(parser=prune)
 
     export = actions.add_parser(
@@ -146,6 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
     except (TrainerHooksError, OSError, ValueError) as error:
         reason = str(error)
     except RecursionError:
+        # decoding and describing follow the nesting of a file that anybody may have made
         reason = "what the file holds is nested too deep, or holds itself"
     return print_failure(f"checkpoint {arguments.action}", reason)
 
@@ -168,6 +170,7 @@ def _run_action(arguments: argparse.Namespace) -> int:
         return diff(arguments.first, arguments.second, tolerance, is_json=arguments.json)
     if arguments.action == "prune":
         wanted = (arguments.keep_best, arguments.monitor, arguments.mode)
+        # argparse has no groups of options that go together
         if any(wanted) and not all(wanted):
             arguments.parser.error("--keep-best, --monitor and --mode go together: give all three")
         from trainer_hooks.checkpoint.folder_retention import RetentionRule

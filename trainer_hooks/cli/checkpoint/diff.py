@@ -53,6 +53,7 @@ def diff(first: Path, second: Path, tolerance: Tolerance, *, is_json: bool) -> i
             "is_equal": not differing,
             "differences": [_as_json(difference, writer) for difference in differing],
         }
+        # allow_nan: the writer has made texts of all, so another one is an error of ours
         print(json.dumps(told, indent=2, allow_nan=False))
     elif not differing:
         print(f"equal: {printable(first)} and {printable(second)} hold the same")
@@ -127,6 +128,7 @@ def _as_json(difference: Difference, writer: JsonWriter) -> dict[str, Any]:
         told["elements"] = difference.elements
         return told
     for name, value in (("a", difference.a), ("b", difference.b)):
+        # of a tensor that only one file has, type and shape say enough
         is_brief = isinstance(value, Tensor)
         told[name] = short_text(value) if is_brief else writer.write(value)
     return told

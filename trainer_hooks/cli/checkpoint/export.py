@@ -52,8 +52,10 @@ def export(source: Path, target: Path, *, is_forced: bool) -> int:
         )
     if target.is_dir():
         raise UsageError(f"output {str(target)!r} is a folder. Name a file in it.")
+    # exists() is False for a link that leads nowhere, which would be replaced
     if not is_forced and (target.exists() or target.is_symlink()):
         raise UsageError(f"output {str(target)!r} is there already. Give --force to write over it.")
+    # verified whole: a damaged weight would get new checksums in the new file
     contents = verify_file(source, FORMAT).with_tensors()
     if not contents.weights:
         raise UnusableFileError(source, FileFault.NO_CHECKPOINT, "there are no weights in it")
@@ -85,6 +87,7 @@ def _without_shared_storage(weights: dict[str, Any]) -> dict[str, Any]:
     dense = {
         name: value
         for name, value in weights.items()
+        # sparse tensors have no storage, and raise where it is asked for
         if isinstance(value, Tensor) and value.layout is torch.strided
     }
     used: Counter[int] = Counter()
@@ -93,6 +96,7 @@ def _without_shared_storage(weights: dict[str, Any]) -> dict[str, Any]:
     alone = copy.copy(weights)  # with the modules' versions, which are an attribute of it
     for name, tensor in dense.items():
         memory = tensor.untyped_storage()
+        # torch.save writes whole storages: one row of a table would bring the table along
         if used[memory.data_ptr()] < memory.nbytes():
             alone[name] = tensor.detach().clone()
     return alone

@@ -62,6 +62,7 @@ def prune(folder: Path, rule: RetentionRule, *, is_dry: bool, is_agreed: bool) -
 
 
 def _agrees(question: str) -> bool:
+    # a job without a terminal would wait for an answer, or read one from its own input
     if not sys.stdin.isatty():
         raise UsageError(
             "there is no terminal to ask on before files are removed: give --yes, or --dry-run."
@@ -77,10 +78,12 @@ def _agrees(question: str) -> bool:
 def _remove(going: list[RetentionDecision]) -> int:
     removed = []
     for entry in going:
+        # the question may have waited for hours, in which a run wrote its last.ckpt anew
         if not entry.is_unchanged:
             print(f"{str(entry.path)!r} stays: it was written anew meanwhile", file=sys.stderr)
             continue
         try:
+            # a file, too; a sharded checkpoint is a folder
             remove_folder(entry.path)
             removed.append(entry)
         except OSError as error:

@@ -66,8 +66,10 @@ def show(path: Path, *, lists_tensors: bool, is_json: bool) -> int:
 
 def file_facts(file: CheckpointContents) -> dict[str, Any]:
     """Return the facts about a checkpoint file as plain data."""
+    # migrated and decoded, whatever version wrote it; `file.format` is still the one on disk
     contents = file.as_saved()
     own, data = contents.own, contents.data
+    # a module's get_extra_state may put anything among its weights
     tensors = {name: item for name, item in contents.weights.items() if isinstance(item, Tensor)}
     return {
         "path": contents.path,
@@ -237,6 +239,7 @@ def _options(options: dict[Any, Any]) -> str:
 
 def _without_defaults(config: dict[Any, Any]) -> dict[Any, Any]:
     """Return a config without the Trainer options that have their default values."""
+    # here, since only a file with a config needs the options of the Trainer
     from trainer_hooks.trainer.options.config import TrainerConfig
 
     defaults = {field.name: field.default for field in fields(TrainerConfig)}

@@ -52,6 +52,7 @@ def verify(paths: Iterable[Path], *, is_json: bool) -> int:
 
 
 def _verdicts(path: Path) -> Iterator[_Verdict]:
+    # a sharded checkpoint is a folder, and counts as one file
     if not path.is_dir() or is_sharded_folder(path):
         yield _verdict(path)
         return

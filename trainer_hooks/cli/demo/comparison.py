@@ -89,6 +89,7 @@ def _difference(one: Tensor | None, other: Tensor | None) -> str:
 
 
 def _bytes(tensor: Tensor) -> Tensor:
+    # view(dtype) reads memory as it lies, which must be in the order of the elements
     return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
 
 
@@ -159,6 +160,7 @@ def compare_states(
 
     def entry(states: Mapping[str, Any], key: str, name: str) -> Any:
         value = states.get(key, {}).get(name)
+        # the paths in it differ between the two runs, their number does not
         return len(value) if isinstance(value, dict) else value
 
     return [
@@ -199,4 +201,5 @@ def compare_runs(end: Mapping[str, Any], uncut: Mapping[str, Any]) -> dict[str, 
 def _is_same(one: Any, other: Any) -> bool:
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         return compare_tensors({"": one}, {"": other}).is_equal
+    # None on both sides is an entry that both lack; types, because 1 equals True
     return one is not None and type(one) is type(other) and bool(one == other)

@@ -191,6 +191,7 @@ def _resume(screen: Screen, checkpoint: str, folder: Path, plan: _DemoLength) ->
     """
     screen.heading("4. Resumed in a new process")
     program = ["-m", demo_run.__name__, "resume", checkpoint, str(folder), str(plan.epochs)]
+    # a new process, so that nothing but the checkpoint can carry the state
     code = subprocess.run([sys.executable, *program], check=False).returncode
     if code:
         raise _DemoError(f"the process that was to resume the run failed with exit code {code}.")
@@ -259,6 +260,7 @@ def _train_ranks(folder: Path, processes: int, kill_epoch: int | None = None) ->
     # one thread each, as everywhere in the demo: more make a net as small as this one no faster
     environ = {**os.environ, "OMP_NUM_THREADS": "1"}
     code = subprocess.run([sys.executable, *program, *more], check=False, env=environ).returncode
+    # Ctrl-C reached the processes, which share the terminal: the demo ends as they did
     if code == 130:
         raise KeyboardInterrupt
     if bool(code) is (kill_epoch is None):

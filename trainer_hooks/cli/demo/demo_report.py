@@ -33,8 +33,10 @@ class Screen:
         wants = sys.stdout.isatty() if is_terminal is None else is_terminal
         self._console: Any = None
         if wants:
+            # here: in a pipe or a log rich is never needed
             from rich.console import Console
 
+            # rich would colour numbers and paths, as if they meant something
             self._console = Console(highlight=False, soft_wrap=False)
 
     @property
@@ -90,6 +92,7 @@ class Screen:
         for column in columns:
             table.add_column(column, overflow="fold")
         for row in rows:
+            # as Text: in a string brackets would be markup
             table.add_row(*map(Text, row))
         self._console.print(table)
 

@@ -45,9 +45,11 @@ class DigitsData(DataModule):
         """
         if self.file.exists():
             return
+        # here, since the processes that resume find the file, and need no scikit-learn
         from sklearn.datasets import load_digits
 
         pixels, labels = load_digits(return_X_y=True)
+        # pixels are numbers from 0 to 16
         images = torch.from_numpy(pixels).float().div(16).reshape(-1, 1, 8, 8)
         # shuffled by a generator of its own: the split never depends on the run's seed
         order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
@@ -97,6 +99,7 @@ class DigitsNet(Module):
         )
         self.head = nn.Sequential(
             nn.Dropout(dropout),
+            # 32 channels of 4 x 4 pixels, which the pooling leaves of 8 x 8
             nn.Linear(32 * 4 * 4, 64),
             nn.ReLU(),
             nn.Dropout(dropout),
@@ -125,6 +128,7 @@ class DigitsNet(Module):
 
     def configure_optimizers(self) -> Any:
         """Return Adam, and a cycle as long as the fit."""
+        # OneCycleLR sets the rate before the first step, so that this one never counts
         optimizer = torch.optim.Adam(self.parameters(), self.hparams["max_lr"] / 10)
         cycle = torch.optim.lr_scheduler.OneCycleLR(
             optimizer,

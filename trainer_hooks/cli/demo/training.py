@@ -52,6 +52,7 @@ class SmoothedLoss(Callback):
         batch_idx: int,
     ) -> None:
         """Add the batch's loss to the average."""
+        # not in place: a state that was handed out keeps its value
         self.value = torch.lerp(self.value, outputs["loss"].detach(), 0.05)
         self.batches += 1
 
@@ -95,6 +96,7 @@ class CtrlC(Callback):
             f"of epoch {self.epoch}"
         )
         sys.stdout.flush()  # the framework answers on stderr, and that should come after this
+        # through the handlers, as from a terminal: a bare KeyboardInterrupt would pass them by
         signal.raise_signal(signal.SIGINT)
 
 
@@ -136,6 +138,7 @@ class _KillLastRank(Callback):
                 f"{batch_idx + 1} of {trainer.num_training_batches} of epoch {self.epoch}",
                 flush=True,
             )
+            # no handler and no `finally` runs, as when the system kills for want of memory
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -186,6 +189,7 @@ def train(folder: Path, processes: int, epochs: int, kill_epoch: int | None = No
         plugins=False,
         enable_progress_bar=False,
     )
+    # each rank has its share, so that an epoch has as many steps as in one process
     data = DigitsData(folder.parent, 32 // processes)
     _train_and_test(trainer, folder, data, "auto", RecordRestoredStates())
 

@@ -36,6 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
         "new",
         names,
         arguments.dir,
+        # beside the package there is a folder `tests`: a package of that name would be the same one
         fault=names.fault or ("the tests stand in that folder" if names.package == "tests" else ""),
         values={"distribution": names.entry_point},
         steps=(

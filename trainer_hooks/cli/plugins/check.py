@@ -109,6 +109,7 @@ def _fault_of_names(names: Iterable[str]) -> str:
 
 def _check_each(names: Sequence[str], examine: _Examine) -> Iterator[_CheckedPlugin]:
     asked = frozenset(map(normal_name, names))
+    # those that add hooks are loaded as well: others may override the hooks that they add
     adding = {plugin.name for plugin in installed_plugins() if plugin.group == HOOKS_GROUP}
     findings = survey_plugins(asked | adding if asked else True).findings
     # the hooks that packages add are there as in a run, and none of their callbacks
@@ -116,6 +117,7 @@ def _check_each(names: Sequence[str], examine: _Examine) -> Iterator[_CheckedPlu
     options = {"plugins": added} if added else {}
     for finding in findings:
         if not asked or finding.plugin.is_named_in(asked):
+            # not around the `yield`: there the caller prints its results
             with prints_diverted():
                 checked = _check(finding, options, examine)
             yield checked
@@ -154,6 +156,7 @@ def _show(checked: _CheckedPlugin) -> None:
     for text in (checked.details, str(checked.report or "")):
         if text:
             print(*(f"  {line}".rstrip() for line in text.splitlines()), sep="\n")
+    # an examination takes seconds, and a pipe would hold its results back until the last one
     print(flush=True)
 
 

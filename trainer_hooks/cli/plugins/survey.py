@@ -84,8 +84,10 @@ def prints_diverted() -> Iterator[None]:
 
     Standard output holds the command's own output, which may be parsed.
     """
+    # what waits in the buffer would otherwise go to standard error with the rest
     sys.stdout.flush()
     kept = os.dup(1)
+    # the descriptor as well as sys.stdout: programs and C code write to it
     os.dup2(2, 1)
     try:
         with contextlib.redirect_stdout(sys.stderr):
@@ -99,6 +101,7 @@ def _loaded(wanted: PluginFilter) -> Iterator[SurveyedPlugin]:
     """Load the plugins one by one, and yield each with its warnings."""
     plugins = iter_plugin_records(wanted, is_callback_or_foreign)
     while True:
+        # each step of the iterator imports one plugin, so these warnings are its own
         with _recorded() as messages:
             plugin = next(plugins, None)
         if plugin is None:
@@ -116,6 +119,7 @@ def _admitted(finding: SurveyedPlugin, gate: PluginSelection) -> SurveyedPlugin:
 def _recorded() -> Iterator[list[str]]:
     messages: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
+        # also those that the user's filters ignore, and each time that a line raises one
         warnings.simplefilter("always", TrainerHooksWarning)
         yield messages
     messages.extend(str(warning.message) for warning in caught)
@@ -170,6 +174,7 @@ def _state_key(callback: Callback) -> str:
     try:
         return callback.state_key
     except BaseException as error:
+        # a plugin may raise anything, SystemExit too: only Ctrl-C and a signal end the list
         if is_interruption(error):
             raise
         return f"({error_summary(error)})"

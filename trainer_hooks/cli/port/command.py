@@ -62,6 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         for framework in (_PACKAGES if origin == _ALL else [origin])
         for package in _PACKAGES[framework]
     }
+    # here, since it is an extra, and takes its time to import
     from libcst import ParserSyntaxError
 
     from trainer_hooks.cli.port.porting import port_imports
@@ -69,6 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     changed = open_ends = 0
     for path in _files(arguments.paths):
         try:
+            # bytes, so that encoding and line ends stay as they are
             ported = port_imports(path.read_bytes(), packages)
         except (ParserSyntaxError, UnicodeDecodeError) as error:
             print(f"{path}: it cannot be read as Python: {str(error).splitlines()[0]}")
@@ -99,6 +101,7 @@ def _files(paths: list[str]) -> Iterator[Path]:
             continue
         for folder, folders, files in os.walk(path):
             here = Path(folder)
+            # in place: os.walk goes down into what is left in this very list
             folders[:] = sorted(
                 one for one in folders if one[0] != "." and not (here / one / "pyvenv.cfg").exists()
             )
@@ -107,6 +110,7 @@ def _files(paths: list[str]) -> Iterator[Path]:
 
 def _write(path: Path, text: bytes) -> None:
     """Replace a file's text atomically, so that a full disk does not cost the file its text."""
+    # the new file takes the place of the old one, but not its rights
     mode = path.stat().st_mode
     replace_file(path, lambda file: file.buffer.write(text))
     path.chmod(mode)

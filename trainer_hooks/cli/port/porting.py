@@ -57,6 +57,7 @@ def port_imports(text: bytes, packages: Mapping[str, str]) -> PortedFile:
     Raises:
         libcst.ParserSyntaxError: the file is not valid Python.
     """
+    # the copy would protect from nodes that stand in the tree twice: a parser makes none
     wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
     porter = _Porter(packages)
     made = wrapper.visit(porter)
@@ -86,6 +87,7 @@ class _Porter(cst.CSTTransformer):
         aliases = original_node.names
         if isinstance(aliases, cst.ImportStar):
             return self._from(original_node, updated_node, name, target, ())
+        # here both are one package, in which there is no `pytorch`
         if name == "lightning" and any(_name(alias) == "pytorch" for alias in aliases):
             return self._package(original_node, updated_node, aliases)
         return self._from(original_node, updated_node, name, target, aliases)
@@ -99,6 +101,7 @@ class _Porter(cst.CSTTransformer):
             if target is None:
                 made.append(alias)
                 continue
+            # `import a.b` binds `a` alone, and no `as` gives that name all its modules
             if alias.asname is None and "." in name:
                 self._find(original_node, name, f"write `import {name} as ...`, and run this again")
                 made.append(alias)
@@ -107,6 +110,7 @@ class _Porter(cst.CSTTransformer):
                 self._find(original_node, name, instead)
                 made.append(alias)
                 continue
+            # with `as` in either case: the code below uses the old name
             called = name if alias.asname is None else _called(alias)
             self._modules[called] = (name, target)
             as_name = alias.asname or cst.AsName(name=cst.Name(called))
@@ -123,6 +127,7 @@ class _Porter(cst.CSTTransformer):
         there, here = self._modules[root]
         if instead := _missing_reason(here, tuple(names)):
             self._find(node, ".".join((there, *names)), instead)
+        # not further down: in `a.b.c`, `a.b` would be looked up once more
         return False
 
     def _from(
@@ -175,6 +180,7 @@ class _Porter(cst.CSTTransformer):
         self.findings.add(MissingName(self._line(node), name, instead))
 
     def _line(self, node: cst.CSTNode) -> int:
+        # metadata belongs to the nodes of the original tree, and to no updated one
         return int(self.get_metadata(PositionProvider, node).start.line)
 
 
@@ -193,6 +199,7 @@ def _missing_reason(module: str, names: tuple[str, ...] = ()) -> str:
         value: Any = importlib.import_module(module)
         for name in names:
             value = _attribute(value, name)
+            # of a class or a value nothing is looked up: its attributes may be set in instances
             if not isinstance(value, ModuleType):
                 break
     except TrainerHooksError as error:  # which says what to use
@@ -207,6 +214,7 @@ def _attribute(module: ModuleType, name: str) -> Any:
     try:
         return getattr(module, name)
     except AttributeError:
+        # a submodule is no attribute of its package before it is imported
         return importlib.import_module(f"{module.__name__}.{name}")
 
 

@@ -34,9 +34,11 @@ def _read_json(path: Path, max_bytes: int, notes: list[str]) -> Any:
         if path.stat().st_size > max_bytes:
             raise ValueError(f"it has over {max_bytes:,} bytes")
         content = json.loads(path.read_text(encoding="utf-8"))
+    # json raises RecursionError where lists are nested some thousand deep
     except (OSError, ValueError, RecursionError) as error:
         notes.append(f"{path} could not be read: {error}.")
         return None
+    # a file that holds `null` was read: None would say that it was not
     return {} if content is None else content
 
 
@@ -162,12 +164,14 @@ def read_samples(folder: Path, notes: list[str]) -> list[Sample]:
     entries = _read_index(root, notes)
     indexed = {text(entry, "file") for entry in entries}
     names = sorted(path.name for path in root.iterdir() if path.suffix.lower() in _SUFFIXES)
+    # a callback may save pictures and write no index
     entries += [{"file": name, "caption": name} for name in names if name not in indexed]
     samples: list[Sample] = []
     bytes_left = _MAX_BYTES
     for entry in entries[:_MAX_SAMPLES]:
         sample = _read_sample(root, entry, bytes_left, notes)
         if sample is not None:
+            # as it takes room in the page: in base64
             bytes_left -= len(sample.address)
             samples.append(sample)
     if len(entries) > _MAX_SAMPLES:
@@ -195,6 +199,7 @@ def _read_sample(
     if not name:
         content = text(entry, "text")
         return Sample(caption, text=content[:_MAX_TEXT_LENGTH]) if content else None
+    # resolved: a link may lead out of the folder just as `..` does
     path = (root / name).resolve()
     reason = ""
     try:
@@ -265,8 +270,10 @@ def read_checkpoints(run: LoggedRun) -> tuple[list[CheckpointFile], int]:
 
     They are those in its folder and below, and those that its journal records.
     """
+    # absolute, not resolved: a link such as last.ckpt keeps a row of its own
     files = {path.absolute() for path in run.folder.rglob(f"*{_SUFFIX}") if _is_checkpoint(path)}
     for start in run.starts:
+        # the runs that it resumed have saved checkpoints too, which are not its own
         if start.folder == run.folder:
             recorded = (Path(str(record.get("path"))) for record in start.saved)
             # addresses of other stores are not looked at
@@ -300,6 +307,7 @@ def _saved_at(path: Path) -> float:
         except CheckpointError:
             return path.stat().st_mtime
     with path.open("rb") as file:
+        # the summary stands at the end: a checkpoint of many gigabytes is not read for its time
         file.seek(max(0, path.stat().st_size - TAIL))
         try:
             summary = read_summary(file.read(TAIL))
@@ -357,11 +365,13 @@ def _add_marks(files: list[CheckpointFile], saver_states: dict[str, Any]) -> Non
     for file in files:
         if file.path.is_symlink():
             file.marks.append(f"link to {file.path.resolve().name}")
+        # a saver may add a number: last-v1.ckpt
         elif file.path.stem.startswith("last"):
             file.marks.append("last")
     for key, state in saver_states.items():
         best = Path(str(state["best_model_path"]))
         score = state.get("best_model_score")
+        # a saver keeps its score as a tensor; another framework's may be a number
         shown = f"{score.item():.6g}" if hasattr(score, "item") else short_text(score)
         suffix = "" if score is None else f", with a score of {shown}"
         # by its name where the path leads nowhere: the whole folder may have been moved

@@ -76,6 +76,7 @@ def local_time(seconds: float) -> str:
 
 def points_for(curves: int) -> int:
     """Return the maximum of points for each of so many curves; more would make the page too big."""
+    # never below the least: a thousand curves are drawn roughly, but drawn
     return max(_MIN_CURVE_POINTS, min(_MAX_CURVE_POINTS, _PAGE_POINTS // max(1, curves)))
 
 
@@ -108,7 +109,9 @@ def metric_charts(runs: Sequence[LoggedRun]) -> list[Chart]:
     for chart in charts.values():
         names = {trace.name for trace in chart.traces}
         if len(names) == 1:
+            # with one name alone the full one: `val_loss` says more than `loss`
             chart.title = names.pop()
+    # sorted keeps the order of what is equal, and so that of the metrics file
     return sorted(charts.values(), key=lambda chart: "loss" not in chart.title.lower())
 
 
@@ -137,6 +140,7 @@ def speed_charts(runs: Sequence[LoggedRun]) -> list[Chart]:
 def _speeds(fit: JournaledRun) -> list[tuple[int, float, float]]:
     """Return step, batches per second and samples per second between each two journal samples."""
     speeds = []
+    # a property of the whole fit: not every sample has it
     size = next((number(s, "batch_size") for s in fit.samples if "batch_size" in s), 0.0)
     for before, after in zip(fit.samples, fit.samples[1:], strict=False):
         seconds = _training_seconds(after) - _training_seconds(before)
@@ -148,6 +152,7 @@ def _speeds(fit: JournaledRun) -> list[tuple[int, float, float]]:
 
 
 def _training_seconds(sample: dict[str, Any]) -> float:
+    # validation takes time, but trains no batches
     return number(sample, "seconds") - number(sample, "validation_seconds")
 
 
@@ -199,6 +204,7 @@ class FigureList:
             {
                 "row": run.label if len(runs) > 1 else start.stage,
                 "began": start.began,
+                # a clock that was set back would make a bar of negative length
                 "ended": max(start.last_seen, start.began),
                 "outcome": str(start.outcome),
                 "text": f"{start.stage}, {start.outcome}: {local_time(start.began)} to "

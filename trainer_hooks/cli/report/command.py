@@ -106,6 +106,7 @@ def _write_report(run_paths: list[Path], output: Path | None) -> Path:
         for folder, label in zip(folders, labels_of(folders), strict=True)
     ]
     page = render_page(make_page(runs))
+    # beside its run; a comparison belongs to none of the folders
     target = output or (folders[0] if len(folders) == 1 else Path()) / "report.html"
     replace_file(target, lambda file: file.write(page))
     return target
@@ -127,6 +128,7 @@ def _plot(arguments: argparse.Namespace) -> int:
         )
     except ModuleNotFoundError as error:
         return print_failure("plot", install_hint(error, "report", "plotext"))
+    # an OSError as well, but no failure: `main` ends quietly
     except BrokenPipeError:
         raise
     except (TrainerHooksError, OSError) as error:
@@ -140,6 +142,7 @@ def _split_words(words: list[str]) -> tuple[list[Path], list[str]]:
     The first word is a folder even if it does not exist, and so is each next one that does.
     """
     count = 1
+    # argparse cannot split the two: both are lists of any length
     while count < len(words) and Path(words[count]).is_dir():
         count += 1
     return list(map(Path, dict.fromkeys(words[:count]))), list(dict.fromkeys(words[count:]))

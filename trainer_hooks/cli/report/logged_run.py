@@ -81,6 +81,7 @@ class JournaledRun:
 def number(record: dict[str, Any], name: str) -> float:
     """Return a record's value as a float, 0.0 if it is not a number."""
     value = record.get(name)
+    # bool is a subclass of int
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     # a damaged file may hold any number; no time or counter is larger
     return float(value) if is_number and abs(value) < 1e15 else 0.0  # type: ignore[arg-type]
@@ -109,9 +110,11 @@ def read_journal(folder: Path) -> tuple[list[JournaledRun], int]:
             continue
         key = text(record, "run")
         if record["event"] == "start":
+            # a start that was copied into the journal twice leaves the records of the first alone
             runs.setdefault(key, JournaledRun(folder, record))
         elif key in runs:
             run = runs[key]
+            # other events, of a newer version, count for the time alone
             records = {"sample": run.samples, "saved": run.saved}.get(record["event"])
             if records is not None:
                 records.append(record)
@@ -151,6 +154,7 @@ def _is_alive(start: dict[str, Any]) -> bool:
     if started:
         return process_start_time(pid) == started
     try:
+        # signal 0 is never sent: the call only checks that there is such a process
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
@@ -163,8 +167,10 @@ def _is_alive(start: dict[str, Any]) -> bool:
 
 def _records(path: Path) -> Iterator[dict[str, Any] | None]:
     """Yield the records, and None for each line that is none."""
+    # in bytes: a line of broken UTF-8 is one bad record, and not the end of the file
     with path.open("rb") as file:
         for _ in range(_MAX_RECORDS):
+            # bounded: a damaged file may hold gigabytes without a line break
             line = file.readline(_MAX_LINE_BYTES)
             if not line:
                 return
@@ -209,6 +215,7 @@ def newest_runs(folders: Iterable[Path], command: str) -> list[Path]:
         runs[run] = None
         if count:
             choice = "the only run" if count == 1 else f"the newest of {count} runs"
+            # told on stderr: stdout holds the path of the page, for scripts
             message = f"took {str(run)!r}, {choice} in {str(folder)!r}"
             print(f"trainer-hooks {command}: {message}", file=sys.stderr)
     return list(runs)
@@ -223,6 +230,7 @@ def newest_run(folder: Path) -> tuple[Path, int]:
         RunFolderError: the folder is not a run's, and holds none.
     """
     if folder.is_dir() and not _is_run(folder):
+        # a pattern that ends in a slash finds folders alone
         runs = [path for path in folder.glob("*/") if _is_run(path)]
         runs = runs or [path for path in folder.glob("*/*/") if _is_run(path)]
         if runs:
@@ -339,8 +347,10 @@ def read_run(
     run = LoggedRun(folder, label, Metrics(most))
     known: set[Path] = {folder.resolve()}
     journals = [_read_starts(run, folder)]
+    # a run that is drawn by itself would be drawn twice if it were joined to the next
     shown = {path.resolve() for path in beside}
     for _ in range(_MAX_ANCESTORS):
+        # journals[0] is the oldest so far: each predecessor goes in front
         before = _predecessor(journals[0])
         # a journal that was copied may lead back to a run that was read already
         if before is None or before.resolve() in known:
@@ -379,6 +389,7 @@ def count_metrics(folder: Path) -> int:
     if not path.is_file():
         return 0
     with path.open("rb") as file:  # the header alone: the file of a long run is large
+        # a comma less than columns, of which the step is no metric; the epoch does no harm
         return file.readline(_MAX_HEADER_BYTES).count(b",")
 
 

@@ -52,6 +52,7 @@ class EpochAxis:
         ends = [step for step, _ in knots]
         positions = []
         for step in steps:
+            # from the second knot to the last: a step outside lies on the nearest piece, prolonged
             right = bisect_left(ends, step, 1, len(ends) - 1)
             # numpy.interp would clamp what lies outside, and NumPy need not be installed
             (step_0, epoch_0), (step_1, epoch_1) = knots[right - 1], knots[right]
@@ -115,6 +116,7 @@ class _Stretch:
         kept = [*self.points, *points]
         if len(kept) > _PER_STRETCH:
             low, high = min(kept, key=attrgetter("value")), max(kept, key=attrgetter("value"))
+            # a set: the first may be the lowest as well
             kept = sorted({kept[0], low, high, kept[-1]}, key=attrgetter("step"))
         self.count += count
         self.points = kept
@@ -170,6 +172,7 @@ class Curve:
         while len(self._stretches) > self._most // 2:
             self._per_stretch *= 2
             joined = self._stretches[::2]
+            # not strict: of an odd number the last one stays alone
             for left, right in zip(joined, self._stretches[1::2], strict=False):
                 left.take(right.count, right.points)
             self._stretches[:] = joined
@@ -234,6 +237,7 @@ class Metrics:
         """
         try:
             is_cut_off = _is_cut_off(path)
+            # newline: csv reads line breaks within quotes itself
             with path.open(encoding="utf-8", errors="replace", newline="") as file:
                 # the csv module refuses zero bytes, which a power loss leaves in files
                 reader = csv.reader(line.replace("\0", "\ufffd") for line in file)
@@ -262,11 +266,13 @@ class Metrics:
         ]
         # `rows` ends with a row of its own kind, so that the last one is known while it is read
         for row, following in pairwise(chain(rows, [_END])):
+            # half a number reads as a number: 0.1 of 0.123
             is_half = is_cut_off and following is _END
             if is_half or row is None or len(row) != len(header):
                 self.skipped += 1
                 continue
             try:
+                # by way of float: pandas and other tools write steps as 10.0
                 step = int(float(row[at_step]))
                 values = [(curve, float(row[at])) for at, curve in columns if row[at]]
                 if at_epoch is not None and row[at_epoch]:
@@ -277,6 +283,7 @@ class Metrics:
             self.rows += 1
             for curve, value in values:
                 curve.add(step, value)
+        # a list first: the dict shrinks in the loop
         for name in [
             name for name, curve in self.curves.items() if not (curve.count or curve.gaps)
         ]:
@@ -301,5 +308,6 @@ def _is_cut_off(path: Path) -> bool:
     """Return whether the last row is incomplete: still being written, or its writer was killed."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
+        # an empty file has no last byte, and read() then gives none
         file.seek(max(0, size - 1))
         return file.read(1) not in (b"\n", b"")

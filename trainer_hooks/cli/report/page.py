@@ -119,6 +119,7 @@ def summary_facts(run: LoggedRun) -> dict[str, str]:
     fit = run.last_fit
     facts: dict[str, str] = {}
     if fit is not None:
+        # of all starts, also of the runs before it: the time that the training took
         seconds = sum(max(0.0, start.last_seen - start.began) for start in run.fits)
         facts = {
             "module": text(fit.start, "module"),
@@ -224,6 +225,7 @@ def hparams_table(runs: Sequence[LoggedRun]) -> HparamsTable:
     """Return the hyperparameters of all runs in one table."""
     by_run = [dict(flatten(run.hparams, keeps_empty=True)) for run in runs]
     names = list(dict.fromkeys(name for values in by_run for name in values))
+    # by their texts: lists and dicts cannot be members of a set
     differing = [name for name in names if len({repr(values.get(name)) for values in by_run}) > 1]
     equal = [name for name in names if name not in differing]
     rows = [
@@ -471,6 +473,7 @@ def make_page(runs: Sequence[LoggedRun]) -> ReportPage:
 
 
 def _run_section(index: int, run: LoggedRun, figures: FigureList) -> RunSection:
+    # these readers add to run.notes, the very list that the section shows
     costs = read_hook_times(run.folder, run.notes)
     checkpoints, more_checkpoints = read_checkpoints(run)
     return RunSection(
@@ -499,6 +502,7 @@ def render_page(page: ReportPage) -> str:
     from plotly.offline import get_plotlyjs
 
     template = _environment().get_template("page.html")
+    # the whole script goes into the page, which must work on a machine without a network
     return template.render(page=page, plotly=get_plotlyjs())
 
 
@@ -508,6 +512,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("trainer_hooks.cli.report"),
         autoescape=True,
+        # a misspelt name in a template raises, and leaves no gap in the page
         undefined=StrictUndefined,
         # names of metrics and errors come from anywhere: a control character could hide text
         finalize=_visible,
@@ -524,10 +529,12 @@ def _environment() -> Environment:
         "size": size_text,
         "thousands": "{:,}".format,
     }
+    # NaN is no JSON: one value would keep the browser from reading any of the data
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     return environment
 
 
 def _visible(value: object) -> object:
     """Return a value with its control characters written out; keep markup as it is."""
+    # what macros return has this method, and was made visible piece by piece
     return value if hasattr(value, "__html__") else printable(value)

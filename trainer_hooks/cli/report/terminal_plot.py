@@ -121,15 +121,18 @@ def _print_plot(lines: Sequence[_Line], title: str, options: PlotOptions) -> Non
     import plotext
 
     is_terminal = sys.stdout.isatty()
+    # a file has no size of its own, and COLUMNS would give it that of the terminal
     size = shutil.get_terminal_size((_WIDTH, _HEIGHT)) if is_terminal else (_WIDTH, _HEIGHT)
     figure = plotext.figure
     figure.clear()  # plotext has one figure for the whole process
     width = min(size[0], _MAX_WIDTH)
+    # two lines less than the terminal, for the prompt that follows
     figure.plot_size(width, max(_MIN_HEIGHT, min(size[1] - 2, _MAX_HEIGHT)))
     figure.title(printable(title))
     figure.label("epochs" if options.is_by_epoch else "step", axis="x")
     xs, ys = [x for line in lines for x in line.x], [y for line in lines for y in line.y]
     figure.ruler("x").ticks(*_ticks(min(xs), max(xs)))
+    # plotext chooses the ticks of a logarithmic axis itself
     if options.is_log and min(ys) < max(ys):
         figure.ruler("y").scale("log")
     else:
@@ -141,6 +144,7 @@ def _print_plot(lines: Sequence[_Line], title: str, options: PlotOptions) -> Non
         signal = figure.signal(line.x, line.y, marker=marker)
         signal.lines()
         if len(lines) > 1:
+            # a long name would hide the curves below the legend
             signal.label(printable(line.label)[: width // 2])
         figure.draw(signal)
     figure.legend(x=width - _AXIS_WIDTH, y=0, ha="right", va="top")
@@ -157,6 +161,7 @@ def _ticks(low: float, high: float) -> tuple[list[float], list[str]]:
     size = high - low
     if size <= 0:
         return [low], [f"{low:.6g}"]
+    # the power of ten below the ideal step; one of its multiples is the first that fits
     unit = 10.0 ** math.floor(math.log10(size / _MAX_TICKS))
     step = next(unit * n for n in (1, 2, 5, 10) if size / (unit * n) <= _MAX_TICKS)
     count = range(math.ceil(low / step), math.floor(high / step) + 1)

@@ -18,12 +18,14 @@ SUBCOMMANDS: Mapping[str, tuple[str, ...]] = {
 
 def is_config_object(args: Any) -> bool:
     """Return whether arguments are a dict or a jsonargparse Namespace, and no command line."""
+    # by its method: jsonargparse is not imported here, so that other commands start without it
     return isinstance(args, Mapping) or hasattr(args, "as_dict")
 
 
 def find_subcommand(args: Any) -> str | None:
     """Return the command in command-line arguments or in a config object; None without one."""
     if is_config_object(args):
+        # as in a config that was parsed; one written by hand may hold nothing but the command
         named = args.get("subcommand")
         return named or next((name for name in SUBCOMMANDS if name in args), None)
     return next((word for word in args if word in SUBCOMMANDS), None)
@@ -37,10 +39,13 @@ def import_class(class_path: str) -> Any:
 
 def is_completing() -> bool:
     """Return whether a shell started this process to complete a line."""
+    # set by the shell functions of argcomplete, in bash and in zsh
     return "_ARGCOMPLETE" in os.environ
 
 
 def words_to_complete() -> list[str]:
     """Return the arguments on the line after the program's name."""
+    # the words that name the program: 1, or 2 for `python FILE`, 3 for `python -m MODULE`
     start = int(os.environ.get("_ARGCOMPLETE") or 1)
+    # no shlex, which raises on the open quote of a word that is still being typed
     return os.environ.get("COMP_LINE", "").split()[start:]

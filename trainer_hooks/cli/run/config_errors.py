@@ -51,6 +51,7 @@ def class_arguments(class_path: str) -> list[str]:
 def dataclass_arguments(class_path: str, name: str) -> list[str]:
     """Return the fields of an argument that is a dataclass."""
     try:
+        # it resolves the hints of all arguments: one that is there for type checkers alone raises
         hints = get_type_hints(import_class(class_path).__init__)
         return list(inspect.signature(hints[name]).parameters)
     except (KeyError, NameError, TypeError, ValueError):
@@ -63,6 +64,7 @@ def unfitting_class_path(value: str, base: str) -> str:
     for path in paths:
         home, _, name = path.rpartition(".")
         kind = getattr(importlib.import_module(home), name, None) if home else None
+        # by its name: the message tells the base without its module
         if base not in {one.__name__ for one in getattr(kind, "__mro__", ())}:
             return str(path)
     return value
@@ -73,14 +75,18 @@ def find_import_error(value: str) -> tuple[str, str] | None:
 
     The parser does not report that error: it says that the value has none of the expected types.
     """
+    # the look-behind passes over paths of files, which have dots as well
     for path in re.findall(r"(?<![\w./])[.A-Za-z_][\w.]*\.\w+", value):
         try:
             importlib.import_module(path.rpartition(".")[0])
+        # not Exception: a script without a main guard may end in SystemExit as it is imported
         except BaseException as error:
             if is_interruption(error):
                 raise
             place = traceback.extract_tb(error.__traceback__)[-1]
             where = f", in {place.filename}, line {place.lineno}"
+            # a SyntaxError names its line itself; an error within importlib means that
+            # there is no such module, and has no place in anybody's code
             is_told = isinstance(error, SyntaxError) or "importlib" in place.filename
             return path, f"{type(error).__name__}: {error}{'' if is_told else where}"
     return None
@@ -178,6 +184,7 @@ def explain_error(error: Exception, origins: ConfigOrigins, parser: TrainerParse
     """
     cause = error.__cause__ if isinstance(error.__cause__, TrainerHooksError) else error
     message = str(cause if str(cause).startswith("links: ") else error)
+    # first, because it knows the line, and no message of the parser does
     if line := origins.structure_error():
         return line
     fault = _parse_message(message, parser)
@@ -192,13 +199,16 @@ def explain_error(error: Exception, origins: ConfigOrigins, parser: TrainerParse
 def _parse_message(message: str, parser: TrainerParser | None) -> _ConfigError | None:
     """Return key, mistake and advice from a parser's message; None if no pattern fits."""
     keys = frozenset() if parser is None else parser.argument_keys
+    # below a key it speaks of a dataclass among a class's arguments: `_of_key` explains that
     if (match := _IN_GROUP.search(message)) and not _KEY.search(message):
         return _unknown_below(
             match[2] if match[1] in SUBCOMMANDS else f"{match[1]}.{match[2]}", keys
         )
     if match := _UNRECOGNIZED.search(message):
         return _unknown_below(match[1].split()[0].partition("=")[0].removeprefix("--"), keys)
+    # at the beginning alone: further on it speaks of a class's argument (`_of_class`)
     if match := _REQUIRED.match(message):
+        # the parser of the whole line puts the command before the key: `fit.model`
         first, _, rest = match[1].split(", ")[0].partition(".")
         missing = rest if first in SUBCOMMANDS else match[1].split(", ")[0]
         return _ConfigError(
@@ -254,6 +264,7 @@ def _unknown_below(key: str, keys: frozenset[str]) -> _ConfigError:
 def _unknown(prefix: str, name: str, keys: Iterable[str]) -> _ConfigError:
     """Return the error of an unknown key."""
     below = {key.removeprefix(prefix).partition(".")[0] for key in keys if key.startswith(prefix)}
+    # options that jsonargparse adds to every parser: nobody meant one of them
     below -= {"help", "print_config", "print_shtab"}
     return _ConfigError(
         f"{prefix}{name}",
@@ -268,6 +279,7 @@ def _of_key(message: str, key: str, parser: TrainerParser | None) -> _ConfigErro
         mistake = f"{match[2]!r} is no mapping of options, and no file that holds one"
         return _ConfigError(match[1], mistake, "Write one.", match[2])
     class_paths = _CLASS.findall(message)
+    # messages are nested, one for each level of the config, the outermost first
     full_key = ".".join(_KEY.findall(message))
     if class_paths and (match := _IN_GROUP.search(message)):
         names = dataclass_arguments(class_paths[-1], match[1])
@@ -361,5 +373,6 @@ def _types(message: str) -> str:
         return ""
     text = next(group for group in match.groups() if group)
     names = re.sub(r"<class '([^']+)'>", r"\1", text)
+    # null, as YAML writes None
     names = re.sub(r"\b(?:\w+\.)+(\w+)", r"\1", names).replace("NoneType", "null")
     return " or ".join(names.split(", "))

@@ -47,6 +47,7 @@ def read_config(path: Path) -> ConfigFile:
     except OSError as error:
         return ConfigFile(path, f"{path}: it cannot be read: {error.strerror}")
     try:
+        # PyYAML has the loader in C only where it was built with libyaml
         return _parsed(path, text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except RecursionError:
         return ConfigFile(path, f"{path}: it is nested too deeply")
@@ -89,6 +90,7 @@ def _size(node: Any, known: dict[int, float]) -> float:
     """Return the number of values in a node, counting aliases each time; infinity if endless."""
     if isinstance(node, yaml.ScalarNode):
         return 1
+    # an alias is the very node of its anchor, so its size is counted once and used often
     if id(node) not in known:
         known[id(node)] = math.inf  # until it is done: what it meets in itself is endless
         parts = node.value
@@ -108,6 +110,7 @@ def _written_twice(node: Any, seen: set[int]) -> str:
     lines: dict[str, int] = {}
     for key, value in node.value:
         line = key.start_mark.line + 1
+        # `<<` merges another mapping, and may do so more than once
         if isinstance(key, yaml.ScalarNode) and key.value in lines and key.value != "<<":
             first = lines[key.value]
             return f", line {line}: {key.value}: it stands in line {first} already. Leave one out"
@@ -145,18 +148,22 @@ class ConfigOrigins:
     ) -> ConfigOrigins:
         """Find the config files among the arguments of a command line."""
         reader = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+        # nargs: an option without its file is the real parser's to report
         reader.add_argument("-c", "--config", action="append", default=[], nargs="?")
         try:
+            # all options of a training are unknown to this parser, and left alone
             named = reader.parse_known_args(list(args))[0].config
         except argparse.ArgumentError:
             named = []
         paths = [Path(name).expanduser() for name in [*defaults, *named] if name]
+        # a missing file is not reported here: the parser does
         files = tuple(read_config(path) for path in paths if path.exists())
         return cls(files, tuple(args), subcommand)
 
     def _options(self) -> list[tuple[str, str]]:
         """Return each option of the command line with its value: after `=`, or the next word."""
         pairs = []
+        # the next word may be an option itself, which does no harm where an origin is looked up
         for word, following in zip_longest(self.words, self.words[1:], fillvalue=""):
             option, equals, value = word.partition("=")
             if option.startswith("-"):
@@ -176,8 +183,10 @@ class ConfigOrigins:
     def with_environment(self, prefix: str) -> ConfigOrigins:
         """Return a copy that also covers the environment and the config file that it names."""
         prefixed = replace(self, prefix=prefix)
+        # without the variable this is the working directory, which is no file
         path = Path(os.environ.get(prefixed.variable("config"), "")).expanduser()
         return (
+            # in front: the files of the command line override it
             replace(prefixed, files=(read_config(path), *self.files))
             if path.is_file()
             else prefixed
@@ -192,6 +201,7 @@ class ConfigOrigins:
         values: dict[Any, Any] = {}
         for file in self.files:
             command_part = file.content.get(self.subcommand)
+            # what stands below the command overrides the rest of its file
             for level in (file.content, command_part if isinstance(command_part, dict) else {}):
                 value = level.get(key)
                 values.update(value if isinstance(value, dict) else {})
@@ -203,6 +213,7 @@ class ConfigOrigins:
         The value of a class is its class path.
         """
         for name in (key, f"{key}.class_path"):
+            # the last one counts, as in the parser
             for option, value in reversed(self._options()):
                 if option == f"--{name}":
                     return value
@@ -236,6 +247,7 @@ class ConfigOrigins:
         for file in self.files:
             for name, value, siblings in _keys(file.root):
                 place = f"{file.path}, line {name.start_mark.line + 1}: {name.value or None}:"
+                # in YAML 1.1 `on:`, `no:` and `1:` are booleans and numbers
                 if not str(name.tag).endswith((":str", ":merge")):
                     return f"{place} a key must be a text. Write it in quotes, if it is meant."
                 if name.value in OBJECT_KEYS[1:] and not isinstance(value, yaml.MappingNode):
@@ -249,6 +261,7 @@ class ConfigOrigins:
 
     def _on_command_line(self, key: str, text: str) -> str:
         for option, value in self._options():
+            # `--trainer.callbacks+=` appends to a list
             name = option.removeprefix("--").rstrip("+")
             is_named = name == key or key.startswith(f"{name}.") or name.startswith(f"{key}.")
             if is_named and (not text or text in f"{name} {value}"):
@@ -257,6 +270,7 @@ class ConfigOrigins:
 
     def _in_environment(self, key: str, text: str) -> str:
         parts = key.split(".")
+        # from the whole key upwards: the variable of a group may hold all of its arguments
         for end in range(len(parts), 0, -1):
             name = self.variable(".".join(parts[:end]))
             value = os.environ.get(name)

@@ -64,6 +64,7 @@ def check_required(options: Namespace, targets: Sequence[str]) -> None:
             class_path, init_args = item["class_path"], item.get("init_args") or {}
             parameter = inspect.signature(import_class(class_path)).parameters.get(name)
             is_required = parameter is not None and parameter.default is parameter.empty
+            # by identity: two callbacks of one class are equal where their options are
             is_linked = any(one is item and of == name for one, of in linked)
             if is_required and init_args.get(name) is None and not is_linked:
                 raise OptionError(
@@ -258,6 +259,7 @@ class ArgumentLinks:
             raise OptionError(
                 f"links: {target}: there is no {name!r} in {group}.{did_you_mean(name, known)}"
             )
+        # a method of its own for each link: in a loop, each `read` would see the last source
         owner, _, attribute = source.partition(".")
 
         def read(owner_object: Any) -> Any:
@@ -269,6 +271,7 @@ class ArgumentLinks:
             if self._is_argument(source):
                 link(source, full, apply_on="parse")
             else:
+                # the whole object, not its attribute: `read` explains a missing one
                 link(owner, full, read, apply_on="instantiate")
         except ValueError as error:
             raise OptionError(
@@ -279,6 +282,7 @@ class ArgumentLinks:
     def _value(self, target: str, source: str, owner: Any, attribute: str) -> Any:
         """Return the value of a source's attribute."""
         value = owner
+        # without an attribute the object itself is the value
         for name in filter(None, attribute.split(".")):
             if not hasattr(value, name):
                 known = [each for each in dir(value) if not each.startswith("_")]
@@ -331,6 +335,7 @@ def _fits(value: Any, class_: Any, argument: str) -> bool:
     """Return whether a value fits an argument's type; True if the type is unknown."""
     try:
         hint = get_type_hints(class_.__init__).get(argument, Any)
+        # a parser of one argument: only it knows what it takes for a hint, as `int` for a float
         reader = jsonargparse.ArgumentParser(exit_on_error=False)
         reader.add_argument("--value", type=hint)
     except (NameError, TypeError, ValueError):
@@ -359,6 +364,7 @@ def find_links(origins: ConfigOrigins, explicit: Mapping[str, Any]) -> dict[Any,
     Raises:
         OptionError: a value is not a mapping of links.
     """
+    # in the order in which the parser overrides: environment, files, command line
     variable = os.environ.get(origins.variable("links"))
     links: dict[Any, Any] = {} if variable is None else _mapping(variable)
     links.update(origins.merged_mapping("links"))
@@ -371,6 +377,7 @@ def find_links(origins: ConfigOrigins, explicit: Mapping[str, Any]) -> dict[Any,
 def merge_links(words: Sequence[str], links: Mapping[str, str]) -> list[str]:
     """Return the arguments with all links merged into a last one, which overrides those before."""
     rest, _ = _split_arguments(words)
+    # JSON is YAML on one line, whatever signs a key holds
     return [*rest, f"{_OPTION}={json.dumps(dict(links))}"] if links else rest
 
 
@@ -388,6 +395,7 @@ def _split_arguments(words: Sequence[str]) -> tuple[list[str], list[tuple[str | 
         if option != _OPTION and not option.startswith(f"{_OPTION}."):
             rest.append(word)
             continue
+        # a value may stand in the next word; another option there means that it was forgotten
         if not equals and left and not left[0].startswith("--"):
             value = left.pop(0)
         links.append((None if option == _OPTION else option.removeprefix(f"{_OPTION}."), value))

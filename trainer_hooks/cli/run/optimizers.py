@@ -42,6 +42,7 @@ def check_optimizer(model: Any, optimizers: Mapping[str, ConfigurableClass]) -> 
     Raises:
         UsageError: neither the module nor the config has one.
     """
+    # `__func__`: a bound method is a new object at each access, so `is` would never hold
     method = getattr(getattr(model, "configure_optimizers", None), "__func__", None)
     keys = [key for key, optimizer in optimizers.items() if optimizer.link_to == AUTOMATIC]
     if method is Module.configure_optimizers and keys:
@@ -129,6 +130,7 @@ def _check_instantiation(chosen: Mapping[str, Any], parameters: list[Any]) -> No
     """
     if not parameters:  # a module may make them later
         return
+    # the optimizer takes the parameters, the scheduler that optimizer; both are thrown away
     first: Any = parameters
     for key, config in chosen.items():
         try:

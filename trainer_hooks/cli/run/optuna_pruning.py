@@ -49,6 +49,7 @@ class OptunaPruning(Callback):
         Raises:
             MetricError: the metric was not logged.
         """
+        # before any training: Optuna would prune by the metric of a few batches
         if trainer.sanity_checking:
             return
         metrics = trainer.callback_metrics

@@ -57,6 +57,7 @@ class TrainerParser(jsonargparse.ArgumentParser):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("allow_abbrev", False)  # a misspelt option would pass for another
+        # TrainerCLI explains the error, and decides whether the process exits
         kwargs.setdefault("exit_on_error", False)
         super().__init__(*args, **kwargs)
         self.callback_keys: list[str] = []
@@ -76,6 +77,7 @@ class TrainerParser(jsonargparse.ArgumentParser):
 
     def is_open(self, key: str) -> bool:
         """Return whether the class under a key is chosen by its class path."""
+        # jsonargparse adds this option to arguments that take a class path, and to no others
         return f"{key}.help" in self.argument_keys
 
     def make_optional(self, key: str, name: str) -> None:
@@ -112,6 +114,7 @@ class TrainerParser(jsonargparse.ArgumentParser):
         for action in self._actions:
             if self.is_open(action.dest):
                 names = self.class_names(action.dest)
+                # bound as a default: the lambda is called after the loop, with the last `names`
                 action.completer = lambda names=names, **_: names  # type: ignore[attr-defined]
 
     def _bases(self, key: str) -> list[type]:
@@ -120,6 +123,7 @@ class TrainerParser(jsonargparse.ArgumentParser):
 
     def add_trainer_args(self, trainer_class: type[Trainer], key: str = "trainer") -> None:
         """Add the options of the Trainer, and the further arguments of a subclass."""
+        # not instantiated: callbacks are still added to the options before the Trainer is made
         self.add_class_arguments(TrainerConfig, key, instantiate=False)
         self._entitle(key, "the Trainer")
         docs = {f"{key}.{name}": doc for name, _, doc in option_docs()}
@@ -128,6 +132,7 @@ class TrainerParser(jsonargparse.ArgumentParser):
             self.add_argument(f"--{key}.{name}", type=type_, default=default)
         for action in self._actions:
             if action.dest in docs:
+                # argparse formats the help with %, and fails on a lone one as it prints it
                 action.help = docs[action.dest].replace("%", "%%")
 
     def add_run_args(self, trainer_class: type[Trainer], name: str, skip: set[str]) -> None:
@@ -155,6 +160,7 @@ class TrainerParser(jsonargparse.ArgumentParser):
             self.callback_keys.append(key)
         added: list[str]
         if subclass_mode and isinstance(kind, type):
+            # fail_untyped: an argument without a type hint takes any value; else it would raise
             added = self.add_subclass_arguments(kind, key, fail_untyped=False, required=required)
             self._entitle(key, f"{key}: any {kind.__name__}")
         else:
@@ -202,6 +208,7 @@ class TrainerParser(jsonargparse.ArgumentParser):
         self, kind: type | tuple[type, ...], key: str, link_to: str, skip: set[str]
     ) -> ConfigurableClass:
         if isinstance(kind, tuple):
+            # not instantiated: there are no parameters before the module is made
             self.add_subclass_arguments(
                 kind, key, fail_untyped=False, required=False, instantiate=False, skip=skip
             )
@@ -223,6 +230,7 @@ def _subclass_arguments(
         if name not in options
         and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
     ]
+    # asked only where needed: a hint that is there for type checkers alone raises
     hints = get_type_hints(trainer_class.__init__) if parameters else {}  # type: ignore[misc]
     for parameter in parameters:
         default = None if parameter.default is parameter.empty else parameter.default
@@ -255,6 +263,7 @@ def import_nameable_classes() -> None:
     here: the Trainer reports its error.
     """
     for room in (callbacks, loggers):
+        # these packages are lazy: the access imports the class
         for name in room.__all__:
             getattr(room, name)
     plugin_filter = PluginFilter.of(True)
@@ -305,10 +314,12 @@ def complete(parser: TrainerParser, subcommand: str | None) -> None:
             the setup of jsonargparse for argcomplete does not reach parsers of subcommands.
         subcommand: the command on the line, None without one.
     """
+    # with spaces around it: a path or a program may have the word in its name
     line, name = os.environ.get("COMP_LINE", ""), f" {subcommand} "
     if subcommand is not None and name in line:
         point = int(os.environ.get("COMP_POINT", len(line)))
         os.environ["COMP_LINE"] = line.replace(name, " ", 1)
+        # the cursor moves by what was taken out, less the space that was put back
         os.environ["COMP_POINT"] = str(max(0, point - len(name) + 1))
     parser.complete_class_names()
     parser.parse_args([])  # it answers and exits where argcomplete is installed
@@ -323,6 +334,7 @@ def show_class_help(parser: TrainerParser, words: Sequence[str]) -> None:
     at = list(words).index("--help") + 1 if "--help" in words else len(words)
     if at >= len(words) or words[at].startswith("-"):
         return
+    # sorted, because a class may fit several: the same one is shown each time
     for key in sorted(key for key in parser.argument_keys if key.endswith(".help")):
         if parser.takes(key.removesuffix(".help"), words[at]):
             # jsonargparse's help of one class; it prints and exits, and leaves its title unwrapped
@@ -370,6 +382,7 @@ def set_defaults_from_checkpoint(
         return  # the Trainer tells what is wrong with it
     for group, key in _SAVED.items():
         config = as_mapping(as_mapping(saved.get("config")).get(group))
+        # the config wins: a module may have changed its hyperparameters since
         values = {**as_mapping(saved.get(key)), **as_mapping(config.get("init_args", config))}
         class_path = values.pop(_CLASS_PATH, None) or config.get("class_path")
         values = {name: value for name, value in values.items() if _is_plain(value)}
@@ -390,6 +403,7 @@ def _defaults_of_class(
     class_: type | None, saved: object, values: dict[str, Any]
 ) -> dict[str, Any]:
     """Return class path and arguments for the chosen class; empty if another class was saved."""
+    # by its name alone: the module of a class in a script is `__main__`
     if class_ is None or (saved and str(saved).rpartition(".")[2] != class_.__name__):
         return {}
     parameters = inspect.signature(class_).parameters
@@ -425,6 +439,8 @@ def check_environment(parser: TrainerParser) -> None:
     keys = {key.lower(): key for key in parser.argument_keys if not key.endswith("help")}
     for name in sorted(os.environ):
         key = name.removeprefix(prefix).replace("__", ".").lower()
+        # the prefix of a command ends in two; without a command it begins variables of
+        # the library as well, as TRAINER_HOOKS_BLOCK_PLUGINS
         if not prefix.endswith("__") or not name.startswith(prefix) or key in keys:
             continue
         group = key.partition(".")[0]
@@ -460,6 +476,7 @@ def parse_config(parse: Callable[[Any], Namespace], args: Any, subcommand: str |
     options, path = config.get("trainer"), config.get("ckpt_path")
     if options is not None and not hasattr(options, "as_dict"):
         raise UsageError(f"trainer: {options!r} is no mapping of options. Write one.")
+    # the path of an empty text would be the working directory, which exists
     is_there = path is None or path in _CKPT_WORDS or (bool(path) and Path(path).exists())
     if not is_there and not is_remote(path):
         raise UsageError(
@@ -479,6 +496,7 @@ def _check_classes(config: Any, key: str) -> None:
         return
     path = config.get("class_path")
     module, _, name = path.rpartition(".") if isinstance(path, str) else ("", "", "")
+    # the parser has imported the module: looked up, so that nothing is imported here
     if inspect.isroutine(getattr(sys.modules.get(module), name, None)):
         raise UsageError(
             f"{key}: {path} cannot be made: it is a function. Give a class, or call the function "

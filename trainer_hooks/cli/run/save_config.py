@@ -40,6 +40,7 @@ class SaveConfigCallback(RunConfigCallback):
     ) -> None:
         import yaml  # type: ignore[import-untyped]
 
+        # a copy: TrainerCLI still needs the ckpt_path that is taken out
         config = config.clone()
         if config.get("ckpt_path") in ("auto", "last", "best"):
             config.ckpt_path = None  # it is another file at each start

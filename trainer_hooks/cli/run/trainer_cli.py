@@ -139,6 +139,7 @@ class TrainerCLI:
         self.subclass_mode_data = subclass_mode_data or datamodule_class is None
         self.auto_configure_optimizers = auto_configure_optimizers
         options = dict(parser_kwargs or {})
+        # taken out: the parsers always raise, and `_explain_errors` exits
         self._exits = bool(options.pop("exit_on_error", True))
         if args is None:
             args = words_to_complete() if is_completing() else sys.argv[1:]
@@ -155,6 +156,7 @@ class TrainerCLI:
         self._explain_errors(parse)
         self.before_instantiate_classes()
         self._explain_errors(self.instantiate_classes)
+        # `is`, and not `!=`: 0 is a seed, and equals False
         if self._command_config.seed_everything is not False:
             # only now: a refused config prints its one line alone
             log.info("seed set to %d", self._command_config.seed_everything)
@@ -234,6 +236,7 @@ class TrainerCLI:
             kwargs: options that override those of the config.
         """
         options = {**dict(self._command_objects.get("trainer") or {}), **kwargs}
+        # all that add some together: the option in the config alone would replace the others
         callbacks = [
             *_listed(options.get("callbacks")),
             *(self._command_objects[key] for key in self._command_parser.callback_keys),
@@ -269,6 +272,7 @@ class TrainerCLI:
             return main, main
         actions = main.add_subcommands()
         for name, skipped in commands.items():
+            # of the class in use: a subclass may add arguments to `fit`, or say more of it
             method = getattr(self.trainer_class, name)
             first_line = (method.__doc__ or "").partition("\n")[0]
             summary = first_line.partition(";")[0].partition(". ")[0]  # it fits a narrow terminal
@@ -345,6 +349,7 @@ class TrainerCLI:
         if "ckpt_path" in command_parser.method_arguments:
             path = explicit.get("ckpt_path") or self._origins.explicit_value("ckpt_path")
             checks.set_defaults_from_checkpoint(command_parser, path, self._origins.explicit_value)
+        # not checked any further: a line that is still being typed is seldom right
         if is_completing():
             checks.complete(command_parser, self.subcommand)
         parse = self.parser.parse_object if is_object else self.parser.parse_args

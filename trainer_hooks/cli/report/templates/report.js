@@ -97,6 +97,7 @@
     const layout = layoutOf(colour, {
       hovermode: "x unified",
       showlegend: isSeveral || chart.traces.length > 1,
+      // plotly keeps zoom and hidden curves as long as this text stays the same
       uirevision: `${state.x} ${state.y}`,
       xaxis: { title: { text: isByEpoch ? "epochs" : "step", standoff: 4 }, rangemode: "normal" },
       yaxis: { type: state.y },
@@ -113,6 +114,7 @@
     const traces = chart.spans.map((span) => ({
       type: "bar", orientation: "h", showlegend: false,
       base: [new Date(span.began * 1000).toISOString()],
+      // in milliseconds; a bar of length 0 could neither be seen nor pointed at
       x: [Math.max(1, (span.ended - span.began) * 1000)],
       y: [plain(span.row)],
       marker: { color: colour.outcomes[span.outcome] || colour.runs[0], line: { color: colour.card, width: 1 } },
@@ -178,6 +180,7 @@
     ArrowLeft: (plot) => shift(plot, -0.2, 1),
     ArrowRight: (plot) => shift(plot, 0.2, 1),
     "+": (plot) => shift(plot, 0, 0.6),
+    // the key of + without Shift
     "=": (plot) => shift(plot, 0, 0.6),
     "-": (plot) => shift(plot, 0, 1 / 0.6),
     0: reset,
@@ -188,6 +191,7 @@
     if (chartOf(figure).draws !== "curves") continue;
     plotOf(figure).addEventListener("keydown", (event) => {
       const act = KEYS[event.key];
+      // with Ctrl these keys are the browser's: it zooms the whole page
       if (!act || event.ctrlKey || event.metaKey || event.altKey || !drawn.has(figure)) return;
       event.preventDefault();
       act(plotOf(figure));
@@ -240,6 +244,8 @@
     }
   }, { rootMargin: "400px" });
   figures.forEach((figure) => watcher.observe(figure));
+  // plotly was given the colours themselves, so the style sheet does not reach them
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  // what nobody has scrolled to would be printed empty
   addEventListener("beforeprint", () => figures.forEach((figure) => { if (!drawn.has(figure)) draw(figure); }));
 })();
