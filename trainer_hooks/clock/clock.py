@@ -170,8 +170,10 @@ class Clock:
         Raises:
             OptionError: the unit is unknown.
         """
+        # Time knows the units, and words the error
         known = Time(0, unit).unit
         number = self.count(known)
+        # a Time holds a float; conditions compare `count`, which is exact
         return Time(float(number) if isinstance(number, Fraction) else number, known)
 
     def count(self, unit: TimeUnit) -> int | float | Fraction:
@@ -193,6 +195,7 @@ class Clock:
         return float(self._share())
 
     def _share(self) -> Fraction:
+        # fractions, as floats may be late: 0.3 // 0.1 is 2.0, where every('0.1dur') is due
         shares = [_ratio(self._toward(unit), most) for unit, most in self.ends if most]
         if len(shares) < len(self.ends):
             return Fraction(1)  # a limit of 0 is reached from the start
@@ -200,9 +203,11 @@ class Clock:
 
     def _toward(self, unit: TimeUnit) -> int | float | Fraction:
         """Return the count toward a limit; in epochs with the completed part of the current one."""
+        # an epoch whose batches are done is counted in `epochs`: its part would count it twice
         if unit is not TimeUnit.EPOCH or not self.is_epoch_open:
             return self.count(unit)
         length = self.batches_per_epoch
+        # a Fraction takes neither infinity nor a zero below the line
         if length == math.inf or not length:
             return self.epochs
         return self.epochs + min(Fraction(1), Fraction(self.batches_in_epoch, int(length)))
@@ -248,6 +253,7 @@ class Stopwatch:
 
     def start_evaluating(self) -> None:
         """Count the time as that of a validation from now on, if the stopwatch runs."""
+        # it does not run in the sanity check, whose time counts nowhere
         if self._since is not None:
             self._restart(is_evaluating=True)
 
@@ -259,6 +265,7 @@ class Stopwatch:
     def stop(self) -> None:
         """Stop counting time."""
         self._train, self._eval = self.measure()
+        # between runs the ranks exchange no times, so each shows its own
         self._since, self.agreed = None, None
 
     def read(self) -> tuple[float, float]:
@@ -269,6 +276,7 @@ class Stopwatch:
         """Return the seconds of training and of validations that this rank has measured."""
         if self._since is None:
             return self._train, self._eval
+        # monotonic, as the wall clock may be set back while the training runs
         passed = time.monotonic() - self._since
         if self._is_evaluating:
             return self._train, self._eval + passed
@@ -334,6 +342,7 @@ class Timekeeper:
             passed = now.train_seconds + now.eval_seconds - last.train_seconds - last.eval_seconds
             return passed >= interval.value
         name, step = _COUNTS_OF[interval.unit], int(interval)
+        # multiples are compared, as a batch rarely ends on one of samples or tokens
         done: tuple[int, int] = getattr(now, name), getattr(last, name)
         return done[0] // step > done[1] // step
 
@@ -358,8 +367,10 @@ class Timekeeper:
         # an epoch counts as completed from its last batch on, before `progress` counts it
         is_over = not is_open and stage is not EpochStage.BETWEEN
         epochs = progress.epochs_completed + is_over
+        # from now on the ranks exchange their times, which costs a collective now and then
         self.stopwatch.is_read = True
         train, evaluation = self.stopwatch.read()
+        # by position: in the order of Clock's fields
         return Clock(
             epochs // iteration_length if iteration_length else 0,
             epochs,
@@ -425,4 +436,5 @@ class Timekeeper:
 
 def _with_known(counts: ClockCounts, saved: Mapping[str, Any]) -> ClockCounts:
     """Return counts with the numbers that a checkpoint holds."""
+    # an older checkpoint lacks some of the names, and one of a later version may hold others
     return replace(counts, **{key: saved[key] for key in _COUNTED if key in saved})

@@ -10,6 +10,7 @@ from typing import Any
 class EpochStage(StrEnum):
     """The stage of a training epoch, from which a resume knows the work that remains."""
 
+    # checkpoints hold these texts, so none may change
     BETWEEN = "between"
     """Before an epoch: its start hooks come next."""
     BATCHES = "batches"
@@ -75,6 +76,7 @@ class Progress:
         """Begin the next epoch."""
         self.batches_in_epoch = 0
         self.batches_in_window = 0
+        # a request that came too late for the last epoch must not end this one
         self.is_epoch_end_requested = False
         self.stage = EpochStage.BATCHES
 
@@ -121,6 +123,7 @@ class Progress:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the counters as plain data."""
+        # a plain str: a checkpoint that holds an Enum could not be loaded safely
         return {**asdict(self), "stage": str(self.stage)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -58,6 +58,7 @@ class _Joined(DueCondition):
         return self.first.units | self.second.units
 
     def __call__(self, before: Clock, now: Clock) -> bool:
+        # neither condition has a state, so it does no harm that the second may not be called
         if self.sign == "|":
             return self.first(before, now) or self.second(before, now)
         return self.first(before, now) and self.second(before, now)
@@ -106,6 +107,7 @@ class _Once(_OfTime):
 
     def __call__(self, before: Clock, now: Clock) -> bool:
         unit = self.time.unit
+        # excluded at one end: it is due at one check only, wherever the checks fall
         return before.count(unit) < self.time.exact_value <= now.count(unit)
 
 
@@ -179,6 +181,7 @@ def parse_when(
     Raises:
         OptionError: the value is none of these.
     """
+    # first, as a condition is callable, too
     if isinstance(value, DueCondition):
         return value
     if callable(value):
@@ -237,6 +240,7 @@ class DueTracker:
 
     def state_dict(self) -> dict[str, int]:
         """Return the counts at the last check, without wall times, which differ after a resume."""
+        # a save before `start`, as in `setup`, must not lose what was restored
         if self._restored is not None:
             return dict(self._restored)
         return {name: getattr(self._before, name) for name in _COUNTS}

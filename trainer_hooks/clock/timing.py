@@ -48,6 +48,7 @@ FRACTIONAL = frozenset({TimeUnit.DURATION, TimeUnit.SECOND})
 _MOST = 2**63 - 1
 _MOST_SECONDS = int(timedelta.max.total_seconds())
 _NUMBER = r"\d+(?:_\d+)*"
+# three digits of exponent at most: Fraction(Decimal('1e999999999')) would fill the memory
 _COUNTED = re.compile(rf"({_NUMBER}(?:\.(?:{_NUMBER})?)?(?:e[+-]?\d{{1,3}})?)\s*([a-z]+)", re.I)
 # each unit at most once, in this order: "1d2h30m10s"
 _SPAN = re.compile(
@@ -73,10 +74,12 @@ def parse_amount(value: object, unit: str | None) -> tuple[int | float, TimeUnit
     if unit is not None:
         if unit not in _KNOWN:
             return f"there is no unit {unit!r}"
+        # True is an int, too
         if isinstance(value, bool) or not isinstance(value, int | float):
             return "beside a unit there must be a number"
         return _checked(Fraction(value) if math.isfinite(value) else None, _KNOWN[unit])
     if isinstance(value, timedelta):
+        # not total_seconds(), which is a rounded float
         return _checked(Fraction(value // timedelta(microseconds=1), 10**6), TimeUnit.SECOND)
     if isinstance(value, str):
         return _parsed(value.strip())
@@ -88,6 +91,7 @@ def _parsed(text: str) -> tuple[int | float, TimeUnit] | str:
     if (match := _COUNTED.fullmatch(text)) and match[2].lower() in _KNOWN:
         return _checked(Fraction(Decimal(match[1].replace("_", ""))), _KNOWN[match[2].lower()])
     match = _SPAN.fullmatch(text) or _CLOCK.fullmatch(text)
+    # every part of a span is optional, so the pattern matches an empty text, too
     if match and any(match.groups()):
         parts = [Fraction((part or "0").replace("_", "")) for part in match.groups()]
         seconds = sum(part * each for part, each in zip(parts, _SECONDS_OF, strict=True))
@@ -317,6 +321,7 @@ def _number(value: object, time: Time, sign: str) -> Fraction:
     if isinstance(value, int) and not isinstance(value, bool):
         return Fraction(value)
     if isinstance(value, float) and math.isfinite(value):
+        # by way of repr, as in `Time.exact`
         return Fraction(repr(value))
     raise OptionError(
         f"{value!r} in {time!r} {sign} {value!r}: it must be a finite number. Use such a number."

@@ -40,8 +40,10 @@ def adapt(item: Any, wanted: type = Callback) -> Any:
     Raises:
         CallbackError: its adapter cannot be loaded, or does not take the object.
     """
+    # a class is left to the caller, whose error says to pass an instance
     if isinstance(item, wanted | type):
         return item
+    # the same adapter again: `remove_callback(foreign)` must find the one that was registered
     known = _ADAPTERS_BY_ID.get(id(item))
     if isinstance(known, wanted):
         return known
@@ -91,5 +93,6 @@ def _installed_adapters() -> Mapping[str, EntryPoint]:
         # installation that may be an old one without this group
         if ADAPTER_GROUP in (distribution.read_text("entry_points.txt") or ""):
             for entry in distribution.entry_points.select(group=ADAPTER_GROUP):
+                # the first on sys.path wins, as it does in an import
                 adapters.setdefault(entry.name, entry)
     return adapters

@@ -63,6 +63,7 @@ def rename_former_keys(
     unowned_keys = [key for key in states if key not in present_keys]
     renamed_states, renamed_versions, former_keys = dict(states), dict(versions), set()
     for callback in stateful:
+        # a state under the present key wins over those under former ones
         former = None if callback.state_key in states else callback.former_state_key(unowned_keys)
         if former is not None:
             # a copy: two callbacks may name one former key, and each changes its state
@@ -94,6 +95,8 @@ def upgrade_state(
             f"{current} here: what is newer cannot be taken back. Install the version of the "
             "callback that saved it, or a later one, or resume without the callback."
         )
+    # a copy: if the upgrade fails half-way and the callback is disabled, the state as it was
+    # saved goes into the next checkpoint
     upgraded: object = entry.callback.upgrade_state_dict(copy.deepcopy(dict(state)), saved_version)
     if not isinstance(upgraded, dict):
         raise CheckpointError(

@@ -99,6 +99,7 @@ class CallbackConnector:
             check_hooks(user, self.hooks, is_strict=strict_hooks)
         else:
             self._discover(discover, plugin_errors, user)
+        # `_base` outlives a run; `_live` also has the callbacks that the module of a run brings
         self._base = CallbackRegistry([*self._from_plugins, *user])
         self._live = self._with_defaults(self._base)
         self._leader: RelayMember | None = None
@@ -131,6 +132,7 @@ class CallbackConnector:
         validator = PluginSelection(
             user, self._defaults, self.hooks, is_strict=self._is_strict, errors=errors
         )
+        # only now: a user's callback may define hooks that a plugin adds
         check_hooks(user, self.hooks, is_strict=self._is_strict)
         validated = [validator.validate(plugin) for plugin in plugins]
         self.plugins = tuple(plugin for _, plugin in validated)
@@ -172,8 +174,10 @@ class CallbackConnector:
         label = f"module {type(module).__qualname__}"
         member = RelayMember(module, label, skip=2, supplier="the module itself")
         brought = [CallbackEntry(callback, "module") for callback in collect_callbacks(callbacks)]
+        # from `_base`, without the callbacks that the module of the last run brought
         live = self._with_defaults(deduplicate(brought, tuple(self._base)))
         check_hooks(brought, self.hooks, is_strict=self._is_strict)
+        # not before the checks: a rejected callback leaves the connector as it was
         self._module = member
         self._live = live
         self._forget_entries()
@@ -196,6 +200,7 @@ class CallbackConnector:
             raise ModuleError(f"{name}: {' Also, '.join(errors)}")
         for warning in warnings:
             warn(f"{name}: {warning}", TrainerHooksWarning)
+        # in a run, not in `__init__`: the name may be that of a callback that the module brings
         for unknown in self._error_policies.unmatched(self.entries):
             known = [known for entry in self.entries for known in entry.names]
             warn(
@@ -215,6 +220,7 @@ class CallbackConnector:
         entries = _sorted(
             CallbackEntry(callback, "user") for callback in collect_callbacks(callbacks)
         )
+        # "raise", as `_disable` ignores a callback that is not registered here, with its error
         members = relay_members(entries, self._module, self._disable, lambda _: "raise")
         return HookRelay(members, self.hooks)
 
@@ -273,6 +279,7 @@ class CallbackConnector:
             self._defaults = tuple(d for d in self._defaults if not isinstance(callback, d.unless))
         self._base.discard(callback)
         self._live.discard(callback)
+        # a default that was removed must not come back in the next run either
         self._defaults = tuple(d for d in self._defaults if d.callback is not callback)
         self._change()
 
@@ -332,6 +339,7 @@ class CallbackConnector:
         A disabled callback has the last state that it had.
         """
         states = {}
+        # the tuple stays as it is if a callback fails here and is removed
         for entry in self.entries:
             if entry.callback.is_stateful:
                 with self._error_policies.handling_errors(entry, "state_dict", self._disable):
@@ -383,7 +391,9 @@ class CallbackConnector:
             if key not in states:
                 missing.append(key)
                 continue
+            # also if its load fails: the state has its callback, so it is not unexpected
             restored.append(key)
+            # before the load: if that fails, this state goes into the next checkpoint
             self._error_policies.note_loaded(entry, states[key], entry.state_version)
             with self._error_policies.handling_errors(entry, "load_state_dict", self._disable):
                 entry.callback.load_state_dict(states[key])
@@ -437,6 +447,7 @@ class CallbackConnector:
         self.relay.connect_later(self._members)
 
     def _forget_entries(self) -> None:
+        # cached_property keeps its value there; `del self.entries` would fail if it was never read
         self.__dict__.pop("entries", None)
         self.__dict__.pop("callbacks", None)
 

@@ -64,6 +64,7 @@ class ErrorPolicies:
 
     def policy_of(self, entry: CallbackEntry) -> str:
         """Return a callback's error policy: the user's choice, or else the callback's own."""
+        # the state_key comes first, as it tells two instances of one class apart
         for name in entry.names:
             if name in self._policies:
                 return self._policies[name]
@@ -72,6 +73,7 @@ class ErrorPolicies:
     def unmatched(self, entries: Iterable[CallbackEntry]) -> list[str]:
         """Return the names in the user's choices that no callback has, present or disabled."""
         known = {name for entry in entries for name in entry.names}
+        # a callback that was disabled in an earlier run is gone, but its name was no mistake
         known.update(name for r in self._reports for name in (r.state_key, r.name))
         return [name for name in self._policies if name not in known]
 
@@ -98,6 +100,7 @@ class ErrorPolicies:
             raise
         except Exception as error:
             if self.policy_of(entry) == "disable":
+                # a return from a generator after an error suppresses it in the `with` statement
                 disable(entry, method, error)
                 return
             add_note(error, f"raised by {method}() of {entry.label}")
@@ -105,6 +108,7 @@ class ErrorPolicies:
 
     def note_loaded(self, entry: CallbackEntry, state: dict[str, Any], version: int) -> None:
         """Keep a state that a callback loads, in case it is disabled and cannot return a state."""
+        # otherwise nobody reads it, and a large state would stay in memory
         if self.policy_of(entry) == "disable":
             self._loaded[entry.callback.state_key] = (state, version)
 
@@ -118,6 +122,7 @@ class ErrorPolicies:
             on_error="disable",
             is_active=False,
             hook=hook,
+            # as texts: an error keeps its frames alive, with the batches and tensors in them
             error=error_summary(error),
             traceback=_traceback_of(error),
             state=self._keep_state(entry, hook),

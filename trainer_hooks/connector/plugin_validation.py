@@ -78,6 +78,7 @@ class PluginSelection:
         self._hooks = known
         self._is_strict = is_strict
         self._errors = errors
+        # with the defaults, so that a plugin cannot take the state_key of one that stays
         self._roster = CallbackRegistry(
             [*user, *(CallbackEntry(d.callback, "default") for d in self._defaults)]
         )
@@ -94,9 +95,11 @@ class PluginSelection:
             entry = CallbackEntry(callback, "plugin", plugin)
             try:
                 is_replaced = self._is_replaced(entry)
+                # an instance that two entry points return takes part once
                 if not is_replaced and callback not in self._roster:
                     self._add(entry)
                     entries.append(entry)
+            # also sys.exit() in a property of its class: a plugin must not end the program
             except BaseException as error:
                 if is_interruption(error):
                     raise
@@ -122,6 +125,7 @@ class PluginSelection:
     def _add(self, entry: CallbackEntry) -> None:
         check_hooks([entry], self._hooks, is_strict=self._is_strict)
         unneeded = [d for d in self._defaults if d.is_replaced_by_entry(entry)]
+        # before `add`: the callback may have the state_key of the default that it replaces
         for default in unneeded:
             self._roster.discard(default.callback)
         self._roster.add(entry)

@@ -83,6 +83,7 @@ class CallbackEntry:
             CallbackError: its `state_version` is no int from 1 on.
         """
         version: object = self.callback.state_version
+        # not isinstance: True is an int, too
         if type(version) is not int or version < 1:
             raise CallbackError(
                 f"state_version {version!r} of {self.label}: it must be an int from 1 on. Count it "
@@ -170,6 +171,7 @@ class CallbackRegistry:
     def discard(self, callback: object) -> None:
         """Remove a callback, if it is registered."""
         entry, key = self._entries.pop(id(callback), (None, ""))
+        # a stateless callback owns no key, and another one may have the same
         if entry is not None and self._key_owners.get(key) is entry:
             del self._key_owners[key]
 
@@ -196,6 +198,7 @@ def collect_callbacks(callbacks: Callback | Iterable[Callback] | None) -> tuple[
     if callbacks is None:
         return ()
     listed: tuple[Any, ...]
+    # a callback, or a class such as an Enum, may be iterable itself and is still one item
     if isinstance(callbacks, Callback | type) or not isinstance(callbacks, Iterable):
         listed = (callbacks,)
     else:
@@ -255,6 +258,7 @@ def validate_callback(item: object, where: str) -> Callback:
             "trainer_hooks.callbacks.LambdaCallback, or register an adapter in the entry-point "
             f"group 'trainer_hooks.adapters'.{foreign_hint(type(item), 'Callback')}"
         )
+    # the user's class may define these as properties: what they return is checked here, once
     band: object = item.band
     if not isinstance(band, Band):
         raise CallbackError(
@@ -349,6 +353,7 @@ def relay_members(
     members: list[RelayMember] = []
     is_placed = module is None
     for entry in entries:
+        # the module has its turn after the callbacks in its own band
         if module is not None and not is_placed and entry.band > Band.MODULE:
             members.append(module)
             is_placed = True

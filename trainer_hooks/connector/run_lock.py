@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from trainer_hooks.callback import Callback
     from trainer_hooks.connector.registry import CallbackEntry
 
+# trainers that run in threads of one process may be given the same callback
 _MUTEX = threading.Lock()
 _HOLDERS: dict[int, RunLock] = {}
 """The lock of the run that uses a callback now, by the callback's id."""
@@ -46,8 +47,10 @@ class RunLock:
         """
         with _MUTEX:
             for entry in entries:
+                # a run acquires a second time, with the callbacks that its module brings
                 holder = _HOLDERS.setdefault(id(entry.callback), self)
                 if holder is not self:
+                    # the callbacks before this one stay held until the caller's `release`
                     raise CallbackError(
                         f"{entry.label} is inside {holder._run}, and {self._run} would use the "  # noqa: SLF001
                         "same instance: its state would be that of both. Give each trainer an "

@@ -68,6 +68,7 @@ class RunRequests:
             KeyboardInterrupt: it was SIGINT.
             TerminationSignal: it was another one.
         """
+        # cleared first, so that no later check raises for the same signal again
         signum, self.pending_signal = self.pending_signal, 0
         if signum == signal.SIGINT:
             raise KeyboardInterrupt
@@ -215,6 +216,7 @@ class RunContext:
     @property
     def should_stop(self) -> bool:
         """Whether a stop was requested and the run has its minimum length."""
+        # StopTraining ends the run at once; a mere request waits for the minimum length
         if self.requests.stop_requests:
             return True
         progress = self.training.progress
@@ -238,6 +240,8 @@ class RunContext:
     def stop_by(self, request: StopTraining) -> None:
         """Act on a `StopTraining`: skip the rest of the batch, begin no other, close open hooks."""
         self.local_requests.is_stopping = True
+        # not a local request: each rank may cut off its own batch, as it still takes part in the
+        # reduction of the gradients
         self.requests.skips_batch = True
         self.local_requests.stop_requests += 1
         # the first one gives the reason and fires the hook; a hook that raises again must not loop
@@ -250,6 +254,7 @@ class RunContext:
     def end_epoch(self) -> None:
         """End the epoch after the current batch; with several ranks, once all of them know."""
         if self.processes.is_distributed:
+            # a rank that ended its epoch alone would leave the others waiting in a collective
             self.local_requests.ends_epoch = True
         else:
             self.training.progress.is_epoch_end_requested = True
@@ -282,12 +287,14 @@ class RunContext:
         if self.state.fn == "fit":
             # a checkpoint that is saved after the run needs the positions, and the loaders are gone
             self.training.left = self._loader_positions()
+            # the next run makes a new Precision, and takes the loss scale from here
             self.training.scaler = self.precision.state_dict()
             if self.data.stream is not None:
                 stream = self.data.stream
                 self.training.num_batches = stream.num_batches
                 self.training.length = stream.length
                 self.training.samples = sample_counts(stream.loader, stream.length)
+        # last: the positions above are read from the loaders
         self.data.let_go()
 
     def loop_state(self) -> dict[str, Any]:

@@ -134,6 +134,7 @@ class RunLoaders:
             state: the stream's state.
             progress: the restored counters.
         """
+        # empty if no batch of the epoch was requested: it then opens as any other does
         if progress.stage is EpochStage.BATCHES and state["opened_with"]:
             self.reopened = self.train_stream.reopen(
                 progress.epochs_completed, progress.batches_in_epoch, state

@@ -58,6 +58,7 @@ class RunPlan:
     min_steps: int = 0
     max_duration: Time | None = None
     max_seconds: float | None = None
+    # the type decides: 1.0 is all batches, and 1 is a single one
     limit_train_batches: int | float = 1.0
     limit_val_batches: int | float = 1.0
     limit_test_batches: int | float = 1.0

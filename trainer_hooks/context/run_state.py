@@ -94,4 +94,5 @@ def present_step(fn: str | None, progress: Progress) -> int:
     As in Lightning, it is the index of the last completed accumulation window during fit, and the
     number of completed windows elsewhere.
     """
+    # 0, not -1, in the first window
     return max(0, progress.batches_stepped - 1) if fn == "fit" else progress.batches_stepped

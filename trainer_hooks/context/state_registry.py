@@ -104,6 +104,7 @@ class StateRegistry:
                 of the present ones; empty outside one.
         """
         for name, registered in self._states.items():
+            # a state with a `snapshot` of its own has only a part in there, which is merged below
             if name in snapshot and registered.snapshot is None:
                 state = snapshot[name]
             elif registered.only_from_snapshot and name not in snapshot:
@@ -114,6 +115,7 @@ class StateRegistry:
                     state = {**state, **snapshot[name]}
             if state is None:
                 continue
+            # compared with (): it is as falsy as None, which stands for another place
             if registered.path == ():
                 checkpoint.update(state)
             elif registered.path is None:
@@ -155,6 +157,7 @@ class StateRegistry:
             state = registered.read(checkpoint)
             if state is not None:
                 registered.load_state_dict(state)
+            # `require` has refused a file without a REFUSE state, before anything was restored
             elif registered.missing not in (LEAVE, REFUSE):
                 warn(registered.missing, TrainerHooksWarning)
 
@@ -190,6 +193,7 @@ class StateRegistry:
         try:
             yield
         finally:  # also after an error or Ctrl-C: the run may go on, or save on its way out
+            # in the registry's order: random states come last, since loading others may draw
             for registered, state in before:
                 registered.load_state_dict(state)
 
@@ -205,6 +209,7 @@ def copied(state: Any) -> Any:
     if type(state) is dict:
         return {key: copied(value) for key, value in state.items()}
     if type(state) in (list, tuple, set, deque):
+        # a deque separately: `type(state)(items)` would lose its maxlen
         items = map(copied, state)
         return deque(items, state.maxlen) if type(state) is deque else type(state)(items)
     return copy.deepcopy(state)

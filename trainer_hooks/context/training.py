@@ -67,11 +67,13 @@ class TrainingState:
     saved_at: int = 0
     hparams: Mapping[str, Any] | None = None
     origin: str | None = None
+    # -1 equals no count: a fit that ends before its first batch has no checkpoint either
     saved_batches: int = -1
     newest_path: str = ""
     newest_batches: int = 0
 
     def __post_init__(self) -> None:
+        # the history reads these very counters: a resume changes them in place
         self.history = History(self.progress, self.metrics.show)
 
     def record_save(self, path: str) -> None:

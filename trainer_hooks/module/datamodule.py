@@ -84,6 +84,7 @@ class DataModule(HyperparametersMixin, DataHooks):
             saved = read_hparams(hparams_file)
         with rng.isolated():
             datamodule = cls(**init_arguments_from(cls, saved, name, kwargs, str(checkpoint_path)))
+        # Lightning's key for it
         state = checkpoint.get(cls.__qualname__)
         if state:
             datamodule.load_state_dict(state)
@@ -125,6 +126,7 @@ class DataModule(HyperparametersMixin, DataHooks):
         ):
             if dataset is not None:
                 shuffles = name == "train_dataloader"
+                # `partial` binds the values of this round, and can be pickled, unlike a lambda
                 setattr(
                     datamodule, name, partial(_load, dataset, shuffles, batch_size, num_workers)
                 )
@@ -144,5 +146,6 @@ def _load(dataset: Any, shuffles: bool, batch_size: int, num_workers: int) -> An
         dataset,
         batch_size=batch_size,
         num_workers=num_workers,
+        # a DataLoader refuses shuffle=True for an iterable data set
         shuffle=shuffles and not isinstance(dataset, IterableDataset),
     )

@@ -92,6 +92,7 @@ def to_torchscript(
         else:
             scripted = jit.trace(func=module, example_inputs=inputs, **options)
     if file_path is not None:
+        # to memory first: the file is then written whole or not at all, also to an address
         content = io.BytesIO()
         jit.save(scripted, content)
         _write(absolute_path(file_path), content.getvalue())
@@ -123,6 +124,7 @@ def evaluation_mode(module: nn.Module) -> Iterator[None]:
             yield
         finally:
             for part, was_training in modes.items():
+                # not train(), which would set all submodules, too
                 part.training = was_training
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from trainer_hooks.checkpoint.hparams import HyperParameters
 
+    # type checkers know that `cls` is the class under the builtin decorator alone
     MethodOfClass = classmethod
 else:
 
@@ -97,6 +98,7 @@ class HyperparametersMixin:
         hparams = HyperParameters({**kept, **select_hparams(arguments, args, ignore)})
         name = self.hparams_name
         if is_single_object:
+            # by identity: another argument may be equal to it
             name = next((name for name, value in arguments.items() if value is args[0]), None)
         saved = savable_hparams(hparams, type(self), known)
         self._kept = SavedHyperparameters(hparams, saved, logger, name, _snapshot(hparams))
@@ -107,6 +109,7 @@ class HyperparametersMixin:
         if self._kept is None:
             from trainer_hooks.checkpoint.hparams import HyperParameters
 
+            # kept, so that `self.hparams.width = 3` works without save_hyperparameters
             self._kept = SavedHyperparameters(HyperParameters(), None, False, None, {})
         return self._kept.current
 
@@ -176,6 +179,7 @@ def init_arguments_from(
     from trainer_hooks.checkpoint import hparams
 
     parameter = inspect.signature(kind.__init__).parameters.get(str(name))
+    # one argument took them all as an object; **hparams takes them by name, as usual
     if parameter is not None and parameter.kind is not parameter.VAR_KEYWORD:
         items = {key: value for key, value in replaced.items() if key in saved and key != name}
         saved = {str(name): hparams.HyperParameters({**saved, **items})}
@@ -188,6 +192,7 @@ def _is_init(owner: object, frame: FrameType | None) -> bool:
     if frame is None or frame.f_code.co_name != "__init__":
         return False
     names = frame.f_code.co_varnames
+    # the first local variable is `self`, whatever its name; another object's __init__ may call
     return bool(names) and frame.f_locals.get(names[0]) is owner
 
 
@@ -205,6 +210,7 @@ def read_hparams(path: str | os.PathLike[str]) -> dict[str, Any]:
         )
     try:
         return readers[file.suffix.lower()](file)
+    # ValueError also for a file that is not UTF-8
     except (OSError, ValueError) as error:
         raise ModuleError(
             f"load_from_checkpoint(hparams_file={str(path)!r}) cannot be read "
@@ -222,6 +228,7 @@ def _yaml(file: Path) -> dict[str, Any]:
             "pip install pyyaml."
         ) from error
     try:
+        # safe: yaml.load could run code that a tag in the file names
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error

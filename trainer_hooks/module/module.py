@@ -69,6 +69,7 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
     example_input_array: Any = None
     strict_loading: bool = True
 
+    # on the class, so that `self.global_step` can be read before super().__init__() has run
     _trainer: Any = None
     _metrics: MetricStore | MutedMetrics | None = None
     _manual: _Manual | None = None
@@ -93,10 +94,12 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
         Raises:
             ModuleError: there is no forward either.
         """
+        # torch's own forward only raises, with an error that does not say what to define
         if type(self).forward is nn.Module.forward:
             raise ModuleError(
                 f"{type(self).__qualname__} has no predict_step and no forward: define one of them."
             )
+        # not self.forward(batch), which would leave out torch's forward hooks
         return self(batch)
 
     def configure_optimizers(self) -> Any:
@@ -200,6 +203,7 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any | None) -> None:
         """Step a scheduler; `metric` is its monitor's value where it has one."""
+        # torch's other schedulers would take the value as an epoch
         if metric is None:
             scheduler.step()
         else:
@@ -257,6 +261,7 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
         optimizers: list[Any] = list(self.trainer.optimizers)
         if self._manual is not None and use_pl_optimizer:
             optimizers = list(self._manual.optimizers)
+        # outside fit a module with manual optimization gets them as they are
         elif self.automatic_optimization and use_pl_optimizer:
             from trainer_hooks.module.optimization import without_step
 
@@ -418,7 +423,8 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
             prog_bar, logger, on_step, on_epoch, reduce_fx, add_dataloader_idx,
             sync_dist, rank_zero_only, enable_graph,
         )  # fmt: skip
-        # a collection's items would copy the states that its metrics share
+        # a collection's items would copy the states that its metrics share. It is known by this
+        # attribute, so that torchmetrics need not be imported
         is_collection = hasattr(dictionary, "compute_groups")
         items = dictionary.items(copy_state=False) if is_collection else dictionary.items()  # type: ignore[call-arg]
         for name, value in items:
@@ -523,10 +529,12 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
             checkpoint["hyper_parameters"] = read_hparams(hparams_file)
         saved = checkpoint.get("hyper_parameters", {})
         name = checkpoint.get("hparams_name")
+        # the first weights draw random numbers, although they are replaced below
         with rng.isolated():
             module = cls(**init_arguments_from(cls, saved, name, kwargs, path))
             # layers that are built late must exist before their weights are loaded
             module.configure_model()
+        # before the weights are loaded: the hook may rename them in the checkpoint
         getattr(module, "on_load_checkpoint")(checkpoint)  # noqa: B009 - made from the catalogue
         is_strict = module.strict_loading if strict is None else strict
         load_weights(module, checkpoint["state_dict"], path, strict=is_strict)

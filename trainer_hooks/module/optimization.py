@@ -146,8 +146,10 @@ class Optimization:
             return
         for optimizer, other in zip(self.optimizers, fresh.optimizers, strict=True):
             for group, new in zip(optimizer.param_groups, other.param_groups, strict=True):
+                # initial_lr, too: a scheduler that is made later computes its rates from it
                 group.update({name: new[name] for name in ("lr", "initial_lr") if name in new})
         for config, others in zip(self.schedulers, fresh.schedulers, strict=True):
+            # torch's schedulers copied these from initial_lr when they were made
             if hasattr(config.scheduler, "base_lrs"):
                 config.scheduler.base_lrs = list(others.scheduler.base_lrs)
 
@@ -192,6 +194,7 @@ class ManualOptimizer:
 
 def needs_closure(optimizer: Optimizer) -> bool:
     """Return whether the optimizer cannot step without a closure, as LBFGS."""
+    # of the class: a scheduler of torch replaces `step` on the instance by a wrapper
     closure = inspect.signature(type(optimizer).step).parameters.get("closure")
     return closure is not None and closure.default is inspect.Parameter.empty
 
@@ -228,6 +231,7 @@ def parse_optimizers(returned: Any, owner: str) -> Optimization:
     if isinstance(returned, Optimizer | Mapping):
         returned = [returned]
     if (
+        # two lists are optimizers and schedulers; two optimizers are no lists
         isinstance(returned, list | tuple)
         and len(returned) == 2
         and all(isinstance(part, list | tuple) for part in returned)
@@ -271,6 +275,7 @@ def _add_dict(result: Optimization, given: Mapping[str, Any], owner: str) -> Non
         return
     monitor = given.get("monitor")
     if isinstance(scheduler, Mapping) and monitor is not None:
+        # the monitor in the scheduler's own dict wins
         scheduler = {"monitor": monitor, **scheduler}
     result.schedulers.append(_scheduler_config(scheduler, owner, monitor))
 
@@ -304,6 +309,7 @@ def _scheduler_config(given: Any, owner: str, monitor: str | None = None) -> LRS
         config = LRSchedulerConfig(**given)
     else:
         config = LRSchedulerConfig(given, monitor=monitor)
+    # a class has these methods, too
     if isinstance(config.scheduler, type) or not all(
         callable(getattr(config.scheduler, name, None))
         for name in ("step", "state_dict", "load_state_dict")
@@ -345,6 +351,7 @@ class _Refusal:
         )
 
     def zero_grad_manually(self, optimizer: Optimizer, set_to_none: bool) -> None:
+        # not refused: it counts nothing, and scripts call it out of habit
         optimizer.zero_grad(set_to_none=set_to_none)
 
 
@@ -455,6 +462,7 @@ def require_same_classes(
         ("optimizer", "optimizer_states", list(optimization.optimizers)),
         ("scheduler", "lr_schedulers", [config.scheduler for config in optimization.schedulers]),
     ):
+        # older files name no classes: there the options in the state have to tell
         before, now = (
             [one["class"] for one in made.get(f"{kind}s", [])] for made in (saved, setup)
         )
@@ -493,6 +501,7 @@ def changed_options(
             both = zip(*groups, strict=False) if groups else [(before[parts], after[parts])]
             for old, new in both:
                 for name in old:
+                    # an option that only one side has comes with another version of torch
                     if name in new and not _is_same(old[name], new[name]):
                         yield kind, f"{name}{owner}", old[name], new[name]
 
@@ -539,9 +548,11 @@ def apply_options(
 def _set_scaled_rate(saved: dict[str, Any], rate: float, kept: Mapping[str, Any]) -> None:
     """Set the learning rate of a saved group, scaled as the schedule has scaled the old one."""
     before = saved.get("initial_lr")
+    # without a scheduler there is no initial rate, and from 0 no factor leads anywhere
     share = saved["lr"] / before if before else None
     now = kept.get("initial_lr", rate)
     saved["lr"] = _like(saved["lr"], rate if share is None else float(share) * now)
+    # OneCycleLR keeps its bounds in the groups, and reads them at each step
     for name, value in kept.items():
         if name in saved:
             saved[name] = _like(saved[name], value)
@@ -572,6 +583,7 @@ def _nested(state: Any) -> Iterator[dict[str, Any]]:
 
 def _initial_options(group: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a group as the user set them, before a scheduler's first step."""
+    # a scheduler may change lr as soon as it is made, and keeps the user's value in initial_lr
     asked = {**group, "lr": group.get("initial_lr", group.get("lr"))}
     return {name: value for name, value in _plain(asked).items() if name not in _NOT_OPTIONS}
 
@@ -581,6 +593,7 @@ def _plain(options: Any) -> dict[str, Any]:
     if not isinstance(options, Mapping):
         return {}
     numbers = {name: _number(value) for name, value in options.items() if not name.startswith("_")}
+    # base_lrs repeats the groups' rates; not every version of torch has verbose
     hidden = ("base_lrs", "verbose")
     return {k: v for k, v in numbers.items() if _is_plain(v) and k not in hidden}
 
@@ -606,6 +619,7 @@ def _number(value: Any) -> Any:
 
 def _like(saved: Any, value: Any) -> Any:
     """Return a number as a tensor if the saved one is a tensor."""
+    # torch's optimizers also take a learning rate that is a tensor
     return torch.full_like(saved, value) if isinstance(saved, Tensor) else value
 
 

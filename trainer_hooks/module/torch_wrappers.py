@@ -35,6 +35,7 @@ def exclude_run_methods(module: nn.Module) -> Iterator[None]:
     instance_attributes = dict(vars(module))
     for name in _RUN_METHODS:
         disabled = torch.compiler.disable(getattr(module, name))  # type: ignore[no-untyped-call]
+        # on the instance: other modules of the class may not be compiled
         setattr(module, name, disabled)
     try:
         yield
@@ -62,10 +63,12 @@ def hide_run_attributes(module: nn.Module, base: type[nn.Module]) -> Iterator[No
     try:
         for part, kind in classes.items():
             of_user = kind.__mro__[: kind.__mro__.index(base)]
+            # from the bases on: where a subclass annotates a name again, its type holds
             annotations = [vars(each).get("__annotations__", {}) for each in reversed(of_user)]
             hidden: dict[str, Any] = dict.fromkeys(properties)
             # a class without annotations of its own would show torch those of the base
             hidden["__annotations__"] = {
+                # nn.Module declares this one, and a scripted module needs its type
                 "training": bool,
                 **{name: type_ for each in annotations for name, type_ in each.items()},
             }

@@ -53,6 +53,7 @@ def describe(
     """
     _check(module, fn)
     if module is None or module is trainer.module:
+        # after a run these include the callbacks that its module brought
         module, entries = trainer.module, connector.entries
     else:
         with _attached(module, trainer):
@@ -137,6 +138,7 @@ def _implementers(entries: Sequence[CallbackEntry], module: Module | None) -> li
     for entry in entries:
         kind, key = type(entry.callback), entry.callback.state_key
         full = (
+            # the usual key, as "Counter{'unit': 'epochs'}", names the class already
             key if key.startswith(kind.__qualname__) else f"{kind.__qualname__} (state_key {key!r})"
         )
         name = full if shared[kind.__name__] > 1 else kind.__name__
@@ -144,6 +146,7 @@ def _implementers(entries: Sequence[CallbackEntry], module: Module | None) -> li
         implementers.append(_Implementer(entry.callback, title, f"{name}, from {entry.supplier}"))
     if module is not None:
         title = f"module {type(module).__qualname__}, in band {Band.MODULE.name}"
+        # as in `relay_members`: after the callbacks in its own band
         turn = sum(entry.band <= Band.MODULE for entry in entries)
         implementers.insert(turn, _Implementer(module, title, f"module {type(module).__name__}"))
     return implementers
@@ -153,6 +156,7 @@ def _line(hooks: Mapping[str, HookSpec], implementers: Sequence[_Implementer], h
     """Return the branch of a hook, with one line below it for each implementer."""
     below = []
     if is_module_first(hook):
+        # stable: the callbacks keep their order
         implementers = sorted(
             implementers, key=lambda each: not isinstance(each.implementer, Module)
         )

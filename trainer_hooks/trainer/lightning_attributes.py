@@ -293,7 +293,9 @@ class CallbackList(list["Callback"]):
     def replace(self, callbacks: Iterable[Callback]) -> None:
         """Register and remove callbacks until exactly these take part."""
         wanted = tuple(callbacks)
+        # removed first: a new callback may have the state_key of an old one
         for callback in tuple(self):
+            # by identity: a callback may define `__eq__`
             if not any(callback is one for one in wanted):
                 self.remove(callback)
         for callback in wanted:

@@ -105,6 +105,7 @@ def _plan_option(name: str, note: str = "") -> Any:
         self._core.change_plan(name, value)
 
     read.__doc__ = f"{_OPTION_DOCS[name]} {note}".strip()
+    # for tracebacks, in which each option would otherwise be `read`
     read.__qualname__ = f"Trainer.{name}"
     return property(read, change if note else None)
 
@@ -138,7 +139,9 @@ class Trainer:
             remove_rank_zero_callbacks,
         )
 
+        # first: making the processes may log
         ensure_visible_log()
+        # before the callbacks, as the defaults depend on the number of ranks
         processes, device = make_processes(config)
         connector = CallbackConnector(
             config.callbacks,
@@ -148,10 +151,13 @@ class Trainer:
             strict_hooks=config.strict_hooks,
             callback_errors=config.callback_errors,
         )
+        # with the callbacks of all ranks still there: either every rank raises or none
         check_switches(config, connector)
         if not processes.is_global_zero:
             remove_rank_zero_callbacks(connector)
+        # before the first hook, which a profile times as well
         hook_profile = profile_from_options(config, connector.relay)
+        # the trainer has no parts yet: a callback can do no more than keep it
         connector.relay.on_init_start(self)
         plan = replace(config.plan(), divides_outputs=self._divides_outputs)
         self._core = TrainerCore(
@@ -187,6 +193,7 @@ class Trainer:
         Args:
             root: the run's root folder.
         """
+        # here, so that a trainer without this logger does not load it
         from trainer_hooks.loggers import CSVLogger
 
         return CSVLogger(root)
@@ -230,6 +237,7 @@ class Trainer:
             datamodule,
             train_dataloaders,
             val_dataloaders,
+            # found before the run opens a folder of its own, in which there is none
             self._resolve_checkpoint(ckpt_path, "fit", model),
             overrides=frozenset() if overrides is None else checked_overrides(overrides, ckpt_path),
         )
@@ -347,6 +355,7 @@ class Trainer:
 
         owner = "trainer.save_checkpoint"
         check_option("storage_options", storage_options, owner, NO_STORAGE_OPTIONS, is_call=True)
+        # this process has the weights of a forked fit, but not all that a resume needs
         if self._forks is not None and self._forks.kept is not None and not weights_only:
             self._forks.copy_kept(filepath)
         else:
@@ -435,6 +444,7 @@ class Trainer:
     def _begin_trial(
         self, kind: type[TrainerRun], core: TrainerCore, inputs: RunInputs
     ) -> TrainerRun:
+        # callbacks in the trial see its counters, not those of the run around it
         return kind(core, self._twin(core), inputs)
 
     def _twin(self, core: TrainerCore) -> Self:
@@ -448,10 +458,12 @@ class Trainer:
         """Finish saves and fire `on_close` and `on_post_close`; a second call does nothing."""
         if self._is_closed:
             return
+        # before the steps: a hook of theirs may call `close` again
         self._is_closed = True
         relay, module = self._core.connector.relay, self._core.module
         fault: BaseException | None = None
         steps: list[tuple[Any, tuple[Any, ...]]] = [
+            # first: the hooks may use the files
             (self.finish_saves, ()),
             (relay.on_close, (self, module)),
             (relay.on_post_close, (self, module)),
@@ -474,6 +486,7 @@ class Trainer:
         try:
             self.close()
         except BaseException as fault:
+            # an error in the `with` block is the cause, so that one of closing becomes its note
             if error is None:
                 raise
             add_note(error, f"and then, while closing: {error_summary_with_notes(fault)}")
@@ -493,6 +506,7 @@ class Trainer:
         if memo:  # a callback or logger that refers to its trainer is copied, not the trainer
             return self
         twin = object.__new__(type(self))
+        # in `memo` before the parts are copied: their references to this trainer become the twin
         state, memo[id(self)] = self.__getstate__(), twin
         vars(twin).update(deepcopy(state, memo))
         return twin
@@ -560,6 +574,7 @@ class Trainer:
     def received_sigterm(self) -> bool:
         """Whether SIGTERM, or another signal that ends the run in order, was received."""
         context = self._core.context
+        # 0 is no signal, and SIGINT is Ctrl-C, which is no notice from a scheduler
         is_waiting = context is not None and context.requests.pending_signal not in (
             0,
             signal.SIGINT,
@@ -575,10 +590,12 @@ class Trainer:
     def should_stop(self) -> bool:
         """Whether a stop of the fit was requested; may be set."""
         context = self._core.context
+        # of several ranks this one's own wish: `requests` changes only when they agree
         return self._core.was_stopping if context is None else context.local_requests.is_stopping
 
     @should_stop.setter
     def should_stop(self, value: bool) -> None:
+        # between runs it has no effect, since each run begins with requests of its own
         if self._core.context is not None:
             self._core.context.local_requests.is_stopping = bool(value)
 
@@ -666,6 +683,7 @@ class Trainer:
     def log_dir(self) -> str | None:
         """The first logger's folder, or `default_root_dir` without a logger."""
         logger = self.logger
+        # a dry run has a DummyLogger, which writes to no folder
         is_dry = self.fast_dev_run > 0
         return self.default_root_dir if logger is None or is_dry else logger.log_dir
 
@@ -715,6 +733,7 @@ class Trainer:
 
     @callbacks.setter
     def callbacks(self, callbacks: Iterable[Callback]) -> None:
+        # by way of the list, which adds what is new and removes what is gone
         self.callbacks[:] = callbacks
 
     @property
@@ -816,6 +835,7 @@ class Trainer:
         if stream is None:
             return None
         loader = stream.loader
+        # the loaders as they were passed, and not our wrapper around them
         return loader.loaders if isinstance(loader, CombinedLoader) else loader
 
     @property
@@ -894,6 +914,7 @@ class Trainer:
     def device_ids(self) -> list[int]:
         """The indices of this machine's devices, one for each of its processes."""
         devices = self._core.config.devices
+        # as a command line writes them: "0,1"
         if isinstance(devices, str) and "," in devices:
             return [int(part) for part in devices.split(",") if part.strip()]
         return list(devices) if isinstance(devices, list | tuple) else list(range(self.num_devices))
@@ -998,6 +1019,7 @@ class Trainer:
         from trainer_hooks.data.loaders import sample_counts
         from trainer_hooks.module.module import Module
 
+        # a count of the module's own need not be the loader's batch size
         if self.module is not None and defines(self.module, "num_samples", Module):
             return None
         loader = self.train_dataloader
@@ -1005,6 +1027,7 @@ class Trainer:
 
     # --- attributes: options, with the defaults filled in ---
 
+    # annotated with the types of the values, as a type checker knows nothing of `_plan_option`
     max_epochs: int = _plan_option("max_epochs", "It may be set, to train longer, also in a fit.")
     min_epochs: int = _plan_option("min_epochs")
     max_steps: int = _plan_option("max_steps", "It may be set, to train longer, also in a fit.")
@@ -1066,6 +1089,7 @@ class Trainer:
         optimization, in which the module itself decides.
         """
         if self._core.context is not None:
+            # not a local request: a rank that skips still joins the reduction of the gradients
             self._core.context.requests.skips_batch = True
 
     def end_epoch(self) -> None:
@@ -1207,6 +1231,7 @@ class Trainer:
             OptionError: the number or a stage breaks its rule.
         """
         context = self._core.context
+        # while `load_training` is there `setup` runs, and a stream that it made can be made again
         is_loaded = (
             context is not None and context.data.is_loaded and not context.data.load_training
         )
@@ -1215,6 +1240,7 @@ class Trainer:
                 "trainer.limit_batches() was called when no run was being set up: call it in the "
                 "hook `setup`, or pass limit_train_batches= and its kin to Trainer(...)."
             )
+        # the plan of this run alone: the core keeps the options for the next one
         context.plan = with_limits(context.plan, number, stages)
         context.data.stream = None  # a stream that was made already has the old limit
 
@@ -1297,9 +1323,11 @@ class Trainer:
         core = self._core
         callback = validate_callback(callback, "callback")
         if core.occupation.is_running:
+            # before it is added: one that is in another run must not take part for a moment
             core.occupation.acquire([CallbackEntry(callback, "user")])
         core.connector.add(callback)
         if core.fn is not None:
+            # for its `log`; the others got the module when the run began
             callback.attach_module(core.module)
 
     def remove_callback(self, callback: Callback) -> None:
@@ -1420,11 +1448,13 @@ class Trainer:
                 "another Trainer for it, or call it afterwards."
             )
         inputs = inputs.in_place()
+        # not true in the forks: there the ranks run already, and come by here with the same inputs
         if self._core.processes.topology.starts == "fork":
             from trainer_hooks.trainer.run.forking import ForkedRuns
 
             self._forks = self._forks or ForkedRuns(self._core, self)
             return self._forks.run(inputs, self._run)
+        # outside of `try`: wrong inputs raise here, when there is nothing to tear down
         started = TrainerRun(self._core, self, inputs)
         occupation = self._core.occupation
         occupation.begin(
@@ -1434,6 +1464,7 @@ class Trainer:
             # one callback in two runs at once would have the state of both
             occupation.acquire(self._core.connector.entries)
         except CallbackError:
+            # with those that it has acquired before the one that is in use
             occupation.release()
             raise
         result = None
@@ -1442,6 +1473,7 @@ class Trainer:
             result = loop.run()
             started.complete()
         except StopTraining as request:
+            # raised outside of hooks and loops, as in `prepare_data`: no failure of the run
             started.stop_in_order(request)
             if self._core.processes.is_distributed:
                 error = UsageError(
@@ -1457,6 +1489,7 @@ class Trainer:
             try:
                 started.close()
             finally:
+                # last: `teardown` and what follows still use the callbacks
                 occupation.release()
         return result
 
@@ -1491,6 +1524,7 @@ class Trainer:
         from trainer_hooks.trainer.run.find_checkpoint import best_of_last_fit
 
         core = self._core
+        # the compiled form if that was passed, so that its steps run compiled again
         last = core.module if core.compiled is None else core.compiled
         module = last if model is None else model
         if module is None:

@@ -103,6 +103,7 @@ class Tuner:
             min_lr, max_lr, num_training, mode, early_stop_threshold, update_attr, attr_name
         )
         self._run(finder, model, "fit", train_dataloaders, val_dataloaders, dataloaders, datamodule)
+        # once more: the backup has restored the attribute that the finder set in the run
         if update_attr and finder.chosen is not None:
             finder.tuned_attribute(model, datamodule).write(finder.chosen)
         return finder.optimal_lr
@@ -155,6 +156,7 @@ class Tuner:
         self._run(
             finder, model, method, train_dataloaders, val_dataloaders, dataloaders, datamodule
         )
+        # once more, as in `lr_find`
         if finder.optimal_batch_size is not None:
             finder.tuned_attribute(model, datamodule).write(finder.optimal_batch_size)
         return finder.optimal_batch_size
@@ -201,6 +203,7 @@ class Tuner:
 class _EndOfRehearsal(Callback):
     """Ends a run before its first batch, after the finder, which is called earlier, is done."""
 
+    # the finders are in TRANSFORM, and so have their turn at the same hook first
     band = Band.OBSERVE
 
     def on_fit_start(self, trainer: Any, module: Module) -> None:

@@ -64,6 +64,7 @@ PROFILERS = {
 
 
 def _is_limit(value: Any) -> bool:
+    # 1 is one batch and 1.0 all of them, so an int is never taken for a float
     return is_int(value, 0) or (isinstance(value, float) and 0.0 <= value <= 1.0)
 
 
@@ -459,6 +460,7 @@ class TrainerConfig:
             self._switch_off()
         plan = self.plan()
         values = {item.name: getattr(plan, item.name, None) for item in fields(self)}
+        # as given: the default interval of 1.0 is no float that the user has asked for
         values["val_check_interval"] = self.val_check_interval
         values["check_val_every_n_epoch"] = self.check_val_every_n_epoch
         check_combinations("Trainer", _COMBINATIONS, values)
@@ -484,6 +486,7 @@ class TrainerConfig:
                 f"Trainer(barebones=True, {shown}): barebones switches that off, to show what the "
                 "loops cost without it. Leave one of them out."
             )
+        # `plugins` is on by default, so True there is no contradiction, as it would be in the table
         for name, value in (*_BAREBONES.items(), ("plugins", False)):
             object.__setattr__(self, name, value)  # the dataclass is frozen
 
@@ -516,11 +519,14 @@ class TrainerConfig:
             "min_epochs": self.min_epochs or 0,
             "min_steps": self.min_steps or 0,
             "max_seconds": None if self.max_time is None else check_span("max_time", self.max_time),
+            # added below: `with_duration` also sets the limit in its unit
             "max_duration": None,
             "val_check_interval": check_interval(interval),
             "num_sanity_val_steps": _first(self.num_sanity_val_steps, 2),
+            # the step clips unless it is None; 0 would make every gradient 0
             "gradient_clip_val": self.gradient_clip_val or None,
             "gradient_clip_algorithm": self.gradient_clip_algorithm or "norm",
+            # 0 stands for never; as an interval it would be a division by zero
             "log_every_n_steps": _first(self.log_every_n_steps, 50) or NEVER,
             "detect_anomaly": bool(self.detect_anomaly),
             "shares_loaders": self.use_distributed_sampler,
@@ -531,6 +537,7 @@ class TrainerConfig:
         if self.overfit_batches:
             values["limit_train_batches"] = values["limit_val_batches"] = self.overfit_batches
             values["num_sanity_val_steps"] = 0
+        # last: a dry run overrides every limit above
         if self.fast_dev_run:
             values |= _dry_run(int(self.fast_dev_run))
         plan = RunPlan(**values)
@@ -538,6 +545,7 @@ class TrainerConfig:
             return plan
         # a wrong duration is an error in a dry run, too
         duration = check_duration(self.max_duration, self.iteration_length)
+        # `with_duration` replaces the limit in its unit, and of two limits the nearer one counts
         return plan if self.fast_dev_run else both_limits(with_duration(plan, duration), plan)
 
 
@@ -584,6 +592,7 @@ def takes_options(
 
         @functools.wraps(init)
         def accept(self: _S, *args: _P.args, **kwargs: _P.kwargs) -> None:
+            # the dataclass refuses them, too, but in the words of its own `__init__`
             if args:
                 raise OptionError(
                     f"Trainer({args[0]!r}, ...): options are given by keyword, as in "

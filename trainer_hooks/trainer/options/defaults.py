@@ -98,6 +98,7 @@ def check_switches(config: TrainerConfig, connector: CallbackConnector) -> None:
             a store that cannot be reached from here.
     """
     for option, kind in _SWITCHED.items():
+        # the user's own only: a package that is installed must not make a trainer fail
         contradicting = [e for e in _entries_of(connector, kind) if e.origin == "user"]
         if getattr(config, option) is False and contradicting:
             raise OptionError(
@@ -144,6 +145,7 @@ def make_loggers(config: TrainerConfig, default_logger: Callable[[str], Logger])
     if wanted is False:
         return []
     if config.fast_dev_run:
+        # not an empty list: calls of `trainer.logger` in the user's code are to run dry, too
         from trainer_hooks.loggers.dummy import DummyLogger
 
         return [DummyLogger()]

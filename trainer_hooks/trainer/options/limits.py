@@ -77,6 +77,7 @@ def check_interval(value: Any) -> int | float | Time | DueCondition:
     if callable(value):
         return parse_when(value, "val_check_interval", "Trainer")
     time = as_option(parse_time, "val_check_interval", value)
+    # the default: after the last batch of each epoch, however many there are
     if time == Time(1, "ep"):
         return 1.0
     if time.unit in _FILTERED:
@@ -101,6 +102,7 @@ def with_duration(plan: RunPlan, duration: Time) -> RunPlan:
     if duration.unit is TimeUnit.EPOCH:
         return replace(plan, max_epochs=int(duration))
     if duration.unit is TimeUnit.ITERATION:
+        # `or 1` for the type alone: `check_duration` has required a length
         return replace(plan, max_epochs=int(duration) * (plan.iteration_length or 1))
     return plan
 
@@ -136,6 +138,7 @@ def both_limits(one: RunPlan, other: RunPlan) -> RunPlan:
 
 
 def _lower(one: int, other: int) -> int:
+    # -1 is no limit, so that the other one counts
     return max(one, other) if min(one, other) < 0 else min(one, other)
 
 
@@ -165,6 +168,7 @@ def with_limits(plan: RunPlan, number: object, stages: tuple[str, ...]) -> RunPl
                 " Pass such stages, or none for all."
             )
         present = getattr(plan, _LIMITED[stage])
+        # a share cannot be compared with a number; only 0.0, which is nothing, stays
         is_number = isinstance(present, int)
         limits[_LIMITED[stage]] = min(present, most) if is_number or present == 0 else most
     return replace(plan, **limits)
@@ -194,12 +198,14 @@ def estimate_steps(
         samples: the number of samples in a batch and in an epoch, None if unknown.
     """
     every = plan.accumulate_grad_batches
+    # rounded up: the last window of an epoch steps, even if it is not full
     windows = length if length == math.inf else math.ceil(length / every)
     limits = [windows * plan.max_epochs] if plan.max_epochs >= 0 else []
     limits += [plan.max_steps] if plan.max_steps >= 0 else []
     batches = _batches_in(plan, length, samples)
     if batches is not None:
         epochs, rest = divmod(batches, length or math.inf)
+        # `if epochs`, as 0 * infinity is NaN
         limits.append((epochs * windows if epochs else 0) + rest // every)
     return min(limits, default=math.inf)
 
@@ -215,6 +221,7 @@ def _batches_in(
         return int(most)
     if samples is None or not samples[1]:
         return None
+    # whole epochs first, as the last batch of one may have fewer samples
     epochs, rest = divmod(int(most), samples[1])
     return epochs * length + math.ceil(rest / samples[0])
 
