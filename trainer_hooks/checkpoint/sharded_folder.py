@@ -215,9 +215,9 @@ _KNOWN = {
     "torch.distributed.checkpoint.filesystem": {"_StorageInfo", "_StoragePrefix"},
     "torch.distributed.checkpoint.planner": None,
     "torch": {"Size"},
-    "torch.serialization": {"_get_layout"},
+    "torch.serialization": {"_get_layout"},  # with which torch pickles a layout
     "pathlib": {"PosixPath", "PurePosixPath", "Path"},
-    "pathlib._local": {"PosixPath", "PurePosixPath", "Path"},
+    "pathlib._local": {"PosixPath", "PurePosixPath", "Path"},  # where Python 3.13 has them
     "collections": {"OrderedDict"},
 }
 """The classes in torch's folder metadata, by module; None allows all classes of a module."""
