@@ -140,6 +140,7 @@ def replace_atomically(part: Path, target: Path) -> None:
     """
     if _is_real_folder(target) and not is_sharded_folder(target):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
+    # a link is replaced, not what it points to
     if not os.path.lexists(target) or not (part.is_dir() or _is_real_folder(target)):
         part.replace(target)
         return
@@ -150,12 +151,14 @@ def replace_atomically(part: Path, target: Path) -> None:
 
 def _exchange(one: Path, other: Path) -> None:
     """Swap two paths atomically; where the system cannot, rename one after the other."""
+    # Python's os has no renameat2, and older C libraries and other systems have none
     library = ctypes.CDLL(None, use_errno=True)
     rename = getattr(library, "renameat2", None)
     if rename is not None:
         if not rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE):
             return
         code = ctypes.get_errno()
+        # these are of kernels and file systems that cannot exchange, such as NFS
         if code not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
             raise OSError(code, os.strerror(code), str(other))
     # for a moment nothing is at `other`; a kill there leaves both whole, under hidden names
@@ -170,6 +173,7 @@ def remove_folder(path: Path) -> None:
     if not _is_real_folder(path):
         path.unlink(missing_ok=True)
         return
+    # what is hidden is no checkpoint to a search already
     if not path.name.startswith("."):
         hidden = hidden_beside(path, f".{secrets.token_hex(4)}{PART_SUFFIX}", _NAME_BYTES)
         path = path.rename(hidden)
@@ -181,6 +185,7 @@ def make_folder(folder: Path) -> None:
     if folder.is_dir():
         return
     make_folder(folder.parent)
+    # another rank may make it at the same moment
     folder.mkdir(exist_ok=True)
     # the name of the new folder is an entry of its parent, and durable only with that
     sync_folder(folder.parent)
@@ -202,12 +207,14 @@ def check_writable(folder: Path) -> None:
         OSError: no file can be written, or the folder cannot be made.
     """
     existing = folder.absolute()
+    # lexists: a broken link in the way cannot be made a folder
     while not os.path.lexists(existing):
         existing = existing.parent
     if not existing.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(existing))
     try:
         # O_TMPFILE makes a file without a name: a process that is killed here leaves nothing
+        # without O_TMPFILE this fails with EISDIR, and the trial file below decides
         os.close(os.open(existing, getattr(os, "O_TMPFILE", os.O_DIRECTORY) | os.O_WRONLY))
     except OSError as error:
         # of a kernel or a file system without O_TMPFILE

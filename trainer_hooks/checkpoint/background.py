@@ -15,6 +15,7 @@ from trainer_hooks.errors import CheckpointError, error_message
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+# bytes of a buffer, and whether it is pinned
 _Key = tuple[int, bool]
 
 _UNCHANGING = frozenset((str, int, float, bool, bytes, complex, type(None)))
@@ -51,6 +52,7 @@ class HostCopier:
             # storages may all have the address 0
             if not source.nbytes() or address not in storages:
                 storages[address] = self._copy_of(source, unused)
+            # the storage is untyped bytes: offset and strides count elements of the view's dtype
             view = torch.empty(0, dtype=tensor.dtype)
             view.set_(storages[address], tensor.storage_offset(), tensor.size(), tensor.stride())
             copied[id(tensor)] = _like(tensor, view)
@@ -68,6 +70,7 @@ class HostCopier:
         self, source: torch.UntypedStorage, unused: dict[_Key, list[torch.UntypedStorage]]
     ) -> torch.UntypedStorage:
         """Return a copy of a storage, in a spare buffer if there is one of that size."""
+        # only copies into pinned memory run beside the host, and pinning is slow: hence the buffers
         is_pinned = source.device.type == "cuda"
         key = (source.nbytes(), is_pinned)
         same_size = unused.get(key)
@@ -111,6 +114,7 @@ def _copied(value: Any, known: dict[int, Any]) -> Any:
     if id(value) in known:
         return known[id(value)]
     if kind is dict:
+        # known before its items are copied, which may refer back to it
         made = known[id(value)] = {}
         for key, item in value.items():
             made[_copied(key, known)] = _copied(item, known)
@@ -119,6 +123,7 @@ def _copied(value: Any, known: dict[int, Any]) -> Any:
         items = known[id(value)] = []
         items.extend(_copied(item, known) for item in value)
         return items
+    # `known` is its memo, too, so that tensors inside are not copied once more
     return copy.deepcopy(value, known)
 
 
@@ -157,6 +162,7 @@ class BackgroundSave:
         self.path = paths[0]
         self.error: BaseException | None = None
         self._ended = threading.Event()
+        # taken by the writer or by `call_off`, whichever is first, and never given back
         self._is_taken = threading.Lock()
 
     @property
@@ -218,6 +224,7 @@ class BackgroundSaves:
         self.has_news = False
         self._notify = notify
         self._copier = HostCopier()
+        # appended to by the writer, emptied by the main thread: a deque needs no lock for that
         self._written: deque[str] = deque()
         self.pending: BackgroundSave | None = None
 

@@ -205,11 +205,14 @@ def _comparable(value: Any) -> Any:
         return value.item()
     if value.dtype.kind in "biufc":
         with suppress(TypeError):  # a dtype that torch lacks, such as long double
+            # a copy: torch refuses negative strides, and warns of arrays that are read-only
             return torch.from_numpy(value.copy())
+    # texts and dates, which no tensor holds
     return str(value.dtype), value.shape, value.tobytes()
 
 
 def _is_number(value: Any) -> bool:
+    # True equals 1, and a change of type would not be seen
     return isinstance(value, int | float | complex) and not isinstance(value, bool)
 
 
@@ -237,6 +240,7 @@ def _compare(a: Tensor, b: Tensor, tolerance: Tolerance) -> tuple[float, int]:
             count += differing
             gaps = (_wide(one[~same]) - _wide(other[~same])).abs()
             gap = float(gaps.max())
+            # once NaN it stays so: no gap is greater than NaN
             most = gap if math.isnan(gap) or gap > most else most
     return most, count
 
@@ -249,6 +253,7 @@ def _same(a: Tensor, b: Tensor, tolerance: Tolerance) -> Tensor:
         )
     if tolerance.atol or tolerance.rtol:
         return torch.isclose(_wide(a), _wide(b), rtol=tolerance.rtol, atol=tolerance.atol)
+    # exactly: float64 rounds integers beyond 2**53
     return a == b
 
 

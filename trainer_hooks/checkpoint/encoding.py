@@ -25,6 +25,7 @@ from trainer_hooks.errors import CheckpointError, CheckpointStateError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# pickle's LONG1, the only long that torch reads, holds 255 bytes at most
 _HUGE = 2000
 """Bits from which torch's safe unpickler refuses an int."""
 
@@ -76,6 +77,7 @@ def _time_parts(value: dt.time | dt.datetime) -> list[Any]:
 
 
 def _zone_parts(value: dt.timezone) -> list[Any]:
+    # a zone without a name of its own makes one of its offset, which must not be saved as given
     offset, name = value.utcoffset(None), value.tzname(None)
     return [offset] if name == dt.timezone(offset).tzname(None) else [offset, name]
 
@@ -124,6 +126,7 @@ def _array_parts(value: Any) -> list[Any]:
     spec = dtype.str if dtype.names is None else dtype.descr
     if dtype.hasobject or dtype.kind not in _PLAIN_KINDS or np.dtype(spec) != dtype:
         raise ValueError(f"an array of dtype {dtype} cannot be written as plain bytes")
+    # a copy that can be written to, without which torch warns; torch takes no empty buffer
     raw = bytearray(value.tobytes())
     data = torch.frombuffer(raw, dtype=torch.uint8) if raw else torch.empty(0, dtype=torch.uint8)
     return [spec, list(value.shape), data]
@@ -132,6 +135,7 @@ def _array_parts(value: Any) -> list[Any]:
 def _array(spec: Any, shape: list[int], data: torch.Tensor) -> Any:
     import numpy as np
 
+    # checked before memory becomes objects: as pointers, a file's bytes would crash Python
     dtype = np.dtype(spec)
     if dtype.hasobject:
         raise ValueError(f"an array of dtype {dtype} is not plain bytes")
@@ -143,6 +147,7 @@ _ARRAY = Codec("numpy.ndarray", _array_parts, _array)
 _SCALAR = Codec(
     "numpy.generic",
     lambda value: _array_parts(value.reshape(())),
+    # () takes the scalar out of an array without dimensions
     lambda *parts: _array(*parts)[()],
 )
 # not as arrays, in which they would lose trailing zeros
@@ -156,7 +161,9 @@ _NUMPY_BYTES = Codec(
 )
 
 _BY_TYPE: dict[type, Codec] = {
+    # hex, since Python refuses to convert more than 4300 decimal digits
     int: Codec("int", lambda value: [hex(value)], lambda text: int(text, 16)),
+    # these two come here only if they are empty
     bytes: Codec("bytes", lambda _: [], bytes),
     bytearray: Codec("bytearray", lambda _: [], bytearray),
     dt.date: Codec("date", _date_parts, dt.date),
@@ -169,6 +176,7 @@ _BY_TYPE: dict[type, Codec] = {
     dt.timedelta: Codec("timedelta", lambda v: [v.days, v.seconds, v.microseconds], dt.timedelta),
     dt.timezone: Codec("timezone", _zone_parts, dt.timezone),
 }
+# by exact types, as `codec_of` looks them up: Path() makes one of the system's class
 for _kind in _PATHS.values():
     _BY_TYPE[_kind] = Codec("path", lambda value: [type(value).__name__, str(value)], _path)
 
@@ -314,6 +322,7 @@ class Encoder:
             item if type(item) in _ATOMS else self.encode(item, f"{path}[{key!r}]")
             for key, item in value.items()
         ]
+        # a dict of the user with our key would be read as an encoded value
         has_plain_keys = all(map(is_, keys, value)) and not (kind is dict and TAG in value)
         if kind is not defaultdict and has_plain_keys:
             if all(map(is_, items, value.values())):
@@ -321,6 +330,7 @@ class Encoder:
             return with_items(value, zip(keys, items, strict=True))
         tagged: dict[str, Any] = {
             TAG: MAPPINGS[kind],
+            # pairs, not a dict: an encoded key is a dict itself, which no dict takes as a key
             "items": list(map(list, zip(keys, items, strict=True))),
         }
         if kind is defaultdict:
@@ -361,6 +371,7 @@ class Encoder:
                 bare = torch.nn.Parameter(bare, value.requires_grad)
             elif value.requires_grad:
                 bare.requires_grad_()
+        # sparse, quantized and nested tensors: no views of a storage that could be cloned in part
         if not _is_in_memory(bare):
             if bare.layout is torch._mkldnn:  # type: ignore[attr-defined]  # noqa: SLF001
                 raise UnsavableValueError(
@@ -370,6 +381,7 @@ class Encoder:
         storage = bare.untyped_storage()
         # torch.save writes the whole storage of a view: a row of a large tensor would be as large
         views = self._used.get(storage.data_ptr())
+        # None: not in `whole`, made here of an array. To pay, a clone must save half of the bytes
         if views is None or 2 * sum(views.values()) >= storage.nbytes():
             return bare
         copied = bare.detach().clone()
@@ -380,6 +392,7 @@ class Encoder:
 
 def with_items(mapping: Any, items: Any) -> Any:
     """Return a new mapping of the same class with other items."""
+    # item by item: a Counter made from pairs would count the pairs
     made = type(mapping)()
     for key, item in items:
         made[key] = item
@@ -462,6 +475,7 @@ class _Decoder:
         if kind is deque:
             return deque(items, value["maxlen"])
         if kind is Counter:
+            # by way of a dict, as Counter(items) would count the pairs
             return Counter(dict(items))
         if kind is defaultdict:
             factory = value["factory"]
@@ -524,6 +538,7 @@ def encode_checkpoint(checkpoint: dict[str, Any], label_of: Callable[[str], str]
         for key, value in checkpoint.items():
             if key != "callbacks":
                 encoded[key] = encoder.encode(value)
+        # one by one, so that the message can name the callback
         for state_key, state in checkpoint.get("callbacks", {}).items():
             states[state_key] = encoder.encode(state)
     except UnsavableValueError as error:

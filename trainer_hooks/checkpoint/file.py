@@ -75,6 +75,7 @@ def write_checkpoint(
     now = time.time_ns() if saved_at is None else saved_at
     summary = CheckpointSummary.of(checkpoint, now, module, origin, process)
 
+    # neither is entered here: the errors of opening are handled with those of writing
     opened = _open_upload(target) if is_remote(target) else open_atomically(Path(target))
     try:
         with opened as file:
@@ -267,6 +268,7 @@ def _unpickle(file: Path | IO[bytes], name: str, **options: Any) -> dict[str, An
             warnings.filterwarnings("ignore", message="TypedStorage is deprecated")
             checkpoint = torch.load(file, weights_only=True, **options)
     except pickle.UnpicklingError as error:
+        # torch names the refused class only inside its message
         refused = re.search(r"GLOBAL (\S+)", str(error))
         raise CheckpointError(
             f"checkpoint {name!r} cannot be opened: it is no checkpoint, is damaged, or holds "
@@ -332,6 +334,7 @@ def _others(file: Path) -> str:
     """List the checkpoints beside a missing file: often one of them was meant."""
     if not file.parent.is_dir():
         return f" Its folder {str(file.parent)!r} does not exist either."
+    # sharded folders too: they are named as files are
     names = sorted(entry.name for entry in file.parent.glob("*.ckpt"))
     if not names:
         return " In its folder there is no .ckpt file."

@@ -184,6 +184,7 @@ def _best(saved: list[_Saved], rule: RetentionRule) -> list[_Saved]:
             f"monitor {rule.monitor!r}: no checkpoint here has a value of it; there are "
             f"{', '.join(map(repr, known)) or 'none'}.{did_you_mean(rule.monitor, known)}"
         )
+    # sorting is stable: of equal scores the newer is kept
     return sorted(scored, key=lambda checkpoint: sign * checkpoint.metrics[rule.monitor])[
         : rule.keep_best
     ]
@@ -196,6 +197,7 @@ def _age(contents: CheckpointContents, stamp: tuple[int, int]) -> tuple[float, .
         contents.progress.get("batches_completed"),
         contents.data.get("epoch"),
     )
+    # progress before the file's time, which a copy changes
     done = [float(value) if isinstance(value, int | float) else 0.0 for value in counters]
     return (*done, float(stamp[0]))
 
@@ -215,6 +217,7 @@ def _leftover(path: Path) -> Iterator[RetentionDecision]:
     if not path.name.endswith(_PART) or not is_ours:
         return
     stamp = _stamp(path)
+    # both: over a network a lock of another machine may not be seen here
     is_stale = time.time() - stamp[0] / 1e9 > _IDLE and not _is_locked(path)
     reason = "left by a killed save" if is_stale else "a save may be under way"
     yield RetentionDecision(path, _size(path), not is_stale, reason, stamp)
@@ -223,6 +226,7 @@ def _leftover(path: Path) -> Iterator[RetentionDecision]:
 def _is_locked(path: Path) -> bool:
     """Return whether a process locks a file, as a save does; True where that is not known."""
     try:
+        # on NFS a lock needs a file open for writing, so that flock fails, and the file is kept
         descriptor = os.open(path, os.O_RDONLY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

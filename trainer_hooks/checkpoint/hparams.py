@@ -29,10 +29,12 @@ _NAMESPACES = (Namespace, SimpleNamespace)
 def to_plain(value: Any) -> Any:
     """Return a value with its dataclasses, Enums and Namespaces as plain data."""
     if is_dataclass(value) and not isinstance(value, type):
+        # fields without init are computed by the class, which takes no argument for them
         return {f.name: to_plain(getattr(value, f.name)) for f in fields(value) if f.init}
     if isinstance(value, _NAMESPACES):
         return {name: to_plain(item) for name, item in vars(value).items()}
     if isinstance(value, Enum):
+        # not the value, which may be any object
         return value.name
     if type(value) is dict:
         return {key: to_plain(item) for key, item in value.items()}
@@ -132,6 +134,7 @@ def arguments_of_init(owner: object, frame: FrameType | None) -> dict[str, Any]:
         values = inspect.getargvalues(frame)
         if not values.args or values.locals.get(values.args[0]) is not owner:
             break  # the __init__ of another object, which builds this one
+        # their present values: what __init__ has assigned to an argument so far is taken as passed
         arguments = {name: values.locals[name] for name in values.args[1:]}
         # getargvalues() does not list keyword-only arguments
         count = frame.f_code.co_argcount
@@ -206,6 +209,7 @@ def savable_hparams(
     """
     annotations, kept = annotations_of(kind), {}
     for name, value in hparams.items():
+        # plain data is saved as it is, all else in its plain form, if that can be turned back
         unsavable, plain = find_unsavable(value), value
         if unsavable is not None:
             plain = to_plain(value)
@@ -214,6 +218,7 @@ def savable_hparams(
         if unsavable is None:
             kept[name] = copy.deepcopy(plain)  # the user may change a list or dict later
             continue
+        # by identity: == of arrays and tensors gives no single truth value
         if warned is not None and warned.get(name) is value:
             continue
         kinds = (Enum, Namespace)
@@ -261,6 +266,7 @@ def init_arguments_from(
         arguments = {name: value for name, value in arguments.items() if name in parameters}
     lacking = [
         name
+        # without `self`
         for name, parameter in list(parameters.items())[1:]
         if parameter.default is parameter.empty
         and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)

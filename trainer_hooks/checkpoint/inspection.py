@@ -32,7 +32,9 @@ from trainer_hooks.errors import CheckpointError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# the first bytes of torch's present format, a zip file, and of a pickle, its older one
 _ZIP, _PICKLE = b"PK\x03\x04", b"\x80"
+# torch's messages: the types of its errors do not tell such files from damaged ones
 _CODE_PATTERNS = (
     r"GLOBAL (\S+)",
     r"unrecognized function (.+)",
@@ -207,6 +209,7 @@ def verify_file(path: str | os.PathLike[str], newest_format: int) -> CheckpointC
     try:
         verify_checkpoint(file)
     except CheckpointError as error:
+        # out of the message that `_damaged` in checkpoint/file.py makes, which names the file again
         reason = str(error).partition(" is damaged: ")[2].partition(". Resume")[0] or str(error)
         raise UnusableFileError(path, FileFault.DAMAGED, reason) from error
     contents = inspect_file(path)
@@ -261,6 +264,7 @@ def _not_there(file: Path) -> str:
     try:
         verify_checkpoint(file)
     except CheckpointError as error:
+        # out of a message of checkpoint/file.py, which has the list
         return str(error).partition("' is ")[2] or str(error)
     return "it was not there a moment ago"
 
@@ -292,6 +296,7 @@ def _fault(error: Exception, head: bytes) -> tuple[FileFault, str]:
         )
     if isinstance(error, pickle.UnpicklingError) and head.startswith((_ZIP, _PICKLE)):
         return FileFault.NEEDS_CODE, "it is pickled in a way that torch does not open without code"
+    # the two texts are torch's for a zip file that is no archive of its own
     if not head.startswith((_ZIP, _PICKLE)) or "hasRecord" in text or "subdirectory" in text:
         return FileFault.NO_CHECKPOINT, "it was not written by torch.save"
     lines = text.splitlines()
@@ -302,6 +307,7 @@ def _kind(data: Any) -> CheckpointKind | None:
     if not isinstance(data, dict):
         return None
     if isinstance(data.get("state_dict"), dict):
+        # ours first: our files have Lightning's keys as well
         if isinstance(data.get("trainer_hooks"), dict):
             return CheckpointKind.OURS
         return (
@@ -311,6 +317,7 @@ def _kind(data: Any) -> CheckpointKind | None:
         )
     # modules may put any value under this name into their state_dict
     values = [value for name, value in data.items() if not str(name).endswith("_extra_state")]
+    # all() of nothing is True, and an empty dict is no weights
     is_weights = bool(values) and all(isinstance(value, Tensor) for value in values)
     return CheckpointKind.WEIGHTS if is_weights else None
 
@@ -451,6 +458,7 @@ class _Scale(pickle.Pickler):
             if key not in self._seen:
                 self._seen.add(key)
                 self.size += memory.nbytes()
+        # any text but None, for which the pickler would write the tensor's data
         return ""
 
 
@@ -463,6 +471,7 @@ def _size_of(value: Any, seen: set[int]) -> int:
 def _stored(tensor: Tensor) -> tuple[Tensor, ...]:
     """Return the dense tensors that a tensor is stored as."""
     if tensor.layout is torch.sparse_coo:
+        # torch gives the indices of coalesced tensors alone
         whole = tensor.coalesce()
         return whole.indices(), whole.values()
     if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):

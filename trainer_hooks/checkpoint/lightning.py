@@ -82,6 +82,7 @@ def loops_of(progress: dict[str, Any]) -> dict[str, Any]:
     epochs, in_epoch = progress["epochs_completed"], progress["batches_in_epoch"]
     stage, steps = progress["stage"], progress["steps_completed"]
     is_over = stage not in ("between", "batches")
+    # in Lightning's counters a running epoch is started, and after its last batch processed
     begun = epochs + (stage != "between")
     epoch = {"ready": begun, "started": begun, "processed": epochs + is_over, "completed": epochs}
     done = dict.fromkeys(("ready", "started", "processed", "completed"), in_epoch)
@@ -91,6 +92,7 @@ def loops_of(progress: dict[str, Any]) -> dict[str, Any]:
         "total": {"ready": steps, "completed": steps},
         "current": {"ready": 0, "completed": 0},
     }
+    # Lightning counts the calls of zero_grad too, one for each step
     cleared = {kind: {**counts, "started": counts["ready"]} for kind, counts in stepped.items()}
     fit_loop = {
         "state_dict": {},
@@ -107,6 +109,7 @@ def loops_of(progress: dict[str, Any]) -> dict[str, Any]:
         },
         "epoch_loop.manual_optimization.state_dict": {},
         "epoch_loop.manual_optimization.optim_step_progress": stepped,
+        # a validation is never continued: it is run again from its first batch
         "epoch_loop.val_loop.state_dict": {},
         "epoch_loop.val_loop.batch_progress": {
             "total": nothing,

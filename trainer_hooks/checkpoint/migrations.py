@@ -22,6 +22,7 @@ def _to_2(checkpoint: dict[str, Any]) -> dict[str, Any]:
     changed = {key: encoder.encode(value) for key, value in checkpoint.items()}
     own = {**changed["trainer_hooks"]}
     if "callbacks" in changed:
+        # before there were versions, every state was of the first
         own["state_versions"] = dict.fromkeys(changed["callbacks"], 1)
     progress = changed["loops"].get("fit_loop")
     if progress is not None:
@@ -57,6 +58,7 @@ def _to_3(checkpoint: dict[str, Any]) -> dict[str, Any]:
     return {**checkpoint, "trainer_hooks": {**empty, **own}}
 
 
+# one that was released never changes: files of its format are still converted by it
 MIGRATIONS: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...] = (_to_2, _to_3)
 """Migrations from format 1 to 2, from 2 to 3. tests/checkpoint/examples has a file of each."""
 

@@ -44,6 +44,7 @@ def absolute_path(path: str | os.PathLike[str]) -> str:
     text = os.fspath(path)
     if is_remote(text):
         return text.rstrip("/")
+    # not resolve(): a link such as last.ckpt is meant by its own name
     return str(Path(text.removeprefix(_LOCAL)).absolute())
 
 
@@ -125,6 +126,7 @@ def files_in(folder: str, extension: str, depth: int = 0) -> list[str]:
         str(path)
         for level in range(depth + 1)
         for path in Path(folder).glob(f"{'*/' * level}*{extension}")
+        # pathlib's * matches hidden names, too
         if not path.name.startswith(".") and (path.is_file() or is_sharded_folder(path))
     ]
 

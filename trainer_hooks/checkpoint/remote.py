@@ -16,6 +16,7 @@ from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# stores without folders, in which a rename is a copy and a deletion
 _FLAT = frozenset({"abfs", "abfss", "az", "gcs", "gs", "memory", "oci", "s3", "s3a"})
 
 
@@ -51,6 +52,7 @@ def upload(source: Path, address: str, what: str = "checkpoint") -> None:
             the address before is untouched.
     """
     folder, _, name = address.rpartition("/")
+    # hidden, so that `files_in` of another process does not take it for a checkpoint
     part = f"{folder}/.{name}.{token_hex(4)}{PART_SUFFIX}"
     rule = "could not be written: what was there before is untouched"
     with _reported(address, rule, what):
@@ -102,6 +104,7 @@ def read_tail(address: str, count: int) -> bytes:
     """Return the last `count` bytes of a remote file, or all of a shorter one."""
     with _reported(address, "could not be read"):
         store, path = _opened(address)
+        # a request for a range: the file itself may have gigabytes
         size = store.size(path)
         content: bytes = store.cat_file(path, start=max(0, size - count), end=size)
         return content
@@ -147,6 +150,7 @@ def files_in(folder: str, extension: str, depth: int = 0) -> list[str]:
         store.invalidate_cache()
         if not store.exists(path):
             return []
+        # find() gives names without the protocol, so the folder's own address goes before them
         start = len(path.rstrip("/")) + 1
         return [
             f"{folder.rstrip('/')}/{name[start:]}"
@@ -162,6 +166,7 @@ def _is_flat(address: str) -> bool:
 
 def _opened(address: str) -> tuple[Any, str]:
     """Return the file system of an address and the path inside it."""
+    # an optional package, so not imported with the module
     from fsspec.core import url_to_fs  # type: ignore[import-untyped]
 
     store, path = url_to_fs(address)

@@ -54,8 +54,10 @@ def dump_safetensors(checkpoint: dict[str, Any], file: IO[bytes]) -> None:
         kept["hyper_parameters"] = {
             name: value for name, value in kept["hyper_parameters"].items() if _is_json(value)
         }
+    # accelerate refuses metadata without `format`; the values must be texts
     metadata = {"format": "pt", "trainer_hooks": json.dumps({**kept, "tied": tied})}
     try:
+        # not save_file, which takes a path: the file is open for an atomic write
         file.write(_library("the checkpoint").torch.save(tensors, metadata))
     except (KeyError, ValueError) as error:  # a dtype that it does not know
         raise CheckpointError(
@@ -137,6 +139,7 @@ def _distinct(weights: dict[str, Any]) -> tuple[dict[str, torch.Tensor], dict[st
         is_alone = start not in memory
         is_whole = value.untyped_storage().nbytes() == value.numel() * value.element_size()
         memory.add(start)
+        # a lazy conjugate or negation is a flag of the tensor, which its bytes do not show
         tensor = value.detach().resolve_conj().resolve_neg().contiguous()
         tensors[name] = tensor if is_alone and is_whole else tensor.clone()
     return tensors, tied
@@ -144,6 +147,7 @@ def _distinct(weights: dict[str, Any]) -> tuple[dict[str, torch.Tensor], dict[st
 
 def _is_json(value: object) -> bool:
     try:
+        # compared, since JSON turns tuples into lists and keys into texts without an error
         return bool(json.loads(json.dumps(value)) == value)
     except (TypeError, ValueError, RecursionError):
         return False

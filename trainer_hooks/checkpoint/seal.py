@@ -40,6 +40,7 @@ _END = b"PK\x05\x06"
 _END_SIZE = 22
 _CRC_DIGITS = 8
 _HEADER_SIZE = 30
+# small enough that the checksum finds the bytes in the CPU cache after they were read
 _CHUNK = 1 << 18
 _READ = 1 << 20
 _MOST_THREADS = 4
@@ -176,6 +177,8 @@ def verify_seal(file: IO[bytes], sums: Checksums | None = None) -> None:
                 damaged = damaged_part(parts, file.fileno(), sums or {})
             if damaged is not None:
                 raise ValueError(f"{damaged} has another checksum")
+    # zipfile's for damaged headers: an encrypted part is a RuntimeError, an unknown compression a
+    # NotImplementedError
     except (BadZipFile, EOFError, RuntimeError, NotImplementedError, zlib.error) as error:
         raise ValueError(str(error) or type(error).__name__) from error
 
@@ -183,6 +186,7 @@ def verify_seal(file: IO[bytes], sums: Checksums | None = None) -> None:
 def _read_comment(tail: bytes) -> tuple[bytes, bytes, int] | None:
     """Return a seal's text, its checksum and the length of the comment; None without a seal."""
     # not zipfile: it needs the whole file, and of a remote one only the tail was downloaded
+    # the last one: tensors may hold the same bytes. The zeros are its disk numbers
     start = tail.rfind(_END + b"\x00\x00\x00\x00")
     comment = tail[start + _END_SIZE :] if start >= 0 else b""
     if not comment.startswith(_MAGIC):
@@ -232,6 +236,7 @@ def check_folder(folder: Path) -> None:
         size = (folder / name).stat().st_size
         if size != written[0]:  # a truncated file is found without reading it
             raise ValueError(f"{name} has {size} bytes, and {written[0]} were written")
+        # a list, as JSON made one of the tuple
         if list(file_checksum(folder / name)) != written:
             raise ValueError(f"{name} has another checksum")
 
@@ -328,9 +333,11 @@ def _is_damaged(
 
 def _place_of(part: ZipInfo, descriptor: int) -> int | None:
     """Return the offset of a part's data, or None if no matching header stands before it."""
+    # pread leaves the file position alone, which the threads share
     header = os.pread(descriptor, _HEADER_SIZE, part.header_offset)
     if len(header) < _HEADER_SIZE or not header.startswith(HEADER):
         return None
+    # from this header: torch pads it to align the data, and the directory has no padding
     name_length, extra_length = struct.unpack_from("<HH", header, _HEADER_SIZE - 4)
     name = os.pread(descriptor, name_length, part.header_offset + _HEADER_SIZE)
     is_utf8 = part.flag_bits & 0x800  # the zip format's flag; without it names are in code page 437
@@ -378,6 +385,7 @@ class ChecksummedReader(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Set the offset of the next read, and return it; `tell` of the base class calls this."""
+        # None for SEEK_END, for which alone the system is asked for the size
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._place}.get(whence)
         self._place = offset + (os.fstat(self._descriptor).st_size if base is None else base)
         return self._place
@@ -386,6 +394,7 @@ class ChecksummedReader(io.RawIOBase):
         """Fill `target` from the current offset, store the checksum, and return the bytes read."""
         place, crc = self._place, 0
         with memoryview(target).cast("B") as whole:
+            # until all is read, as a buffered file does, although a raw one may return less
             while self._place - place < len(whole):
                 done = self._place - place
                 with whole[done : done + _CHUNK] as chunk:
@@ -433,6 +442,7 @@ def load_verified(
 
 
 def _load_beside(verify: Callable[[], object], load: Callable[[], _Loaded]) -> _Loaded:
+    # two threads: zlib's checksum is slow, and releases Python's lock while it is computed
     with ThreadPoolExecutor(1, thread_name_prefix="checkpoint verifier") as pool:
         verified = pool.submit(verify)
         try:

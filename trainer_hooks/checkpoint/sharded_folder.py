@@ -107,6 +107,7 @@ def write_folder(
         written_path: str = _agreed(group, finish if rank == 0 else None)
         return written_path
     except CheckpointError as error:
+        # `_agreed` and `_all_agreed` raise on all ranks alike, so one rank can clean up for all
         if rank == 0 and part is not None and part.exists():  # not yet moved
             with suppress(OSError):
                 remove_folder(part)
@@ -141,6 +142,7 @@ class _Planner(DefaultSavePlanner):
 
     def lookup_object(self, index: MetadataIndex) -> Any:
         """Return the tensor of a shard."""
+        # the default finds offsets in torch's own sharded tensors alone
         return self.state_dict[index.fqn].tensor
 
 
@@ -157,6 +159,7 @@ def _write_parts(
     writer = FileSystemWriter(part, sync_files=True)
     planner = _Planner(flatten_state_dict=False)
     save(parts, storage_writer=writer, planner=planner, process_group=group)
+    # torch's names for the files that this rank has written
     files = part.glob(f"__{rank}_*.distcp")
     return {file.name: file_checksum(file) for file in files}
 
@@ -164,6 +167,7 @@ def _write_parts(
 def _write_rest(part: Path, checkpoint: Mapping[str, Any]) -> None:
     with (part / RUN).open("w+b") as file:
         torch.save(dict(checkpoint), file)
+        # for the checksums; the summary that searches read, with the time, is in the folder's seal
         write_seal(file, CheckpointSummary.of(checkpoint, 0))
         file.flush()
         os.fsync(file.fileno())
@@ -211,9 +215,9 @@ _KNOWN = {
     "torch.distributed.checkpoint.filesystem": {"_StorageInfo", "_StoragePrefix"},
     "torch.distributed.checkpoint.planner": None,
     "torch": {"Size"},
-    "torch.serialization": {"_get_layout"},
+    "torch.serialization": {"_get_layout"},  # with which torch pickles a layout
     "pathlib": {"PosixPath", "PurePosixPath", "Path"},
-    "pathlib._local": {"PosixPath", "PurePosixPath", "Path"},
+    "pathlib._local": {"PosixPath", "PurePosixPath", "Path"},  # where Python 3.13 has them
     "collections": {"OrderedDict"},
 }
 """The classes in torch's folder metadata, by module; None allows all classes of a module."""
@@ -233,6 +237,7 @@ class _PlainUnpickler(pickle.Unpickler):
         if module == "torch" and isinstance(getattr(torch, name, None), torch.dtype):
             return getattr(torch, name)
         allowed = super().find_class(module, name) if names is None or name in names else None
+        # a module of the list also has the names that it imported from others
         is_own = isinstance(allowed, type) and allowed.__module__ == module
         if allowed is None or (names is None and not is_own):
             raise pickle.UnpicklingError(f"it asks for {module}.{name}")
@@ -258,6 +263,7 @@ def read_shards(path: str | os.PathLike[str], into: dict[str, torch.Tensor]) -> 
     Raises:
         CheckpointError: the folder cannot be read.
     """
+    # not flattened, as they were not when they were written
     planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
     try:
         with warnings.catch_warnings():
@@ -296,6 +302,7 @@ def with_tensors(
         path: the folder.
         map_location: the device of the tensors; None for the CPU.
     """
+    # functions and dicts map devices that torch.load finds in its own format, not in shards
     device = map_location if isinstance(map_location, str | torch.device) else "cpu"
     tensors = {
         name: torch.empty(info.size, dtype=info.properties.dtype, device=device)

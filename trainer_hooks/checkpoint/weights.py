@@ -52,6 +52,7 @@ def require_fitting(
     """
     # not load_state_dict's own errors: it has copied some weights by the time it raises
     own = module.state_dict()
+    # the names of the state_dict, which holds persistent buffers and extra state as well
     missing = [name for name in own if name not in state_dict]
     unexpected = [name for name in state_dict if name not in own]
     shapes = [
@@ -120,6 +121,7 @@ def remove_keys(checkpoint: dict[str, Any], keys: IgnoreKeys) -> list[str]:
         return []
     used: set[str] = set()
     for owner, key, path in list(_paths(checkpoint)):  # a list: the dicts are changed meanwhile
+        # not fnmatch, which ignores case on some systems
         matching = [pattern for pattern in keys if fnmatchcase(path, pattern)]
         if matching:
             used.update(matching)

@@ -251,12 +251,14 @@ def _contents(
     checkpoint: dict[str, Any] = {
         "epoch": training.progress.epochs_completed,
         "global_step": training.progress.steps_completed,
+        # Lightning's migrations look it up in each file that they read
         "pytorch-lightning_version": lightning.VERSION,
         "state_dict": module.state_dict(),
         "loops": {},
         "trainer_hooks": {"format": FORMAT, "version": __version__},
     }
     if module.saved_hparams is not None:
+        # Lightning's word for hyperparameters that are passed one by one
         checkpoint["hparams_name"] = module.hparams_name or "kwargs"
         checkpoint["hyper_parameters"] = dict(module.saved_hparams)
     # a hook that logs while it saves would change the metrics that are being saved
@@ -269,6 +271,7 @@ def _contents(
             state = datamodule.state_dict()
             if state:
                 checkpoint[type(datamodule).__qualname__] = state
+        # the state is that of the fit's module; another one, only evaluated, has weights alone
         if not weights_only and module is training.module:
             # the settings that a resume compares, then every entry of the state registry
             checkpoint["loops"] = lightning.loops_of(training.progress.state_dict())
@@ -289,5 +292,6 @@ def _contents(
                 window = context.plan.accumulate_grad_batches if has_stream else None
             if window is not None:
                 own["accumulate_grad_batches"] = window
+        # last: callbacks may look at all of it, and change it
         connector.relay.on_save_checkpoint(trainer, module, checkpoint)
     return checkpoint

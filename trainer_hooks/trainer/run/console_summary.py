@@ -163,6 +163,7 @@ def _way_on(trainer: Trainer, newest: str, reason: str, *, is_over: bool) -> str
     # "last" and "auto" only find files in the folders of savers
     is_found = any(saver.dirpath and is_inside(newest, saver.dirpath) for saver in savers)
     asked = ("last" if is_over else "auto") if is_found else _shown(newest)
+    # a reason begins with its limit, as in "max_epochs=3 epochs are done"
     limit = reason.partition("=")[0]
     more = f" with a higher {limit}" if limit in _LIMITS else ""
     return f'to go on: fit(..., ckpt_path="{asked}"){more}'
@@ -241,6 +242,7 @@ def _on_modes(context: RunContext) -> str:
     names = [
         name or type(module).__qualname__
         for name, part in module.named_modules()
+        # a frozen layer is meant to be in eval mode, and one without parameters may be
         if not part.training
         and (part is module or any(p.requires_grad for p in part.parameters(recurse=False)))
     ]

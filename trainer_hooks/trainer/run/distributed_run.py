@@ -35,6 +35,7 @@ class DistributedRun:
         self._core = core
         self._processes = core.processes
         if not self._processes.is_global_zero:
+            # rank 0 says what all would say
             silence_below_errors()
         self._watchdog = self._processes.watchdog
         self._watchdog.start()
@@ -54,6 +55,7 @@ class DistributedRun:
         if inputs.fn == "fit" and inputs.ckpt_path is None and core.start.is_auto:
             pickled = RestartNotes().load(f"loggers/{self._watchdog.run}")
             if pickled and self._processes.is_global_zero:
+                # pickle is safe: rank 0 of this training wrote it. Others: `share_loggers`
                 core.guards.resume(pickle.loads(pickled))
 
     def share_loggers(self) -> None:
@@ -101,6 +103,7 @@ class DistributedRun:
         is_by_signal = isinstance(error, TerminationSignal | KeyboardInterrupt)
         if is_by_signal and context is not None and context.requests.agreed_signal:
             return  # the ranks have agreed to stop, so this is no failure of one of them
+        # first: a lost connection here may only follow from the failure of another rank
         heard = self._processes.remote_failure(error)
         add_note(error, heard or f"in rank {rank} of {world_size}")
         self._watchdog.report_failure(error)

@@ -73,6 +73,7 @@ def _progress(context: RunContext, own: dict[str, Any], saved: int) -> dict[str,
     if not window and done >= own["stream"]["num_batches"] and batches < math.inf:
         done = int(batches)  # the epoch was complete, however many batches it has now
     else:
+        # batches of one rank; `saved` ranks together have trained `done * saved`
         done = int(min(done * saved // context.processes.world_size, batches))
     return {
         **progress,

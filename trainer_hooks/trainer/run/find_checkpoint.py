@@ -104,6 +104,7 @@ class CheckpointSearch:
     def _newest_first(self) -> Iterator[str]:
         """Yield the usable files, latest first, other runs' last; record why files are skipped."""
         # a set: two savers may have one folder
+        # each path is there once, so that reasons, None or a text, are never compared
         for _, _, _, path, reason in sorted(map(self._looked_at, set(self.files)), reverse=True):
             if reason is None:
                 yield path
@@ -129,6 +130,7 @@ class CheckpointSearch:
         elif not is_own and self.asked == "auto":
             reason = ""
             self.of_others[path] = summary.saved_at
+        # an empty name: another tool wrote the file
         elif self.is_resume and summary.module not in ("", self.module):
             reason = f"saved with a {summary.module}"
         elif not is_own:
@@ -145,6 +147,7 @@ class CheckpointSearch:
 
     def _best_in(self, path: str, state_key: str) -> str:
         try:
+            # without tensors in shards: only the callbacks' states are looked at
             states = load_checkpoint(path, reads_shards=False).get("callbacks", {})
         except CheckpointError as error:
             self.passed_over.append(f"{path!r} ({_reason(error)})")
@@ -171,6 +174,7 @@ class CheckpointSearch:
 def _reason(error: Exception) -> str:
     """Return the part of an error message after the file's name."""
     text = str(error)
+    # the messages are those of checkpoint/file.py
     return text.partition("is damaged: ")[2].partition(". Resume")[0] or text.partition("' ")[2]
 
 
@@ -196,6 +200,7 @@ def find_checkpoint(trainer: Trainer, asked: str, fn: str, module: Module) -> st
     search = _search(trainer, asked, fn, adapt_if_foreign(module, Module))
     if asked == "best":
         saver = next(iter(_with_books(trainer)), None)
+        # what this process has recorded itself comes before what files say
         if saver is not None and saver.best_model_path and exists(saver.best_model_path):
             verify_checkpoint(saver.best_model_path)
             return str(saver.best_model_path)

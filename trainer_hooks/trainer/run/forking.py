@@ -174,6 +174,7 @@ class ForkedRuns:
         """
         while True:
             try:
+                # it returns whenever one has ended; if one failed, it ends the others and raises
                 if context.join(grace_period=_GRACE_S):
                     return
             except KeyboardInterrupt:
@@ -191,6 +192,7 @@ class ForkedRuns:
         by = getattr(end, "signal_name", None)
         rank = end.error_index
         results = [one for index in range(world_size) if (one := self._ended(index))]
+        # by time: the errors of the other ranks are mostly consequences of the first
         failed = sorted((one for one in results if one.error is not None), key=lambda one: one.at)
         if by is not None or not failed:
             how = f"by {by}" if by else f"with exit code {getattr(end, 'exit_code', 1)}"
@@ -204,6 +206,7 @@ class ForkedRuns:
         path = self._place / f"{rank}.end"
         if not path.exists():
             return None
+        # with code: our own fork wrote it, into a folder that only this user can open
         result: _ForkResult = torch.load(path, map_location="cpu", weights_only=False)
         return result
 
@@ -215,9 +218,11 @@ class ForkedRuns:
         core.state.status = TrainerStatus(result.status)
         if result.weights is not None and result.parts is not None:
             if result.weights.keys() != module.state_dict().keys():
+                # only the forks have the layers that it builds so far
                 module.configure_model()
             module.load_state_dict(result.weights)
             build_state_registry(core, module, None).load_some(result.parts, _BACK)
+            # only guards resume loggers; they are installed for that alone
             core.guards.install(core.loggers)
             core.guards.resume(result.parts["trainer_hooks"]["loggers"])
             core.guards.release()
@@ -239,6 +244,7 @@ class ForkedRuns:
         core, before = self._core, self._core.processes.topology
         os.environ.update(rank_environment(before, rank))
         config = core.config
+        # once more, now that the environment names this rank
         topology, options = resolve_strategy(config.strategy, config.devices, config.num_nodes)
         topology = replace(topology, reason=before.reason, address=f"file:{meeting}")
         core.device = pick_device(config.accelerator, config.devices, topology)
@@ -259,6 +265,7 @@ class ForkedRuns:
             is_in_order = False
         torch.save(ended, self._place / f"{rank}.end")
         if ended.error is not None and not is_in_order:
+            # `join` in the parent learns of a failure by the exit code alone
             sys.exit(1)
         processes.stop()
 

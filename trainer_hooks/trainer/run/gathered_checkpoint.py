@@ -80,6 +80,7 @@ def gather_into_checkpoint(
     states = checkpoint.get("callbacks", {})
     # digests first: callback states are mostly equal, and only those that differ are sent
     digests = processes.broadcast({key: _digest(state) for key, state in states.items()})
+    # rank 0's stays empty: the checkpoint's top level is its state
     own: dict[str, Any] = {}
     if not processes.is_global_zero:
         own = {
@@ -120,8 +121,10 @@ def _digest(state: Any) -> bytes:
         if tensor.numel() * tensor.element_size() > _SMALL:
             return (tuple(tensor.shape), str(tensor.dtype))
         plain = tensor.detach().cpu()
+        # not the tensor itself: its pickle would hold the whole storage, of a view too
         return (tuple(plain.shape), str(plain.dtype), plain.reshape(-1).tolist())
 
+    # pickles of equal states may differ, as in shared objects; then one is sent needlessly
     return hashlib.sha256(pickle.dumps(map_tensors(state, told))).digest()
 
 

@@ -71,6 +71,7 @@ def report_hook_profile(core: TrainerCore, trainer: Trainer) -> None:
     text = io.StringIO()
     profile.table(file=text)
     trainer.print(text.getvalue().rstrip())
+    # such a run leaves no files
     if core.config.fast_dev_run:
         return
     path = _free_path(Path(trainer.log_dir or trainer.default_root_dir))

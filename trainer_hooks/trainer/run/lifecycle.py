@@ -84,6 +84,7 @@ class TrainerRun:
         self.core = core
         self.trainer = trainer
         self.inputs = inputs
+        # what `_tear_down` takes back last: torch's switches, a compiled module's methods, signals
         self._exit_stack = ExitStack()
         self._modes: list[tuple[torch.nn.Module, bool]] = []
         self._error: BaseException | None = None
@@ -93,6 +94,7 @@ class TrainerRun:
         self._distributed_run: DistributedRun | None = None
         self._profiler: ProfilerAttachment | None = None
         self._start = StartingPoint(core, trainer, inputs)
+        # here, before the run holds any callback: after an error nothing has to be torn down
         check_inputs(inputs)
 
     def prepare(self) -> FitLoop | EvaluationLoop | PredictionLoop:
@@ -114,6 +116,7 @@ class TrainerRun:
 
             self._distributed_run = DistributedRun(core)
         context = self._begin(module)
+        # on each node once: its disk may be its own
         if core.processes.local_rank == 0:
             for part in (inputs.datamodule, module):
                 if part is not None:
@@ -130,6 +133,7 @@ class TrainerRun:
         # after `setup`, in which savers learn their folders
         check_folders(core, trainer)
         self._place_module()
+        # loaders that were passed stay as they are, as nothing could make them again
         makes_loaders = inputs.fn == "fit" and (inputs.train is None or inputs.evaluation is None)
         if makes_loaders and context.plan.reload_dataloaders_every_n_epochs:
             LoaderReload(inputs, context)
@@ -163,6 +167,7 @@ class TrainerRun:
         # before the end hooks: a save that failed is an error of the run, and its files are there
         self.core.background.finish()
         if self.inputs.fn == "fit":
+            # before its hook, so that `fail` does not call that once more after a signal
             self._has_ended = True
             self._reason = "" if self._loop is None else self._loop.reason_to_end()
             hooks.on_fit_end(self.trainer, module)
@@ -211,6 +216,7 @@ class TrainerRun:
         try:
             self._tear_down()
         finally:
+            # in any case: the trainer must be free for its next run
             self.core.let_go()
             if self._distributed_run is not None:
                 self._distributed_run.leave()
@@ -257,6 +263,7 @@ class TrainerRun:
                         fault, f"and then, while tearing down: {error_summary_with_notes(error)}"
                     )
         for part, mode in self._modes:
+            # not train(mode), which would set all submodules
             part.training = mode
         core.connector.relay.on_stop = core.connector.relay.on_end_epoch = None
         for callback in core.connector.callbacks:
@@ -264,6 +271,7 @@ class TrainerRun:
         module.attach(self.trainer, None)
         module.attach_manual(None)
         core.training.metrics.enter(LogScope.CLOSED)
+        # the run's own error is on its way out of the call already
         if fault is not None and fault is not self._error:
             raise fault
 
@@ -276,6 +284,7 @@ class TrainerRun:
         core.state.status = TrainerStatus.RUNNING
         core.take(inputs)
         core.guards.install(core.loggers)
+        # before `has_run` is set: the profile of a first run also has what came before the run
         begin_profiled_run(core)
         core.has_run = True
         core.start.path, core.start.is_open = inputs.ckpt_path, True
@@ -300,9 +309,12 @@ class TrainerRun:
         if self._distributed_run is not None:
             self._distributed_run.share_loggers()
         brings = defines(module, "configure_callbacks", Module)
+        # once more, with the module's callbacks: they are made when folders and loggers are known
         core.connector.attach(module, module.configure_callbacks() if brings else ())
         if not core.processes.is_global_zero:
+            # after the last `attach`, which would bring them back
             remove_rank_zero_callbacks(core.connector)
+        # once more, for the callbacks that the module has brought
         core.occupation.acquire(core.connector.entries)
         for callback in core.connector.callbacks:
             callback.attach_module(module)
@@ -323,6 +335,7 @@ class TrainerRun:
         hooks.on_configure_model(trainer, module)
         module.configure_model()
         module.attach(trainer, core.log_target)  # again, for submodules that were made just now
+        # before the shards are made, which have the dtype of the parameters
         core.precision.convert_module(module)
         core.processes.place(
             module,
@@ -366,6 +379,7 @@ class TrainerRun:
         """
         training, module = self.core.training, self.inputs.module
         if is_rebuilt:
+            # the hook's new layers came after the module was moved
             module.to(self.core.device)
         if is_rebuilt or not training.is_configured:
             wanted = module.configure_optimizers()

@@ -46,6 +46,7 @@ def convert_lightning_checkpoint(
         epochs_completed=place.epochs,
         batches_completed=place.batches,
         batches_in_epoch=place.batches_in_epoch,
+        # Lightning's windows begin anew with each epoch
         batches_in_window=place.batches_in_epoch % context.plan.accumulate_grad_batches,
         steps_completed=place.steps,
         batches_stepped=place.batches_stepped,
@@ -91,6 +92,7 @@ def _position(stream: TrainStream, later: dict[str, Any]) -> dict[str, Any]:
     The loader's own generators are reseeded for later, so that the next epoch has another order.
     """
     state, now = stream.state_dict(), rng.capture()
+    # any number that the later random state determines
     seed = int(later["torch"][:8].sum())
     return {
         **state,

@@ -41,6 +41,7 @@ class ProfilerAttachment:
         """Detach the profiler and let it print its report."""
         self._context.hooks.leave(self._watch)
         if isinstance(self._profiler, Profiler):
+            # the hooks on the layers would outlive the run, and slow the next one
             self._profiler.attach_module(None)
         try:
             self._profiler.describe()

@@ -80,10 +80,12 @@ def build_state_registry(
         entry("wall_times", keeper.wall_times, keeper.load_wall_times, only_training_changes=True),
         entry("clock", keeper.state_dict, lambda s: keeper.load_state_dict(s, progress),
               only_training_changes=True),
+        # at the top level, where Lightning has optimizer_states and lr_schedulers too
         entry("optimization",
               lambda: training.optimization.state_dict() if training.is_configured else {},
               lambda s: training.optimization.load_state_dict(s),
               path=(), only_training_changes=True),
+        # under Lightning's key for it, the name of its precision plugin
         entry("scaler",
               lambda: (training.scaler if context is None else precision.state_dict()) or None,
               precision.load_state_dict, path=("MixedPrecision",), only_training_changes=True),

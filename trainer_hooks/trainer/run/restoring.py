@@ -101,6 +101,7 @@ def restore_checkpoint(
     elif takes_callbacks:
         start.load_report = core.connector.load_state_dict(checkpoint["callbacks"])
     if start.load_report is not None:
+        # given up, so that it is not taken for that of a later run
         report, start.load_report = start.load_report, None
         start.report = _report_callbacks(core, checkpoint, report, upgraded)
     if is_fit:
@@ -127,6 +128,7 @@ def _reconcile_settings(
     theirs, ours = [], []
     advice = ""
     for kind, option, before, now in changed_options(saved, training.setup):
+        # it is "lr", or of several optimizers "lr of SGD"
         if kind == "optimizers" and option.partition(" ")[0] in overrides:
             continue  # changed on purpose
         theirs.append(_told(option, before, now))
@@ -143,7 +145,9 @@ def _reconcile_settings(
     ]
     if overrides:
         apply_options(checkpoint, training.optimization, training.setup, overrides)
+    # what the next checkpoint holds: the values with which the training goes on
     training.setup = _in_effect(training.setup, saved, overrides)
+    # each change once: all parameter groups often change alike
     sides = [
         f"{side}: {', '.join(dict.fromkeys(changes))}{more}"
         for side, changes, more in (
@@ -280,6 +284,7 @@ def _require_resumable(context: RunContext, checkpoint: dict[str, Any], source: 
     context.state_registry.require(checkpoint, source)
     accumulated = own.get("accumulate_grad_batches", context.plan.accumulate_grad_batches)
     is_same_window = accumulated == context.plan.accumulate_grad_batches
+    # between two windows another number may be taken, with the warning below
     if own["progress"]["batches_in_window"] and not is_same_window:
         raise CheckpointError(
             f"checkpoint {source!r} was saved inside a window of {accumulated} batches, but this "

@@ -173,6 +173,7 @@ def load_data(inputs: RunInputs, context: RunContext) -> None:
         return
     if context.data.stream is None:
         load_training(inputs, context)
+    # empty until they are made: the user's method may ask the trainer for them
     context.data.evaluation["validate"] = EvalLoaders()
     context.data.evaluation["validate"] = _validation(inputs, context)
 
@@ -191,6 +192,7 @@ def load_training(inputs: RunInputs, context: RunContext) -> None:
         )
     loader = as_train_loader(source)
     if context.plan.overfit_batches:
+        # the same few batches in each epoch
         loader = without_shuffling(loader)
     loader = _shard(context, loader, trains=True)
     if number_of_batches(loader) == 0:
@@ -273,6 +275,7 @@ def _evaluation(inputs: RunInputs, context: RunContext, stage: str) -> EvalLoade
             )
     counts = [apply_batch_limit(size, limit, option) for size in sizes]
     for index, evaluator in enumerate(evaluators):
+        # -1 and None are Composer's for all
         if (evaluator.subset_num_batches or -1) > 0:
             counts[index] = min(counts[index], evaluator.subset_num_batches or 0)
     if context.processes.is_distributed:
@@ -331,6 +334,7 @@ def _source(inputs: RunInputs, name: str, given: Any) -> Any:
     """Return the loaders passed by the user, or those that the data module or module makes."""
     if given is not None:
         return given
+    # the data module first, as in Lightning
     for owner in (inputs.datamodule, inputs.module):
         if owner is not None and defines(owner, name):
             return getattr(owner, name)()
@@ -346,6 +350,7 @@ def checked_overrides(overrides: str | Iterable[str] | None, ckpt_path: object) 
     if overrides is None:
         return frozenset()
     names = [overrides] if isinstance(overrides, str) else list(overrides)
+    # a dict looks like names, but its values would be ignored
     is_names = not hasattr(overrides, "items") and all(isinstance(name, str) for name in names)
     if not is_names:
         raise OptionError(
@@ -406,6 +411,7 @@ class LoaderReload:
             return
         restore_datamodule(context, checkpoint)
         present, numbers = progress.epochs_completed, rng.capture()
+        # the user's methods may make other loaders in another epoch
         progress.epochs_completed = renewed["epoch"]
         rng.restore(renewed["rng"])
         try:

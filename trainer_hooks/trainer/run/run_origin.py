@@ -69,6 +69,7 @@ def is_running_elsewhere(summary: CheckpointSummary) -> bool:
     pid, _, started = rest.partition(" ")
     if machine != _machine() or not pid.isdigit() or int(pid) == os.getpid():
         return False
+    # None where no such process is: that equals no text
     return process_start_time(int(pid)) == started
 
 

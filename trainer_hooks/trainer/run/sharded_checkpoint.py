@@ -37,6 +37,7 @@ def split_shards(checkpoint: dict[str, Any], processes: Processes) -> tuple[dict
     gradients = own.get("gradients")
     if gradients:
         for name, gradient in gradients.items():
+            # each rank has its own, which is written as one shard that covers all of it
             known = _name_of_gradient(processes.global_rank, name)
             shards[known] = [gradient.detach(), list(gradient.shape), [0] * gradient.ndim]
         # placeholders: the names must survive, so that a load knows which gradients to read
@@ -47,6 +48,7 @@ def split_shards(checkpoint: dict[str, Any], processes: Processes) -> tuple[dict
 def _gather_names(checkpoint: dict[str, Any]) -> None:
     """Add to rank 0's checkpoint the paths at which the gradients of all ranks belong."""
     own = checkpoint["trainer_hooks"]
+    # [1:], since rank 0 gathers no state of its own: it is at the top level
     for rank, other in enumerate([own, *(one.get("parts", {}) for one in own["processes"][1:])]):
         inner = ["processes", rank, "parts"] if rank else []
         for name in other.get("gradients") or ():

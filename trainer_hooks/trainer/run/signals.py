@@ -44,6 +44,7 @@ def deferring_signals(context: RunContext) -> Iterator[None]:
                 signal.signal(signum, signal.SIG_DFL)
                 os.kill(os.getpid(), signum)
             return
+        # a second one: the first is waiting for the batch, or its exception is on its way out
         if context.local_requests.pending_signal or context.requests.is_leaving:
             context.local_requests.pending_signal, context.requests.is_leaving = 0, False
             if signum == signal.SIGINT:
@@ -94,6 +95,7 @@ class _InOneLine:
     def __call__(
         self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None
     ) -> None:
+        # notes tell of further errors, for which one line is not enough
         is_told = kind is KeyboardInterrupt and not hasattr(error, "__notes__")
         if is_told and _is_from(RunRequests.raise_pending_signal, traceback):
             print(kind.__name__, file=sys.stderr)

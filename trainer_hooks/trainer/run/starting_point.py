@@ -40,6 +40,7 @@ class StartingPoint:
             return
         from trainer_hooks.checkpoint.file import load_checkpoint, summarize
 
+        # all of it, although the loggers need little: `restore` takes over what was read here
         is_sharded = self._core.processes.is_sharded
         try:
             self._read = load_checkpoint(path, reads_shards=not is_sharded)

@@ -174,6 +174,7 @@ class TrainerCore:
         """End a run and drop its context and loaders."""
         if self.context is not None:
             self.context.let_go()
+            # copied, since users ask for them after the run, whose context is dropped below
             self.was_stopping = self.context.requests.is_stopping
             self.evaluation = self.context.data.evaluation
         self.inputs = self.context = None
@@ -224,6 +225,7 @@ class TrainerCore:
         return TrainerCore(
             config=self.config,
             plan=plan,
+            # no plugins: only what was passed may act on a trial
             connector=CallbackConnector(callbacks, discover=False),
             background=BackgroundSaves(str),  # which notifies nobody
             loggers=[],
@@ -247,6 +249,7 @@ class TrainerCore:
     @property
     def hparams(self) -> dict[str, Any]:
         """The hyperparameters for loggers: the data module's, and the module's."""
+        # the module's last: of two values of one name, loggers are given the module's
         parts = (self.datamodule, self.module)
         logged = [part.logged_hparams for part in parts if part is not None]
         return {name: value for one in logged for name, value in (one or {}).items()}
@@ -276,6 +279,7 @@ def make_processes(config: TrainerConfig) -> tuple[Processes, torch.device]:
 
 def remove_rank_zero_callbacks(connector: CallbackConnector) -> None:
     """Remove the callbacks that run on rank zero only, on another rank."""
+    # a tuple made for this loop, which `remove` does not change
     for callback in connector.callbacks:
         if callback.runs_on == "rank_zero":
             connector.remove(callback)

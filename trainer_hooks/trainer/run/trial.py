@@ -134,6 +134,7 @@ class _TrialRun(TrainerRun):
         if inputs.fn == "fit":
             self._configure_optimizers()
             if module.automatic_optimization:
+                # a trial may set the learning rate itself, as the search for one does
                 context.training.optimization.schedulers.clear()
         loop = self._make_loop(context)
         core.state.enter(inputs.fn)
