@@ -164,8 +164,8 @@ class TrainStream:
             iterator = self._iterate_after(epoch, num_done, state)
         self._positions.mark_opened()
         iterator = self._observe(iterator, num_done)
-        # These two come last: opening and skipping have drawn from the generators.
         self.last.forget(state.get("last_print"))
+        # Last: opening and skipping have drawn from these generators.
         restore_generators(self._generators(), state["generators"])
         return iterator
 
@@ -304,7 +304,7 @@ class TrainStream:
         if self._deferred_sampler is None:
             self._defer_sampler()
         assert self._deferred_sampler is not None
-        # Batch i is loaded by worker i % workers, so the number of skipped ones is a multiple.
+        # Batch i is loaded by worker i % workers, so a multiple of `workers` is skipped.
         num_loaded = (num_done - 1) % max(workers, 1) + 1
         detector = DrawDetector(self._generators())
         self._deferred_sampler.skip = num_done - num_loaded
@@ -574,7 +574,7 @@ class DeferredSampler:
         self._sampler = sampler
         self._is_custom = is_custom
         self.skip = 0
-        # `bool()` does nothing.
+        # `bool` stands for no function: `bool()` does nothing.
         self.on_first_item: Callable[[], object] = bool
 
     def __iter__(self) -> Iterator[Any]:
