@@ -59,6 +59,7 @@ def defines(owner: object, name: str, base: type = DataHooks) -> bool:
     """
     if name in vars(owner):
         return vars(owner)[name] is not None
+    # Both are read from classes, where a method is one function: bound methods are new objects.
     override = getattr(type(owner), name)
     return override is not None and override is not getattr(base, name)
 
@@ -125,6 +126,7 @@ class BatchTransfer:
         """Return the batch after all three hooks and the conversion."""
         batch = self._before(batch, dataloader_idx)
         batch = self._move(batch, self._device, dataloader_idx)
+        # The conversion comes last: the hooks get the types that the loader yields.
         return self._convert(self._after(batch, dataloader_idx))
 
 

@@ -67,6 +67,7 @@ class Evaluator:
             set_(self, "when", when)
         if self.metric_names is None:
             return
+        # A string is iterable, too: each of its letters would be taken for an expression.
         if isinstance(self.metric_names, str) or not isinstance(self.metric_names, Iterable):
             raise OptionError(
                 f"metric_names {self.metric_names!r} of Evaluator {label!r}: it must be a list of "

@@ -46,6 +46,8 @@ _LEAVES = (
     torch.optim.Optimizer,
     logging.Logger,
 )
+# Read from a module, since the names differ among versions of torch. `_contents` follows the
+# submodules.
 _MODULE_INTERNALS = frozenset(vars(torch.nn.Module()))
 _RUN_OBJECTS = tuple(
     f"trainer_hooks.{room}."
@@ -106,10 +108,12 @@ def walk_objects(name: str, owner: Any, seen_ids: set[int]) -> Iterator[tuple[st
         children += [
             (f".{name}", child) for name, child in [*attributes.items()] if name not in skipped
         ]
+        # Through the class that declares the slot: a subclass may use its name for something else.
         for index, name in traits.slots:
             with suppress(AttributeError):  # an empty slot
                 children.append((f".{name}", vars(type(item).__mro__[index])[name].__get__(item)))
         for step, child in children:
+            # Leaves are not queued: a list of numbers would use up `_MAX_OBJECTS`.
             if id(child) not in seen_ids and not traits_of[type(child)].is_leaf:
                 queue.append((path + step, child))
 
@@ -125,11 +129,14 @@ class _ClassTraitsCache(dict[type, _ClassTraits]):
         return traits
 
 
+# Weak keys, for classes that a notebook defines again and again. So the traits must not refer to
+# their class: slots are kept by index and name.
 _KNOWN_TRAITS: WeakKeyDictionary[type, _ClassTraits] = WeakKeyDictionary()
 
 
 def _inspect_class(cls: type) -> _ClassTraits:
     """Return the traits of a class."""
+    # Arrays and data frames hold no generators, and may be large.
     is_leaf = (
         issubclass(cls, _LEAVES)
         or hasattr(cls, "__array__")
@@ -166,6 +173,7 @@ def _contents(item: Any) -> Iterator[tuple[str, Any]]:
             with suppress(ValueError):  # a cell that is not set yet
                 yield f".{name}", cell.cell_contents
         yield from ((".__defaults__", item.__defaults__), (".__kwdefaults__", item.__kwdefaults__))
+    # A builtin method as well: `random.Random(0).random` leads to its generator.
     elif issubclass(cls, (MethodType, BuiltinMethodType)):
         yield from ((".__self__", item.__self__), (".__func__", getattr(item, "__func__", None)))
     elif issubclass(cls, functools.partial):
@@ -193,6 +201,7 @@ class _PythonGenerator:
 
     def get_state(self) -> Any:
         """Return the state with its integers in a tensor."""
+        # In one tensor: reading 625 single integers with safe loading is slow.
         version, internal, gauss = self.generator.getstate()
         return (version, torch.tensor(internal, dtype=torch.int64), gauss)
 
@@ -288,6 +297,7 @@ def _can_take(generator: StatefulGenerator, state: Any) -> bool:
     if isinstance(generator, _PythonGenerator):
         return isinstance(state, tuple | list)
     own_state: Any = generator.get_state()
+    # NumPy raises an error for the state of another kind of bit generator.
     return isinstance(state, dict) and state["bit_generator"] == own_state["bit_generator"]
 
 
@@ -300,6 +310,7 @@ def draw_salt(generator: StatefulGenerator) -> int:
         return wrapped.getrandbits(32)
     if hasattr(wrapped, "bit_generator"):
         return int(wrapped.integers(2**32))
+    # The default type is C's long, which has 32 bits on Windows.
     return int(wrapped.randint(2**32, dtype="uint64"))
 
 
@@ -310,6 +321,7 @@ def reseed(generator: StatefulGenerator, seed: int) -> None:
         return
     wrapped: Any = getattr(generator, "generator", None)
     if hasattr(wrapped, "bit_generator"):
+        # NumPy's new generators have no method that seeds them again.
         wrapped.bit_generator.state = type(wrapped.bit_generator)(seed).state
     else:
         # NumPy's legacy generator takes seeds below 2**32 only.
@@ -321,6 +333,7 @@ def _to_tensors(state: Any) -> Any:
     if isinstance(state, dict):
         return {key: _to_tensors(value) for key, value in state.items()}
     if hasattr(state, "__array__"):
+        # torch lacks much for unsigned types. Large numbers wrap around here and back again.
         return {"array": torch.from_numpy(state.astype("int64")), "dtype": str(state.dtype)}
     return state.item() if hasattr(state, "item") else state
 

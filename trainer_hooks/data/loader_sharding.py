@@ -66,6 +66,8 @@ def shard_loader(loader: Any, topology: Topology, *, is_training: bool) -> Any:
             loader, batch_sampler=ShardedSampler(batch_sampler, topology, is_even=is_training)
         )
     sampler: Any = loader.sampler
+    # DistributedSampler takes the whole data set without replacement, and repeats samples so
+    # that all ranks get equally many: so it stands for such samplers only, in training only.
     if (
         is_training
         and (isinstance(sampler, SequentialSampler) or type(sampler) is RandomSampler)
@@ -131,6 +133,7 @@ class ShardedSampler:
                 # disjoint.
                 reseed((_common_seed() + self._epoch) % 2**32)
                 items = list(self.sampler)
+        # Only now: a `yield` inside of `isolated` would let the training draw from this seed.
         num_full_rounds, num_remaining = divmod(len(items), self._world_size)
         shard: Iterator[Any] = islice(items, self._rank, None, self._world_size)
         if not self._is_even or not num_remaining:
@@ -141,6 +144,7 @@ class ShardedSampler:
             yield from shard
             # Ranks that got one item fewer repeat one from the beginning.
             if self._rank >= num_remaining:
+                # The remainder, as there may be fewer items than ranks.
                 yield items[(self._rank - num_remaining) % len(items)]
 
     def __len__(self) -> int:
@@ -178,4 +182,5 @@ def _is_sharded(loader: DataLoader[Any], topology: Topology) -> bool:
 
 def _common_seed() -> int:
     """Return the seed that all ranks have in common."""
+    # `seed_everything` sets it, and processes that are started later inherit it.
     return int(os.environ.get("PL_GLOBAL_SEED", "0"))

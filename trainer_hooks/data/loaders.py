@@ -53,6 +53,7 @@ def number_of_batches(loader: Any) -> int | float:
     """Return the length of a loader, or infinity if it has none."""
     try:
         return len(loader)
+    # A DataLoader always has `__len__`, which raises if its data set has no length.
     except (TypeError, NotImplementedError):
         return math.inf
 
@@ -95,6 +96,7 @@ def apply_batch_limit(size: int | float, limit: int | float, option: str) -> int
     Raises:
         DataError: a fraction of an unknown length, or one that leaves no batch.
     """
+    # By the type: 1 is one batch, and 1.0 is all of them.
     if isinstance(limit, int) or limit == 0.0:
         return min(size, int(limit))
     if limit == 1.0:
@@ -126,6 +128,7 @@ def is_loader_collection(source: Any) -> bool:
     """Return whether `source` is a dict or list of loaders; a list of batches is a loader."""
     if not isinstance(source, list | tuple) or not source:
         return isinstance(source, Mapping)
+    # Iterables of unknown classes are taken for loaders, unless one of them looks like a batch.
     return any(map(_holds_loader, source)) or not any(map(_is_batch, source))
 
 
@@ -234,6 +237,7 @@ class CombinedLoader:
         else:
             size = min(sizes) if self.mode == "min_size" else max(sizes)
         if size == math.inf:
+            # A TypeError: `list(loader)` asks for a length hint, and ignores this error only.
             raise TypeError("a combined loader has no length where one of its loaders has none")
         return int(size)
 
@@ -338,6 +342,7 @@ def _require_iterable(loader: Any, purpose: str) -> Any:
     Raises:
         DataError: it is not iterable, or is a data set of samples.
     """
+    # `iter` accepts an object with `__getitem__` alone, which is no Iterable.
     is_iterable = isinstance(loader, Iterable) or hasattr(loader, "__getitem__")
     # Texts and classes can be iterable, but are never loaders.
     if not is_iterable or isinstance(loader, str | bytes | type):
@@ -359,6 +364,8 @@ def set_epoch(loader: Any, epoch: int) -> None:
     parts: dict[int, Any] = {}
     for single in individual_loaders(loader):
         batch_sampler = getattr(single, "batch_sampler", None)
+        # With a batch sampler of the user's, `loader.sampler` is a placeholder, and the real one is
+        # inside.
         samplers = getattr(single, "sampler", None), getattr(batch_sampler, "sampler", None)
         parts.update((id(part), part) for part in (single, samplers[0], batch_sampler, samplers[1]))
     for part in parts.values():
@@ -377,6 +384,7 @@ def has_indices(loader: Any) -> bool:
 
     Then the batches depend on nothing but the indices and the data set.
     """
+    # By the exact class: a subclass may do anything in its `__iter__`.
     return type(loader) is DataLoader and not isinstance(loader.dataset, IterableDataset)
 
 

@@ -64,11 +64,13 @@ def fingerprint(batch: Any) -> dict[str, list[int]]:
             version = 0 if part.is_inference() else part._version  # noqa: SLF001 - torch's name
             # Conjugated and negated views store other bytes than their values.
             flat = part.resolve_conj().resolve_neg().reshape(-1)
+            # Every n-th number, before the copy to the host; so few cannot overflow the sum.
             flat = flat[:: flat.numel() // _MAX_NUMBERS + 1].cpu().contiguous()
             content = flat.view(torch.uint8).long()
             # Weighted by position, so that the same values in another order give another sum.
             checksum = int((content * torch.arange(1, len(content) + 1)).sum())
             text = f"{part.dtype} {tuple(part.shape)} {checksum}"
+        # Not `hash`: for a text it differs from process to process.
         digests[path] = [version, crc32((text or repr(part)).encode())]
     return digests
 
@@ -230,6 +232,7 @@ def _list_changes(loader: Any, saved: list[dict[str, Any]], workers_have_drawn: 
         for name, value in old.items()
         if name != _IS_STREAM
         and value is not None
+        # None stands for unknown, which is no difference.
         and new.get(name) not in (None, value)
         and (name != _WORKERS or workers_have_drawn or old.get(_IS_STREAM))
     ]

@@ -125,6 +125,7 @@ class TrainStream:
             "generators": generator_states(self._generators()),
             "positions": self._positions.read(),
         }
+        # After `read`, whose answer depends on whether the loaders were opened before.
         self._positions.mark_opened()
         yield self._observe(self._iterate(epoch), 0)
 
@@ -164,6 +165,7 @@ class TrainStream:
         self._positions.mark_opened()
         iterator = self._observe(iterator, num_done)
         self.last.forget(state.get("last_print"))
+        # Last: opening and skipping have drawn from these generators.
         restore_generators(self._generators(), state["generators"])
         return iterator
 
@@ -271,6 +273,7 @@ class TrainStream:
 
     def _iterate(self, epoch: int) -> Iterator[Any]:
         """Open the loader for an epoch and return its iterator."""
+        # Before the loader is opened: samplers draw their order as they are iterated.
         set_epoch(self.loader, epoch)
         self.num_batches = self._size
         self._lookahead = None
@@ -301,6 +304,7 @@ class TrainStream:
         if self._deferred_sampler is None:
             self._defer_sampler()
         assert self._deferred_sampler is not None
+        # Batch i is loaded by worker i % workers, so a multiple of `workers` is skipped.
         num_loaded = (num_done - 1) % max(workers, 1) + 1
         detector = DrawDetector(self._generators())
         self._deferred_sampler.skip = num_done - num_loaded
@@ -529,6 +533,7 @@ def isolated_items(open_iterator: Callable[[], Iterator[Any]]) -> Iterator[Any]:
                 has_drawn |= number > 0 and rng.has_drawn_since(state_before)
         if item is _END:
             return
+        # Outside of the `with`: the training runs while this generator is suspended.
         yield item
         number += 1
     yield from iterator
@@ -569,6 +574,7 @@ class DeferredSampler:
         self._sampler = sampler
         self._is_custom = is_custom
         self.skip = 0
+        # `bool` stands for no function: `bool()` does nothing.
         self.on_first_item: Callable[[], object] = bool
 
     def __iter__(self) -> Iterator[Any]:
@@ -595,6 +601,7 @@ def _has_custom_sampler(loader: DataLoader[Any]) -> bool:
     """Return whether the order of a loader comes from a class that is not torch's."""
     if loader.batch_sampler is not None and type(loader.batch_sampler) is not BatchSampler:
         return True
+    # By the exact class: a subclass may draw its order item by item.
     return type(loader.sampler) not in _TORCH_SAMPLERS
 
 

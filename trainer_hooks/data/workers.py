@@ -100,6 +100,7 @@ class WorkerMonitor:
 
     def __call__(self, worker_id: int) -> None:
         """Set up a worker, in its process."""
+        # The user's first: it may seed the generators from which the salts are drawn.
         if self._init_fn is not None:
             self._init_fn(worker_id)
         _MonitoredWorker(self._shared).hook_into_torch()
@@ -128,6 +129,7 @@ class _MonitoredWorker:
 
         if int(self._shared[_SEED]) != _KEEP_TORCH_SEEDS:
             numpy = sys.modules.get("numpy")
+            # uint64, since the default type has 32 bits on Windows.
             of_numpy = 0 if numpy is None else int(numpy.random.randint(2**32, dtype="uint64"))
             self._salts = random.getrandbits(32), rng.draw_seed(), of_numpy
         self._create_fetcher = _DatasetKind.create_fetcher
@@ -167,6 +169,7 @@ class _MonitoredWorker:
     def _fetch(self, fetch: Callable[[Any], Any], index: Any) -> Any:
         """Fetch a batch and record whether random numbers were drawn for it."""
         batch = fetch(index)
+        # Once a draw is known, no states are read any more: that takes time for each batch.
         if not self._shared[_HAS_DRAWN]:
             self._shared[_HAS_DRAWN] = rng.has_drawn_since(self._state_at_start)
         return batch

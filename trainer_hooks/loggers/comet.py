@@ -79,9 +79,11 @@ class CometLogger(AppendOnlyLogger):
             prefix=prefix,
             mode=mode,
         )
+        # offline it writes to this disk only, for which no thread is needed
         self.in_background = online is not False
         super().__init__(
             project,
+            # chosen here and not by Comet: a checkpoint may hold the key before the first write
             experiment_key or os.environ.get("COMET_EXPERIMENT_KEY") or token_hex(16),
             is_chosen=experiment_key is not None,
         )
@@ -108,6 +110,7 @@ class CometLogger(AppendOnlyLogger):
             for key, value in metrics.items()
             if self._is_unsent(key, position)
         }
+        # Comet has a field of its own for the epoch
         epoch = values.pop("epoch", None)
         if values:
             experiment.log_metrics(
@@ -116,6 +119,7 @@ class CometLogger(AppendOnlyLogger):
                 step=position,
                 epoch=None if epoch is None else int(epoch),
             )
+            # after the call: one that raises is repeated, and must not count as sent
             self._sent.update(dict.fromkeys(values, position))
         self._calls += 1
 
@@ -145,6 +149,7 @@ class CometLogger(AppendOnlyLogger):
         """Send everything that is still held; the experiment stays open."""
         if self._experiment is not None:
             self._experiment.flush()
+        # only the resumed run skips values: the next fit may begin at step 0 again
         self._sent_before = {}
 
     def _begin(self) -> Any:

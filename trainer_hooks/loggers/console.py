@@ -100,6 +100,7 @@ class ConsoleLogger(Logger):
 
     def _line(self, text: str) -> None:
         time = f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S} " if self._has_times else ""
+        # looked up for each line: tests and notebooks replace sys.stdout
         print(f"{time}{printable(text)}", file=self._stream or sys.stdout, flush=True)
 
 

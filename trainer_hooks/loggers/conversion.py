@@ -27,6 +27,7 @@ def require_package(package: str, extra: str, owner: str) -> None:
     Raises:
         OptionError: it is not installed.
     """
+    # the library itself is imported at the first write, as that takes long for some
     if find_spec(package) is None:
         raise OptionError(
             f"{owner} needs the package {package}, which is not installed: "
@@ -53,10 +54,13 @@ def as_pixels(image: Any, key: str, *, channels_last: bool = False) -> Any:
     """
     import numpy as np
 
+    # an image of Pillow, told by a method that needs no import. RGB, since the array of a palette
+    # image holds indices
     if hasattr(image, "getbands"):
         image, channels_last = np.asarray(image.convert("RGB")), True
     if hasattr(image, "detach"):
         image = image.detach().cpu()
+        # NumPy has no bfloat16
         image = (image.float() if image.is_floating_point() else image).numpy()
     pixels = np.asarray(image)
     if pixels.ndim == 2:
@@ -68,6 +72,7 @@ def as_pixels(image: Any, key: str, *, channels_last: bool = False) -> Any:
             f"image of shape {np.shape(image)} logged as {key!r}: it must be (H, W), (C, H, W), or "
             "(H, W, C) with channels_last=True, where C is 1, 3 or 4. Log one image of that shape."
         )
+    # NumPy's kinds of unsigned, signed, boolean and floating-point numbers
     if pixels.dtype.kind not in "uibf":
         raise OptionError(
             f"image of type {pixels.dtype} logged as {key!r}: it must be of numbers. Convert it."
@@ -75,6 +80,7 @@ def as_pixels(image: Any, key: str, *, channels_last: bool = False) -> Any:
     if pixels.dtype.kind in "fb":
         # half a step is added, as the conversion to bytes below cuts the fraction off
         pixels = np.nan_to_num(pixels.astype(np.float32)) * 255 + 0.5
+    # clipped first: a cast to bytes wraps around, so that 256 would become 0
     return np.ascontiguousarray(pixels.clip(0, 255).astype(np.uint8))
 
 
@@ -96,6 +102,7 @@ def as_table(
         )
     if dataframe is not None:
         columns = [str(name) for name in dataframe.columns]
+        # as objects: else integers beside floats would become floats
         data = dataframe.to_numpy(dtype=object).tolist()
     rows = [list(row) for row in data or ()]
     width = len(columns) if columns is not None else len(rows[0]) if rows else 0
@@ -135,6 +142,7 @@ def jsonable(value: Any) -> Any:
         return [jsonable(item) for item in value]
     if value is None or isinstance(value, str | bool | int):
         return value
+    # JSON has no NaN and no infinity
     if isinstance(value, float) and math.isfinite(value):
         return value
     return repr(value)
@@ -146,6 +154,7 @@ def flattened(params: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in params.items():
         name = f"{above}{key}"
+        # an empty dict is kept as a value, or its name would be lost
         if isinstance(value, Mapping) and value:
             flat |= flattened(value, f"{name}/")
         else:
@@ -158,6 +167,7 @@ def write_hparams(folder: Path, params: Mapping[str, Any]) -> None:
     plain = jsonable(params)
     text = json.dumps(plain, indent=2, allow_nan=False) + "\n"
     replace_file(folder / _FILE, lambda file: file.write(text))
+    # JSON is YAML, too, so no library for it is needed; an empty file would be read as None
     lines = [f"{json.dumps(name)}: {_yaml(value)}\n" for name, value in plain.items()] or ["{}\n"]
     replace_file(folder / _YAML, lambda file: file.writelines(lines))
 
@@ -169,6 +179,7 @@ def _yaml(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_yaml, value))}]"
     if isinstance(value, float):
+        # YAML 1.1 takes 1e-05 for a text, as it has no dot: it is written as 1.0e-05
         digits, mark, power = repr(value).partition("e")
         return digits + (".0" if mark and "." not in digits else "") + mark + power
     return json.dumps(value)
@@ -189,6 +200,7 @@ def detached_copy(value: Any) -> tuple[Any, int]:
     if isinstance(value, Mapping):
         items = {key: detached_copy(item) for key, item in value.items()}
         return {key: kept for key, (kept, _) in items.items()}, sum(s for _, s in items.values())
+    # exact types: a namedtuple takes its fields one by one
     if type(value) in (list, tuple):
         kept = [detached_copy(item) for item in value]
         return type(value)(item for item, _ in kept), sum(size for _, size in kept)

@@ -188,8 +188,10 @@ class CSVLogger(FolderLogger):
         if not self._rows:
             return
         path = self._claim() / _METRICS
+        # a dict for a set: columns stay in the order in which they were logged
         new = {self._prefix + key: None for _, row in self._rows for key in row}
         columns = self._columns | new
+        # a metric named `step` gets no column: the first one holds the position
         columns.pop(STEP, None)
         lines = self._lines(list(columns))
         if list(columns) == list(self._columns):
@@ -203,10 +205,12 @@ class CSVLogger(FolderLogger):
             self._columns = columns
         self._written += len(lines)
         self._last = [str(cell) for cell in lines[-1]]
+        # last: if a write failed, the rows are still there for the next one
         self._rows.clear()
 
     def _lines(self, columns: Sequence[str]) -> list[list[float | str]]:
         start = len(self._prefix)
+        # a column of an earlier run with another prefix stays empty
         keys = [column[start:] if column.startswith(self._prefix) else None for column in columns]
         return [
             [step, *("" if key is None else row.get(key, "") for key in keys)]
@@ -225,6 +229,7 @@ class CSVLogger(FolderLogger):
                 if cut is not None:
                     cut_csv(path, cut[0])
                     self._written, self._last = cut
+            # last, so that the next call tries again if the file could not be read
             self._folder, self._cut = folder, None
         return self._folder
 
@@ -287,6 +292,7 @@ def continue_csv(path: Path) -> tuple[list[str], int, list[str]]:
     """
     content = path.read_bytes()
     whole = content.rfind(b"\n") + 1
+    # a killed process left a part of a row, to which the next row would be appended
     if whole != len(content):
         os.truncate(path, whole)
     with path.open(encoding="utf-8", newline="") as file:
@@ -300,6 +306,7 @@ def continue_csv(path: Path) -> tuple[list[str], int, list[str]]:
             f"version of CSVLogger: {path} was not written by a CSVLogger (its first column is "
             f"{header[0]!r}, not {STEP!r}). Choose another version or move that file away."
         )
+    # not even the header was complete
     if not whole:
         path.write_text(f"{STEP}\n", encoding="utf-8")
     return header[1:], rows, last
@@ -327,6 +334,7 @@ def cut_csv(path: Path, rows: int) -> None:
     """Keep the first `rows` rows of a file, and move the others to a file beside it."""
     header, kept, surplus = _read(path, rows)
     if surplus:
+        # the surplus first: a crash in between leaves these rows twice, and loses none
         _write_all(free_name(path, "after_resume"), [header, *surplus])
         _write_all(path, [header, *kept])
 

@@ -41,6 +41,7 @@ METHODS = (
 )
 """The methods of a logger that a guard replaces."""
 
+# for each logger: the memory that an outage of its server may take
 _MOST_CALLS = 10_000
 _MOST_BYTES = 256 * 2**20
 
@@ -228,6 +229,7 @@ class Guard:
             if self.logger.on_error == "raise":
                 raise
             self._count_error("run_state", error)
+        # metrics only: images and tables would make every checkpoint large
         unwritten = [
             [call.args[0], call.args[1] if len(call.args) > 1 else call.kwargs.get("step")]
             for call in self.buffer
@@ -239,6 +241,7 @@ class Guard:
     def resume_run(self, saved: dict[str, Any]) -> None:
         """Restore the return value of `run_state` in the logger, and its unwritten metrics."""
         if saved["state"]:
+            # what this process still holds comes after the checkpoint, and will be logged again
             self.buffer.clear()
             self._call_unguarded(self.logger.resume_run, saved["state"])
         for metrics, step in saved["unwritten"]:
@@ -252,6 +255,7 @@ class Guard:
         if name == "finalize":
             # each buffered call once, until the patience is over
             deadline = time.monotonic() + self._patience
+            # a copy, as `_repeat` removes calls
             for call in [*self.buffer]:
                 if time.monotonic() >= deadline:
                     break
@@ -289,6 +293,7 @@ class Guard:
             self._call_unguarded(self._methods[call.name], *call.args, **call.kwargs)
         except Exception as error:
             if self.logger.on_error == "raise":
+                # else the next call would raise this error once more
                 self.buffer.remove(call)
                 raise
             self._handle_failure(call, call.name, error)
@@ -310,6 +315,7 @@ class Guard:
         if call is not None:
             call.tries += 1
             if is_permanent_error(error) or call.tries >= _MOST_TRIES:
+                # no pause after this: the server is well, it is this call that is bad
                 self.buffer.remove(call)
                 self._given_up += 1
                 return
@@ -322,6 +328,7 @@ class Guard:
     def _count_error(self, name: str, error: Exception) -> None:
         """Report the first error of a run with its traceback, and count the others."""
         self.errors += 1
+        # one traceback only: an outage of a night would fill the log file
         if self.errors == 1:
             log.error(
                 "%s failed in %s: %s: %s. The training goes on; what it is given is kept in memory "
@@ -365,10 +372,12 @@ class BackgroundGuard(Guard):
         deadline = time.monotonic() + self._patience
         with self._changed:
             self._is_closing = True
+            # the thread of an earlier run has ended, and may have left calls
             if self.buffer:
                 self._start_thread()
             self._changed.notify_all()
         if self._thread is not None:
+            # outside of the condition, which the thread needs to end
             self._thread.join(max(0.0, deadline - time.monotonic()))
             if self._thread.is_alive():
                 log.warning(
@@ -395,11 +404,13 @@ class BackgroundGuard(Guard):
             self._methods[name](*args, **kwargs)
             return
         self._raise_late()
+        # before the lock is taken: a copy from the device may take a while
         call = LoggerCall.of(name, args, kwargs)
         with self._changed:
             if name != "save":  # the thread writes as soon as it can
                 self.buffer.add(call)
             self._calls += 1
+            # the logger may be used again after `finish`
             self._is_closing = False
             self._start_thread()
             self._changed.notify_all()

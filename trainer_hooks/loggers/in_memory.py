@@ -95,6 +95,7 @@ class InMemoryLogger(ConvertingLogger):
         self, key: str, names: list[str], rows: list[list[Any]], step: int | None
     ) -> None:
         """Keep a table."""
+        # the cells may be tensors that change later; pixels are copies already
         self.tables.setdefault(key, []).append((step, names, detached_copy(rows)[0]))
 
     def log_text(self, key: str, text: str, step: int | None = None) -> None:

@@ -28,6 +28,7 @@ class LoggerGuards:
             from trainer_hooks.loggers.guard import BackgroundGuard, Guard
 
             kind = BackgroundGuard if logger.in_background else Guard
+            # ids are safe as keys, since each guard keeps its logger alive
             self._guards.append(known.get(id(logger)) or kind(logger))
         for guard in self._guards:
             guard.install()

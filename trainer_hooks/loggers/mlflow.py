@@ -37,8 +37,11 @@ _RULES = {
     "run_id": STRING.or_none(),
 }
 
+# one name that MLflow does not allow makes it refuse a whole batch
 _FORBIDDEN = re.compile(r"[^a-zA-Z0-9_/. -]+")
+# MLflow's own limit for a batch
 _MOST_PARAMS = 100
+# MLflow's tag with the list of a run's tables
 _TABLES_TAG = "mlflow.loggedArtifacts"
 _TOKEN_TAG = "trainer_hooks.run"
 """The tag with a random value that finds a run which was made after the checkpoint was saved."""
@@ -106,6 +109,7 @@ class MLflowLogger(ConvertingLogger):
                 "save_dir None of MLflowLogger: it must be a folder if there is no tracking_uri. "
                 "Give one of the two."
             )
+        # absolute: a later change of the working directory must not begin another database
         local = Path(str(self._save_dir)).absolute()
         self._uri = address or f"sqlite:///{local / 'mlflow.db'}"
         self._artifacts = artifact_location
@@ -179,6 +183,7 @@ class MLflowLogger(ConvertingLogger):
         from mlflow.entities import Metric
 
         client, run_id = self._open_running()
+        # MLflow takes milliseconds
         position, now = self._logged if step is None else step, int(time.time() * 1000)
         named = {_FORBIDDEN.sub("", self._prefix + key): value for key, value in metrics.items()}
         # all values are converted before any is sent: a call that raises must have stored nothing
@@ -202,6 +207,7 @@ class MLflowLogger(ConvertingLogger):
         from mlflow.entities import Param
 
         client, run_id = self._open_running()
+        # asked first: one changed value makes MLflow refuse the whole batch
         present = client.get_run(run_id).data.params
         values = {
             _FORBIDDEN.sub("", key): str(value) for key, value in flattened(as_dict(params)).items()
@@ -229,6 +235,7 @@ class MLflowLogger(ConvertingLogger):
         for index, array in enumerate(pixels):
             name = f"{_FORBIDDEN.sub('', key)}/{index}"
             position = step_or_zero(step)
+            # synchronous: an error in a thread of MLflow's would never reach the guard
             client.log_image(run_id, array, key=name, step=position, synchronous=True)
 
     def _write_table(
@@ -237,6 +244,7 @@ class MLflowLogger(ConvertingLogger):
         """Send a table as an artifact `key.json`, or `key-step-N.json`."""
         client, run_id = self._open_running()
         file = _artifact(key, step, "json")
+        # `log_table` appends: after a resume the table would hold its rows twice
         if file not in self._tables:
             table = {name: [row[index] for row in rows] for index, name in enumerate(names)}
             client.log_table(run_id, table, file)
@@ -244,6 +252,7 @@ class MLflowLogger(ConvertingLogger):
     def log_text(self, key: str, text: str, step: int | None = None) -> None:
         """Send a text as an artifact `key.txt`, or `key-step-N.txt`."""
         client, run_id = self._open_running()
+        # written again after a resume, which replaces the file by the same text
         client.log_text(run_id, text, _artifact(key, step, "txt"))
 
     def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
@@ -259,6 +268,7 @@ class MLflowLogger(ConvertingLogger):
         client, run_id = self._open_running()
         client.set_terminated(run_id, "FINISHED" if status == "success" else "FAILED")
         self._is_running = self._is_resumed = False
+        # only the resumed run skips values: the next fit may begin at step 0 again
         self._written, self._tables = RecordedSteps(), set()
 
     def run_state(self) -> dict[str, Any]:
@@ -269,6 +279,7 @@ class MLflowLogger(ConvertingLogger):
     def resume_run(self, state: dict[str, Any]) -> None:
         """Continue the run of a checkpoint."""
         is_ours = not self._is_chosen or state["run_id"] == self._run_id
+        # a server's ids mean nothing to another one
         if is_ours and state["uri"] == self._uri:
             with self._lock:
                 self._run_id, self._token = state["run_id"], state["token"]
@@ -358,6 +369,7 @@ class MLflowLogger(ConvertingLogger):
             folder = f"model/checkpoints/{Path(path).stem}"
             client.log_artifact(run_id, path, folder)
             client.log_dict(run_id, {"aliases": aliases}, f"{folder}/aliases.json")
+            # last: an upload that failed is tried again
             self._uploads.note(path)
 
 

@@ -67,6 +67,7 @@ class NeptuneLogger(AppendOnlyLogger):
         chosen = self._options.pop("custom_run_id", None)
         super().__init__(
             project,
+            # chosen here and not by Neptune: a checkpoint may hold the id before the first write
             chosen or token_hex(16),
             is_chosen=chosen is not None or run is not None,
             experiment=run,
@@ -85,6 +86,7 @@ class NeptuneLogger(AppendOnlyLogger):
         """Return the folder in which Neptune keeps unsent data."""
         return str(Path.cwd() / ".neptune")
 
+    # Neptune's own word for the experiment
     run = AppendOnlyLogger.experiment
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
@@ -111,6 +113,7 @@ class NeptuneLogger(AppendOnlyLogger):
 
         for index, array in enumerate(pixels):
             text = None if captions is None else captions[index]
+            # fractions: of bytes Neptune guesses the range, and takes a dark image for fractions
             picture = File.as_image(array / 255)
             self.experiment[f"{self._prefix}{key}/{index}"].append(
                 picture, step=step, description=text
@@ -140,6 +143,7 @@ class NeptuneLogger(AppendOnlyLogger):
         """Upload the checkpoints that are left; the run stays open."""
         if status == "success":
             self._upload(self._uploads.at_end())
+        # only the resumed run skips values: the next fit may begin at step 0 again
         self._sent_before = {}
 
     def _begin(self) -> Any:
@@ -156,5 +160,6 @@ class NeptuneLogger(AppendOnlyLogger):
     def _upload(self, files: list[tuple[str, list[str]]]) -> None:
         for path, _ in files:
             name = Path(path).stem
+            # waits, since retention may delete the file as soon as the next one is saved
             self.experiment[f"{self._prefix}model/checkpoints/{name}"].upload(path, wait=True)
             self._uploads.note(path)

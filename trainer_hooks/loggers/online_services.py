@@ -104,6 +104,7 @@ class RecordedSteps:
 
     def without(self, metrics: Mapping[str, float], step: int) -> dict[str, float]:
         """Return the metrics that the run has no value of at this step."""
+        # the common case, once the resumed run has caught up
         if step > self._last:
             return dict(metrics)
         return {key: value for key, value in metrics.items() if (key, step) not in self._pairs}
@@ -134,6 +135,7 @@ class CheckpointUploads:
         self._callbacks[callback.state_key] = callback
         if self._log_model == "all" or getattr(callback, "save_top_k", None) == -1:
             return self._new(callback)
+        # oldest first, so that a service's alias `latest` ends at the newest
         return []
 
     def at_end(self) -> list[tuple[str, list[str]]]:
@@ -152,6 +154,7 @@ class CheckpointUploads:
         new = [
             (path.stat().st_mtime_ns, str(path))
             for path in files
+            # retention may have deleted a file by now
             if path.is_file() and self._known.get(str(path)) != path.stat().st_mtime_ns
         ]
         return [

@@ -78,6 +78,7 @@ def make_logger(name: str, root: str | None) -> Logger:
     # without it some loggers would write to the working directory, and not beside the checkpoints
     arguments = {} if root is None or "save_dir" not in parameters else {"save_dir": root}
     try:
+        # before the call: a TypeError raised inside the factory has another cause
         inspect.signature(factory).bind(**arguments)
     except TypeError as error:
         raise OptionError(

@@ -83,6 +83,7 @@ class RunFolder:
     def version(self) -> int | str:
         """Return the number of this run, or the chosen name; nothing is created."""
         if self._version is None:
+            # kept, so that all who ask before the run are told the same number
             self._version = self._next()
         return self._version
 
@@ -153,6 +154,7 @@ class RunFolder:
         if folder is None or self._is_used or self.is_continued:
             return []
         with suppress(OSError):  # the folder is gone already
+            # a file of anybody else, such as a checkpoint, keeps the folder
             if {path.name for path in folder.iterdir()} <= set(marks):
                 (folder / self.mark).unlink(missing_ok=True)
                 parents, self._path, self._made_folders = self._made_folders, None, []
@@ -161,8 +163,10 @@ class RunFolder:
 
     def state(self) -> dict[str, Any]:
         """Claim the folder, and return the data by which `resume` finds it again."""
+        # the checkpoint names the folder, so that it must stay even if it is empty
         self._is_used = True
         self.open()
+        # resolved: the resumed run may have another working directory
         return {"root": str(self.root.resolve()), "version": self.version}
 
     def resume(self, state: dict[str, Any]) -> bool:
@@ -239,6 +243,7 @@ class RunFolder:
         return True
 
     def _make_root(self) -> None:
+        # before they are made: only folders that were missing may be removed at the end
         missing = [path for path in (self.root, *self.root.parents) if not path.exists()]
         self._made_folders += missing
         self.root.mkdir(parents=True, exist_ok=True)
@@ -327,6 +332,7 @@ def remove_unused_folders(loggers: Iterable[Logger]) -> None:
     folders = [logger.run_folder for logger in loggers if isinstance(logger, FolderLogger)]
     marks = {folder.mark for folder in folders}
     emptied = {path for folder in folders for path in folder.release_if_unused(marks)}
+    # the deepest first: a folder can be removed only when it is empty
     for path in sorted(emptied, key=lambda path: len(path.parts), reverse=True):
         with suppress(OSError):  # the folder is not empty
             path.rmdir()

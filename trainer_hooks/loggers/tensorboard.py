@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 _EVENTS = "tfevents"
+# event files have the time and the host in their names: two processes would make two of them
 _MARK = ".tensorboard"
 """The name of the file that claims a folder for a TensorBoardLogger."""
 _FLUSH_EVERY = 10
@@ -159,6 +160,7 @@ class TensorBoardLogger(FolderLogger, ConvertingLogger):
             self._sizes = _sizes_in(folder)
             for add in self._unconfirmed:
                 add(writer)
+            # last: if adding the events failed, the next call makes another writer
             self._writer, self._cut = writer, None
         return self._writer
 
@@ -196,6 +198,7 @@ class TensorBoardLogger(FolderLogger, ConvertingLogger):
         write_hparams(self.run_folder.claim(), hparams)
         if metrics is None:
             shown = {"hp_metric": -1.0} if self._default_hp_metric else {}
+            # once: each call would add another point to the curve of `hp_metric`
             is_new = not self._has_hparams
         else:
             shown = dict(metrics) if hasattr(metrics, "items") else {"hp_metric": metrics}
@@ -209,6 +212,7 @@ class TensorBoardLogger(FolderLogger, ConvertingLogger):
             # not SummaryWriter.add_hparams, which writes to a run of its own in a subfolder
             parts = summary.hparams(values, shown)  # type: ignore[no-untyped-call]
             adds: list[Callable[[Any], Any]] = [
+                # `part` as a default: the lambdas of a loop would all see the last one
                 lambda writer, part=part: writer.file_writer.add_summary(part)  # type: ignore[misc]
                 for part in parts
             ]
@@ -235,6 +239,7 @@ class TensorBoardLogger(FolderLogger, ConvertingLogger):
             )
 
         with _traced(model, input_array) as (part, inputs):
+            # flushed at once: repeated later, it would run the model outside of `_traced`
             self._add(methodcaller("add_graph", part, inputs), flushes=True)
 
     def _write_images(
@@ -280,6 +285,7 @@ class TensorBoardLogger(FolderLogger, ConvertingLogger):
 
     def run_state(self) -> dict[str, Any]:
         """Return the folder and the sizes of its event files."""
+        # first: only a flush makes the sizes of the files those of what was logged
         self.save()
         return {
             **self.run_folder.state(),
@@ -327,6 +333,7 @@ class TensorBoardLogger(FolderLogger, ConvertingLogger):
                 add(writer)
             # a flush after each event would be slow, and none would keep all events in memory
             if flushes or len(self._unconfirmed) + len(adds) >= _FLUSH_EVERY:
+                # the writer's own thread writes: its error shows here, or in a later event
                 writer.flush()
                 self._sizes = _sizes_in(Path(self.log_dir))
                 self._unconfirmed = []
@@ -361,6 +368,7 @@ def _sizes_in(folder: Path) -> dict[str, int]:
 
 def _cut_and_keep_whole(path: Path, size: int | None) -> None:
     """Keep the first `size` bytes of an event file, and the whole file under another name."""
+    # TensorBoard reads only files with `tfevents` in their names
     names = (path.name.replace(_EVENTS, f"after_resume_{number}") for number in count())
     whole = next(candidate for candidate in map(path.with_name, names) if not candidate.exists())
     if size is not None:
@@ -386,4 +394,5 @@ def _traced(model: torch.nn.Module, inputs: Any) -> Iterator[tuple[torch.nn.Modu
             yield model, move_to_device(inputs, device)
     finally:
         for part, mode in modes:
+            # one by one: `train()` would also switch parts that the user keeps in evaluation mode
             part.training = mode

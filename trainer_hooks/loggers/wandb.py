@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 _BLOCK = 32768
+# `:W&B`, a magic number and a version
 _FILE_HEADER = 7
 _RECORD_HEADER = struct.Struct("<IHB")  # checksum, length, part
 _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
@@ -123,10 +124,12 @@ class WandbLogger(ConvertingLogger):
         self._project = project or os.environ.get("WANDB_PROJECT") or "trainer_logs"
         chosen = version or id or os.environ.get("WANDB_RUN_ID")
         self._is_chosen = chosen is not None or experiment is not None
+        # chosen here and not by wandb: a checkpoint may hold the id before the first write
         self._id = experiment.id if experiment is not None else chosen or token_hex(4)
         self._prefix = f"{prefix}-" if prefix else ""
         self._checkpoint_name = checkpoint_name
         self._policy = add_file_policy
+        # "allow" begins a run of this id, or continues it
         self._options = {"name": name, "resume": "allow", **kwargs}
         if offline:
             self._options["mode"] = "offline"
@@ -202,6 +205,7 @@ class WandbLogger(ConvertingLogger):
         named = {self._prefix + key: plain_number(value) for key, value in metrics.items()}
         left = self._written.without(named, position)
         if left:
+            # not as wandb's own `step`, which drops values of a step below the last one
             run.log({**left, _STEP: position})
             for key in left:
                 self._logged_steps.setdefault(key, array("q")).append(position)
@@ -209,6 +213,7 @@ class WandbLogger(ConvertingLogger):
 
     def log_hyperparams(self, params: Mapping[str, Any] | Namespace) -> None:
         """Write hyperparameters to the run's config."""
+        # wandb refuses another value for a known name unless it is told to allow it
         self.experiment.config.update(jsonable(as_dict(params)), allow_val_change=True)
 
     def _write_images(
@@ -234,6 +239,7 @@ class WandbLogger(ConvertingLogger):
         """Log a table."""
         import wandb
 
+        # wandb raises an error for a column of several types unless it is told to allow them
         table = wandb.Table(columns=list[str | int](names), data=rows, allow_mixed_types=True)
         self._log_medium(self.experiment, key, table, step)
 
@@ -249,6 +255,7 @@ class WandbLogger(ConvertingLogger):
         """Log the checkpoints that are left, if `log_model=True`; the run stays open."""
         if status == "success":
             self._upload(self._uploads.at_end())
+        # only the resumed run skips values: the next fit may begin at step 0 again
         self._written = RecordedSteps()
 
     def run_state(self) -> dict[str, Any]:
@@ -280,6 +287,7 @@ class WandbLogger(ConvertingLogger):
         _begun.add(run.id)
         # wandb's own step counts the calls of `log`: charts are drawn over the trainer's step
         run.define_metric(_STEP)
+        # step_sync: rows that users log without a step get the last one
         run.define_metric("*", step_metric=_STEP, step_sync=True)
         return run
 
@@ -337,6 +345,7 @@ def _records(content: bytes) -> Iterator[bytes]:
     offset, parts = _FILE_HEADER, b""
     while offset + _RECORD_HEADER.size <= len(content):
         left = _BLOCK - offset % _BLOCK
+        # too short for a header: LevelDB fills the end of the block with zeros
         if left < _RECORD_HEADER.size:
             offset += left
             continue

@@ -93,6 +93,7 @@ class MetricAggregator:
         logger: bool = True,
         suffix: str = "",
     ) -> None:
+        # Lightning accepts it for the mean
         if reduce_fx == "avg":
             reduce_fx = "mean"
         elif callable(reduce_fx):
@@ -146,6 +147,7 @@ class MetricAggregator:
         # the first branch is all that a step costs: no allocation, one copy on the device
         if value.dtype is self._dtype and value.is_cpu is self._on_cpu and not value.ndim:
             self._latest = cell = self._cells[self._count]  # type: ignore[index]
+            # detached: torch refuses to copy a graph into views that were made without grad mode
             cell.copy_(value.detach())
         else:
             self._make_room(single(self.name, value))
@@ -161,6 +163,7 @@ class MetricAggregator:
     def add_attached(self, value: Tensor, weight: int) -> None:
         """Add a tensor and keep the last value with its autograd graph."""
         self.add(value, weight)
+        # a clone keeps the graph, and is out of reach of in-place changes of the value
         self._attached = value.reshape(()).clone()
 
     def add_number(self, value: float, weight: int) -> None:
@@ -169,6 +172,7 @@ class MetricAggregator:
         self.unread = _UNREAD
         if self._collects:
             if self._cells is None:
+                # `_dtype` stays None: a tensor that follows must go through `_make_room`
                 self._set_rows(torch.float64, torch.device("cpu"))
             self._cells[self._count].fill_(value)  # type: ignore[index]
             self._weights.append(weight)
@@ -190,6 +194,7 @@ class MetricAggregator:
         self.metric = metric
         if self.on_step:
             self._latest = self.latest_of_metric()
+        # not FOR_BATCH: the object combines the values of microbatches itself
         self.unread = FOR_LOGGERS | FOR_READERS
 
     def replace_last(self, value: Tensor) -> None:
@@ -279,6 +284,7 @@ class MetricAggregator:
             return scalar(self.name, self.reduce_fx(self._all_values()), "a reduce_fx")
         total, weight = self._combined()
         if self.reduce_fx == "mean":
+            # a tensor divided by a weight of 0, as of empty batches, is NaN and no error
             total = total / weight
         return total.to(torch.float32)
 
@@ -326,6 +332,7 @@ class MetricAggregator:
             except Exception:  # noqa: BLE001 - it may need a whole epoch; `is_lost` reports the loss
                 reduced = None
         value = self.value
+        # copies: the rows are written to again while the checkpoint waits to be written
         values = [] if self._rows is None else [v.clone() for v in self._rows[: self._count]]
         total = torch.cat(self._chunks) if self._chunks else self._total
         held = (value, total, *values)
@@ -380,6 +387,7 @@ class MetricAggregator:
         wide = _widest_type(rows.device)
         if reduction in ("min", "max"):
             part = getattr(rows, reduction)()
+        # equal weights, the common case, need no tensor of weights on the device
         elif reduction == "sum" or weights.count(weights[0]) == len(weights):
             part = rows.sum(dtype=wide)
             part = part if reduction == "sum" else part * weights[0]

@@ -127,6 +127,7 @@ class History:
         rows = sorted({row for column in columns.values() for row in column})
         index = pd.MultiIndex.from_tuples(rows, names=["epoch", "step"])
         data = {name: [column.get(row) for row in rows] for name, column in columns.items()}
+        # the type turns a None, where a metric has no value, into NaN
         return pd.DataFrame(data, index=index, dtype="float64")
 
     def plot(self, *metric_names: str, x: str = "step", ax: Any = None) -> Any:
@@ -144,6 +145,7 @@ class History:
         if x not in ("step", "epoch"):
             raise MetricError(f"history.plot(x={x!r}): must be 'step' or 'epoch'.")
         self._copy_deferred()
+        # the names first: a misspelt one is reported without matplotlib, too
         chosen = [fork for name in metric_names for fork in self._forks_of(name)]
         names = list(dict.fromkeys(chosen) if metric_names else self._numbers())
         try:
@@ -154,6 +156,7 @@ class History:
             _, ax = plt.subplots()
         for name in names:
             points = list(self._series[name])
+            # a line of a single point would be invisible
             marker = "o" if len(points) == 1 else ""
             positions = [getattr(point, x) for point in points]
             ax.plot(positions, [point.value for point in points], marker=marker, label=name)
@@ -196,11 +199,13 @@ class History:
         elif isinstance(metric_value, Number) and not isinstance(metric_value, complex):
             value = float(metric_value)  # type: ignore[arg-type]
         if value is not None:
+            # without the prefix, which `defer` adds
             self.defer({metric_name: value})
             if self._show is not None:
                 self._show(name, value)
             return
         self._copy_deferred()
+        # after the copy: earlier numbers of this name may have been deferred
         kept = self._series.get(name)
         if not isinstance(kept, ObjectSeries):
             kept = self._series[name] = ObjectSeries(kept or ())
@@ -245,6 +250,7 @@ class History:
             values: numbers and tensors by name; the tensors must not be changed in place later.
             step: their x axis value; `present_step` if None.
         """
+        # read now: the counters have moved on when the values are copied
         epoch, step = self._progress.epochs_completed, self.present_step if step is None else step
         self._deferred += [(self._prefix + name, epoch, step, v) for name, v in values.items()]
         if len(self._deferred) >= _MAX_DEFERRED:
@@ -280,6 +286,7 @@ class History:
         series = self._series.get(name)
         if series is None:
             series = self._series[name] = MetricSeries()
+        # an ObjectSeries of that name takes the number as well
         series.add(epoch, step, value)
 
     def _copy_deferred(self) -> None:
@@ -287,6 +294,7 @@ class History:
         if not self._deferred:
             return
         deferred, self._deferred = self._deferred, []
+        # by index, since a name may come several times
         numbers = floats({str(index): value for index, (*_, value) in enumerate(deferred)})
         for (name, epoch, step, _), value in zip(deferred, numbers.values(), strict=True):
             self._add(name, epoch, step, value)
@@ -325,6 +333,7 @@ class MetricSeries:
     __slots__ = ("_epochs", "_steps", "_values", "count", "last", "stride")
 
     def __init__(self) -> None:
+        # 8 bytes for each number, where a list of floats takes 32
         self._epochs, self._steps, self._values = array("q"), array("q"), array("d")
         self.last: MetricPoint | None = None
         self.count = 0
@@ -390,6 +399,7 @@ class MetricSeries:
 def _bytes(column: array[Any]) -> bytes:
     # checkpoints move between machines, so their bytes are little-endian everywhere
     if sys.byteorder == "big":
+        # a copy, as `byteswap` changes the array itself
         column = array(column.typecode, column)
         column.byteswap()
     return column.tobytes()

@@ -31,6 +31,7 @@ def metric_parts(module: nn.Module, owners: Mapping[str, object]) -> dict[str, A
     """
     parts: dict[str, Any] = dict(module.named_modules())
     known = {id(part) for part in parts.values()}
+    # the attributes of a metric object are its own state, so no others are looked for there
     keepers = [(name, part) for name, part in parts.items() if not _is_metric(part)]
     for owner_name, owner in [*keepers, *owners.items()]:
         for name, value in list(getattr(owner, "__dict__", {}).items()):
@@ -51,6 +52,7 @@ def metric_states(parts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     `update_count`.
     """
     return {
+        # the very tensors, which the next update may change in place: a caller that waits clones
         name: {"values": dict(part.metric_state), "updates": part.update_count}
         for name, part in parts.items()
         if _is_metric(part)

@@ -29,6 +29,7 @@ class MicrobatchValues:
 
     def __init__(self, store: MetricStore) -> None:
         self._store = store
+        # what was logged before the first microbatch is no value of one
         for aggregator in store.current_aggregators():
             aggregator.unread &= ~FOR_BATCH
         self._values: dict[str, list[tuple[Tensor, int]]] = {}
@@ -50,6 +51,7 @@ class MicrobatchValues:
         """Replace the last value of each metric by the reduction of the microbatches' values."""
         for aggregator in self._store.current_aggregators():
             parts = self._values.get(aggregator.name, ())
+            # a single value is the batch's already, and a metric object combines its updates itself
             if len(parts) < 2 or aggregator.metric is not None:
                 continue
             values, reduce_fx = torch.stack([value for value, _ in parts]), aggregator.reduce_fx
@@ -92,6 +94,8 @@ class LogSnapshot:
                 aggregator.load_state_dict(state, device)
                 aggregator.metric = metric
             else:
+                # kept without values: the batch that is run again will log it again
                 aggregator.forget()
         self._store.set_latest(self._latest)
+        # last: to load an aggregator resets the metric object that it holds
         load_metric_states(self._parts, self._objects, device)

@@ -85,6 +85,7 @@ class RankReducer:
         }
         layout, rows = self._exchange(scopes, own)
         for position, key in enumerate(layout.keys):
+            # only other ranks logged it, but callbacks must be able to monitor it in all
             if store.aggregator_at(*key) is None:
                 description = layout.descriptions[key]
                 store.add_aggregator(
@@ -105,6 +106,7 @@ class RankReducer:
         own_values = {
             name: float(one.value) for name, one in aggregators.items() if one.value is not None
         }
+        # also without a value of its own: the other ranks wait in this collective
         gathered = self._processes.gather(own_values)
         for name, aggregator in aggregators.items():
             values = torch.tensor(
@@ -129,6 +131,7 @@ class RankReducer:
             own: this rank's metrics.
         """
         layout = self._layouts.get(scopes)
+        # not `hash`, which differs among processes; and 32 bits fit into a float64 without loss
         checksum = float(zlib.crc32(repr(sorted(own)).encode()))
         if layout is None:
             layout = self._layouts[scopes] = _Layout()
@@ -224,6 +227,7 @@ class RankReducer:
 
 def _row(layout: _Layout, own: Mapping[Key, MetricAggregator], checksum: float) -> Tensor:
     """Return this rank's row: the checksum of its names, then the cells of each metric."""
+    # zeros up to the end: all ranks must send equally many numbers
     row = torch.zeros(layout.room, dtype=torch.float64)
     row[0] = checksum
     numbers: list[float] = []

@@ -41,6 +41,7 @@ def number(name: str, value: Any) -> float:
     Raises:
         MetricError: it is no real number.
     """
+    # Number, since NumPy registers its scalars there
     if not isinstance(value, Number) or isinstance(value, complex):
         raise MetricError(
             f"log({name!r}) was given {value!r} of type {type(value).__qualname__}: it must be a "
@@ -60,6 +61,7 @@ def in_one_piece(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         names_by_type.setdefault((value.dtype, value.device), []).append(name)
     copies = dict(values)  # keeps the order of names
     for names in names_by_type.values():
+        # the rows of one stack have one storage, which torch.save writes once
         copies.update(zip(names, torch.stack([values[name] for name in names]), strict=True))
     return copies
 
@@ -111,5 +113,6 @@ def floats(metrics: Mapping[str, Tensor | float]) -> dict[str, float]:
         # one copy for all needs one type: the widest that the device has
         dtype = torch.float32 if device.type == "mps" else torch.float64
         stacked = torch.stack([value.detach().to(dtype) for value in values.values()])
+        # `tolist` waits for the device once, `item` would for each value
         numbers.update(zip(values, stacked.tolist(), strict=True))
     return {name: numbers[name] for name in metrics}

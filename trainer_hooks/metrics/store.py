@@ -100,6 +100,7 @@ class MetricStore:
         self._bar: dict[str, Tensor] = {}
         self._tables: dict[tuple[LogScope, int], dict[str, MetricAggregator]] = {}
         self._current: dict[str, MetricAggregator] = {}
+        # `closed` exchanges `_current`; this stays, so that readers inside it get the values
         self._entered: tuple[LogScope, dict[str, MetricAggregator]] = (self.scope, self._current)
         self._suffix = ""
         self._keeps: Callable[[str], bool] | None = None
@@ -182,6 +183,7 @@ class MetricStore:
                 aggregator.add(value, batch_size)
         elif isinstance(value, int | float):
             aggregator.add_number(float(value), batch_size)
+        # after the numbers: `isinstance` with a protocol looks each method up, which is slow
         elif isinstance(value, Metric):
             if self.rank_reducer is not None:
                 self.rank_reducer.disable_own_sync(value)
@@ -198,9 +200,11 @@ class MetricStore:
         others = [one for one in self._aggregators_of(*self.scope.family) if one is not known]
         made = _new_aggregator(name, call, self.scope, self._suffix, others, self.prefix)
         if known is not None:
+            # restored from a checkpoint, and this is the first `log` since
             made.continue_from(known)
         if self._keeps is not None and not self._keeps(name):
             made.mute()
+        # also if muted, so that the next `log` of the name takes the fast path
         self._current[name] = made
         return made
 
@@ -394,6 +398,7 @@ class MetricStore:
     ) -> None:
         """Put a value where loggers and bars read it, and callbacks if `is_monitored`."""
         if is_monitored:
+            # under the plain name, too: callbacks monitor `loss`, and not `loss_epoch`
             self._callback[aggregator.name] = self._callback[key] = value
         if aggregator.logger:
             self._logged[key] = value
@@ -412,6 +417,7 @@ class MetricStore:
     def drop(self, *scopes: LogScope) -> None:
         """Forget the metrics of `scopes`, as after a sanity check."""
         for key in [key for key in self._tables if key[0] in scopes]:
+            # reset too: a metric object of the module would keep the batches of the sanity check
             for aggregator in self._tables.pop(key).values():
                 aggregator.reset()
 
@@ -440,6 +446,7 @@ class MetricStore:
         try:
             yield
         finally:
+            # first: it publishes what is unread, while the tables are still there
             self.enter(LogScope.CLOSED)
             self.drop(*evaluations)
             self._tables.update(others)
@@ -515,6 +522,7 @@ class MetricStore:
             aggregator = self._aggregator_for(item["name"], restored_call(item["call"]))
             aggregator.load_state_dict(item, device)
             if item["metric"] is not None:
+                # after the load, whose reset would clear the metric object
                 aggregator.metric = parts.get(item["metric"])
         self.enter(LogScope.CLOSED)
 

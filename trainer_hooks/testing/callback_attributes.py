@@ -111,6 +111,7 @@ def public_values(callback: Callback, module: nn.Module) -> AttributeValues:
 def _is_property(member: Any) -> bool:
     """Return whether a member of a class is a property: a descriptor that is no method."""
     return (
+        # not `property` alone: cached properties and descriptors of libraries count, too
         hasattr(type(member), "__get__") and not callable(member) and not inspect.isroutine(member)
     )
 

@@ -274,6 +274,7 @@ def _quiet() -> Iterator[None]:
         rng.isolated(),
         contextlib.ExitStack() as afterwards,
     ):
+        # the present number is read here, before it changes; it is set again at the end
         afterwards.callback(torch.set_num_threads, torch.get_num_threads())
         # for so small tensors, threads wait for each other longer than they compute
         torch.set_num_threads(1)

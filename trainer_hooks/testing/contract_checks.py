@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from trainer_hooks.testing.harness import CallbackHarness
     from trainer_hooks.trainer.trainer import Trainer
 
+# at least six digits: a shorter number is one that the author wrote
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 _COST_EPOCHS = 8
 _HOOK_NAMES = tuple(HOOKS)
@@ -145,6 +146,7 @@ def check_first_fit(harness: CallbackHarness) -> Findings:
 def check_orders(harness: CallbackHarness) -> Findings:
     """Yield a defect for each error raised in some order of fit, validate, test and predict."""
     orders = list(itertools.permutations(harness.first_run.entry_points))
+    # one batch each, since there may be 24 orders
     limits = {f"limit_{name}_batches": 1 for name in ("train", "val", "test", "predict")}
     reported: set[tuple[str, str]] = set()
     for order in orders:
@@ -170,6 +172,7 @@ def check_refits(harness: CallbackHarness) -> Findings:
     with harness.new_folder():
         trainer, module = harness.make_trainer(callback, max_epochs=1), harness.make_module()
         trainer.fit(module)
+        # the second fit counts on from the first, and would have nothing left to train
         trainer.max_epochs += 1
         yield from _fit_again("in a second fit, which trains the module on", trainer, module)
         yield from _fit_again("in a fit of another module", trainer, harness.make_module())
@@ -380,8 +383,10 @@ def check_neighbours(harness: CallbackHarness) -> Findings:
             summarize_differences(differences),
             "Copy what you want to change.",
         )
+    # the callback may change its own state while the checkpoint is made
     for seen in (before.seen["states"], after.seen["states"]):
         seen.pop(callback.state_key, None)
+    # a key that was added may be the callback's own
     missing = before.seen["keys"] - after.seen["keys"]
     differences = [f"the key {key!r} is gone" for key in missing]
     differences += nested_differences(

@@ -70,6 +70,7 @@ class Check:
     rule: str
     run: Callable[[CallbackHarness], Findings]
     needs: tuple[str, ...] = ()
+    # `str()` is an empty text: nothing hinders the check
     hindrance: Callable[[], str] = str
 
 

@@ -197,6 +197,7 @@ def _fit_in_transformers(
         eval_strategy="epoch",
         save_strategy="epoch",
         logging_steps=1,
+        # versions before 5 report to every installed service unless they are told not to
         report_to=[],
         use_cpu=True,
         disable_tqdm=True,
@@ -209,6 +210,7 @@ def _fit_in_transformers(
         eval_dataset=_Points(is_named=True),
         callbacks=[make(), start()],
     )
+    # the Trainer adds it in place of the bar that `disable_tqdm` leaves out
     trainer.remove_callback(callbacks.PrinterCallback)
     trainer.train(
         resume_from_checkpoint=str(folder / f"checkpoint-{_BATCHES}") if resumes else None
@@ -233,6 +235,7 @@ def _check_in(
     with harness.new_folder(framework) as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the frameworks warn a lot, of their own doing
         try:
+            # once before the fit, to tell a missing hook from an error of the training
             convert(callback)
         except CallbackError as error:
             yield Defect(

@@ -61,6 +61,7 @@ class _NullLogger(Logger):
         """Drop the metrics."""
 
 
+# no slots: `cached_property` needs a `__dict__`
 @dataclass
 class CallbackHarness:
     """A factory's callback with the module, options and folder that it is run with.
@@ -143,6 +144,7 @@ class CallbackHarness:
 
         defaults: dict[str, Any] = {
             "accelerator": "cpu",
+            # an installed plugin would take part, and its faults would be the callback's
             "plugins": False,
             "logger": _NullLogger(),
             "enable_checkpointing": switch(Checkpoint),
@@ -151,6 +153,7 @@ class CallbackHarness:
             "enable_run_manifest": switch(RunManifest),
             "default_root_dir": self._root,
             "max_epochs": 2,
+            # an epoch of TinyModule has three batches, so that its end cuts a window
             "accumulate_grad_batches": 2,
             "iteration_length": 2,
             "log_every_n_steps": 1,

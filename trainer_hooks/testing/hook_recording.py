@@ -74,6 +74,7 @@ class RecordingCallback(Callback):
         """Delete the calls recorded so far."""
         self.calls.clear()
 
+    # overriding this method makes the relay pass every hook to it, instead of the named methods
     def run_event(self, event: str, *args: Any) -> None:
         """Record the call, then run the hook if a subclass defines it."""
         trainer, _, *hook_args = args

@@ -168,6 +168,7 @@ def _open_files() -> dict[str, str]:
             continue
         # devices, kernel tables and anonymous memory are no files that a callback forgot to close
         if target.startswith("/") and not target.startswith(("/dev/", "/proc/", "/memfd:")):
+            # by path: the system gives the number of a closed descriptor to the next file
             paths[target] = "open"
     return paths
 
@@ -190,6 +191,7 @@ _SETTINGS: tuple[_Setting, ...] = (
         torch.get_float32_matmul_precision,
         torch.set_float32_matmul_precision,
     ),
+    # no thread can be ended from outside, so there is nothing to restore
     _Setting("threads", lambda: dict.fromkeys(threading.enumerate(), "running")),
     _Setting("signal handler", _signal_handlers, _set_signal_handlers),
     _Setting(  # restored by `warnings.catch_warnings`

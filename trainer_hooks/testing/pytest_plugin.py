@@ -46,6 +46,7 @@ def callback_contract(record_property: Callable[[str, object], None]) -> Callbac
                 # a property of the test report reaches the main process of pytest-xdist, too
                 record_property(_PROPERTY, f"{result.subject}: {result.note}")
         if not report.is_passed:
+            # the traceback would lead into the kit, and the report says all
             pytest.fail(str(report), pytrace=False)
         return report
 
@@ -58,6 +59,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         str(value)
         for reports in terminalreporter.stats.values()
         for report in reports
+        # the report of a test's teardown has its properties once more; warnings have no `when`
         if getattr(report, "when", "") == "call"
         for name, value in getattr(report, "user_properties", ())
         if name == _PROPERTY

@@ -254,6 +254,7 @@ class _TraceRecorder(Callback):
 
     def run_event(self, event: str, *args: Any) -> None:
         """Record a hook call, and cut the run if this is a chosen moment."""
+        # the trainer has no counters yet; and no resumed run has a sanity check
         if event in _BEFORE_TRAINING or args[0].sanity_checking:
             return
         trace, progress = self._trace, args[0].progress
@@ -448,6 +449,7 @@ class TraceDiff:
     ) -> Iterator[LostAttribute]:
         """Yield the attributes that differ at a moment; of an object that differs not its parts."""
         reported = ""  # prefix of the paths below the object reported last
+        # sorted, so that an object comes before its parts
         for path in sorted({*first, *second}):
             if (reported and path.startswith(reported)) or self._may_differ(path):
                 continue
