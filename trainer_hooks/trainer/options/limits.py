@@ -200,12 +200,13 @@ def estimate_steps(
     every = plan.accumulate_grad_batches
     # rounded up: the last window of an epoch steps, even if it is not full
     windows = length if length == math.inf else math.ceil(length / every)
-    limits = [windows * plan.max_epochs] if plan.max_epochs >= 0 else []
+    # `if max_epochs`, as infinity * 0 is NaN
+    limits = [windows * plan.max_epochs if plan.max_epochs else 0] if plan.max_epochs >= 0 else []
     limits += [plan.max_steps] if plan.max_steps >= 0 else []
     batches = _batches_in(plan, length, samples)
     if batches is not None:
         epochs, rest = divmod(batches, length or math.inf)
-        # `if epochs`, as 0 * infinity is NaN
+        # likewise
         limits.append((epochs * windows if epochs else 0) + rest // every)
     return min(limits, default=math.inf)
 
