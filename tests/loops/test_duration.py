@@ -180,6 +180,37 @@ def test_the_steps_are_known_in_setup() -> None:
     assert asked == ["train_dataloader", trainer.global_step]
 
 
+def test_an_error_after_the_steps_were_asked_for_in_setup_is_the_one_raised() -> None:
+    """A run that ends before its validation loaders are made keeps its error, and frees the trainer."""
+
+    class Breaks(Words):
+        def setup(self, stage):
+            assert self.trainer.estimated_stepping_batches == 9
+            raise ValueError("no data")
+
+    trainer = Trainer(**QUIET, max_epochs=3)
+    with pytest.raises(ValueError, match="no data"):
+        trainer.fit(Breaks())
+    trainer.fit(Words())
+    assert trainer.global_step == 9
+
+
+def test_no_epochs_are_no_steps_of_a_loader_of_unknown_length() -> None:
+    """With `max_epochs=0` the steps are 0, though the length of an epoch is infinite."""
+
+    class Unknown(Words):
+        def train_dataloader(self):
+            return iter(super().train_dataloader())
+
+        def setup(self, stage):
+            asked.append(self.trainer.estimated_stepping_batches)
+
+    asked = []
+    with pytest.warns(TrainerHooksWarning, match="nothing to do"):
+        Trainer(**QUIET, max_epochs=0).fit(Unknown())
+    assert asked == [0]
+
+
 @pytest.mark.parametrize(
     ("duration", "accumulate", "drops", "steps"),
     [("3sp", 1, False, 2), ("12sp", 1, False, 7), ("20sp", 3, False, 5), ("12sp", 1, True, 6)],

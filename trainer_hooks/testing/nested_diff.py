@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import Any
 
@@ -69,7 +70,7 @@ def _are_equal(first: Tensor, second: Tensor) -> bool:
         return torch.equal(first, second)
     # torch.equal takes two NaNs for different, so they are compared by their positions
     return torch.equal(first.isnan(), second.isnan()) and torch.equal(
-        first.nan_to_num(), second.nan_to_num()
+        first.nan_to_num(0.0, math.inf, -math.inf), second.nan_to_num(0.0, math.inf, -math.inf)
     )
 
 
@@ -77,6 +78,7 @@ def _both_tensors(first: Tensor, second: Tensor) -> str:
     """Print two tensors, with their largest distance if they print alike."""
     text = f"{first} and {second}"
     # torch prints four digits, so a difference in the last bit would not be seen
-    if str(first) == str(second):
+    # it also leaves out the middle of a long one; torch does not subtract bools
+    if str(first) == str(second) and first.dtype is not torch.bool:
         text += f", up to {(first - second).abs().max().item():.3g} apart"
     return text
