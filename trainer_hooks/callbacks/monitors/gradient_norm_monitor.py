@@ -138,6 +138,7 @@ class GradientNormMonitor(Callback):
         self, trainer: Trainer, module: Module, optimizer: Optimizer
     ) -> None:
         """Log the norms before clipping."""
+        # in manual optimization the module has clipped by itself when this hook comes
         is_measured = self.clipping != "after" or not module.automatic_optimization
         if is_measured and will_be_logged(trainer):
             self._measure(trainer, module, optimizer, "grad")
