@@ -155,6 +155,7 @@ class BasePredictionWriter(Callback):
                 trainer, module, outputs, indices, batch, batch_idx, dataloader_idx
             )
         if self.interval.on_epoch:
+            # a loader without batches, before this one, has an empty list
             while len(self._predictions) <= dataloader_idx:
                 self._predictions.append([])
                 self._indices.append([])
