@@ -171,6 +171,8 @@ class BasePredictionWriter(Callback):
             missing = len(trainer.num_predict_batches) - len(per_loader)
             per_loader += [[] for _ in range(missing)]
         has_several_loaders = len(self._predictions) > 1
+        # as in Lightning: of a single loader the predictions come without the outer list,
+        # and the indices with it
         predictions = self._predictions if has_several_loaders else self._predictions[0]
         self.write_on_epoch_end(trainer, module, predictions, self._indices)
 

@@ -142,7 +142,7 @@ class ModelEmaCallback(ModelCheckpoint):
         # An instance attribute over the class's: this saver's one file has the suffix that the
         # user chose.
         self.FILE_EXTENSION = self._file.suffix
-        # pytorch-accelerated's callback has these two attributes, with these values
+        # pytorch-accelerated's callback has these attributes from its saver of the best model
         self.reset_on_train = self.load_saved_checkpoint = False
         self._watched.name_resolver = resolve_metric_name
         self.prefix = prefix

@@ -35,6 +35,7 @@ def norm_of_norms(norms: Sequence[Tensor], order: float = 2.0) -> Tensor:
     """Return the norm of several tensors together from their norms, on the first one's device."""
     if len(norms) == 1:
         return norms[0]
+    # a module may be spread over several devices
     device = norms[0].device
     total: Tensor = torch.linalg.vector_norm(
         torch.stack([norm.to(device) for norm in norms]), order

@@ -444,6 +444,7 @@ class StreamRedirection:
 
     def start(self, output: TextIO) -> None:
         """Redirect text above the bars on `output`, if that is a standard stream."""
+        # bars on another stream share no line with printed text
         if output is not sys.stdout and output is not sys.stderr:
             return
         for name in ("stdout", "stderr"):

@@ -170,7 +170,7 @@ class BatchSizeFinder(Callback):
                 trial.fits,
                 mode=self.mode,
                 start=self.init_val,
-                # a larger batch than the data set has is never full, so that it fits would prove nothing
+                # a larger batch than the data set is never full, so that it fits would prove little
                 largest=min(self.max_val, _largest_dataset_size(trainer) or self.max_val),
                 max_trials=self.max_trials,
             )
