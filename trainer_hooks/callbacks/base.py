@@ -73,6 +73,7 @@ class WeightOwner(Callback):
         CallbackError: in a fit, another callback replaces the weights too; it is named.
     """
 
+    # first, so that other callbacks read the weights that this one puts in
     band: ClassVar[Band] = Band.TRANSFORM
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
@@ -192,6 +193,7 @@ def union_over_ranks(trainer: Trainer, names: list[str], choices: tuple[str, ...
 
 def closes_window(trainer: Trainer) -> bool:
     """Return, in `on_train_batch_end`, whether the batch closed an accumulation window."""
+    # the counter is 0 again once the window's step was made
     return trainer.progress.batches_in_window == 0
 
 

@@ -42,6 +42,7 @@ class LimitBatchesCallback(Callback):
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Set the limit before the loaders are set up."""
+        # in each run anew, since a limit holds for the run that is being set up
         trainer.limit_batches(self.num_batches)
 
 
@@ -117,5 +118,6 @@ class StepBasedEvaluationCallback(Callback):
         self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
     ) -> None:
         """Request a validation after every n-th batch."""
+        # a count over all epochs, which a resume continues
         if trainer.progress.batches_completed % self.eval_every_n_steps == 0:
             trainer.request_validation()

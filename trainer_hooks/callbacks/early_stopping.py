@@ -162,6 +162,7 @@ class EarlyStopping(Callback):
             "wait_count": self.wait_count,
             "stopped_epoch": self.stopped_epoch,
             "best_score": self.best_score,
+            # in Lightning's states too, though nobody restores an option
             "patience": self.patience,
             "stopping_reason": _REASONS.index(self.stopping_reason),
             "stopping_reason_message": self.stopping_reason_message,
@@ -256,11 +257,13 @@ class EarlyStopping(Callback):
                 EarlyStoppingReason.STOPPING_THRESHOLD,
                 f"{self.monitor} {value:.5g} reached the stopping threshold {least:.5g}",
             )
+        # `is_better` takes NaN for worse than anything, and without `check_finite` NaN may stay
         if most is not None and not math.isnan(value) and is_better(most, value, self.mode):
             return (
                 EarlyStoppingReason.DIVERGENCE_THRESHOLD,
                 f"{self.monitor} {value:.5g} is worse than the divergence threshold {most:.5g}",
             )
+        # with a patience of 0 a check that brought an improvement must not stop
         if self.wait_count > 0 and self.wait_count >= self.patience:
             return (
                 EarlyStoppingReason.PATIENCE_EXHAUSTED,

@@ -81,6 +81,7 @@ class BaseFinetuning(Callback):
 
     band: ClassVar[Band] = Band.TRANSFORM
 
+    # on the class, as a subclass may define __init__ without calling one here
     _freeze_state: FreezeState | None = None
     """The frozen parameters and groups of the running or the last fit."""
     _loaded_state: dict[str, Any] | None = None
@@ -115,6 +116,7 @@ class BaseFinetuning(Callback):
         """
         flattened: dict[nn.Module, None] = {}  # a dict as an ordered set
         if isinstance(modules, nn.Module):
+            # a part with children may have parameters of its own, which its children do not list
             for part in modules.modules():
                 is_leaf = next(part.children(), None) is None
                 if is_leaf or next(part.parameters(recurse=False), None) is not None:
@@ -151,6 +153,8 @@ class BaseFinetuning(Callback):
     def freeze_module(module: nn.Module) -> None:
         """Freeze a module's own parameters, not its children's; BatchNorm's statistics too."""
         if isinstance(module, _BatchNorm):
+            # in train mode BatchNorm then normalizes by the batch and leaves its running statistics
+            # alone; in eval mode it normalizes by these still
             module.track_running_stats = False
         for parameter in module.parameters(recurse=False):
             parameter.requires_grad_(False)
@@ -407,11 +411,13 @@ class BackboneFinetuning(BaseFinetuning):
                 backbone, optimizer, rate, self.initial_denom_lr, self.train_bn
             )
         else:
+            # with the number of the next epoch, as Lightning calls it
             factor = self.lambda_func(epoch + 1)
             where = f"{_WHERE}'s lambda_func"
             rate = check_option("factor", factor, where, finite_number(0.0)) * previous
             if self.should_align and rate > current:
                 rate = current
+            # an optimizer that trains nothing of the backbone has no such group
             if group is not None:
                 group["lr"] = rate
         self.previous_backbone_lr = rate
@@ -455,6 +461,7 @@ class FreezeState:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the groups with their parameters' names, and the names of frozen parameters."""
+        # as keys, parameters are told apart by identity
         names = {parameter: name for name, parameter in self._module.named_parameters()}
         groups = {
             number: [
@@ -499,6 +506,7 @@ class FreezeState:
                 if parameter.requires_grad is (name in frozen):
                     parameter.requires_grad_(name not in frozen)
             for name, part in self._module.named_modules():
+                # a layer that was made without statistics has none to keep
                 if isinstance(part, _BatchNorm) and part.running_mean is not None:
                     part.track_running_stats = name not in without
 

@@ -56,6 +56,7 @@ class LambdaCallback(Callback):
                 )
             # The relay finds hooks on the instance too, so an attribute makes the hook overridden.
             setattr(self, name, function)
+        # by name: the repr of a function holds its address, which differs in the next process
         self._functions = {name: _qualified_name(function) for name, function in hooks.items()}
 
     @property

@@ -166,6 +166,7 @@ class RichModelSummary(ModelSummary):
             summary_data,
         )
         console = Console()
+        # not console.is_terminal: FORCE_COLOR makes that true for a log file too
         if not (console.is_jupyter or console.file.isatty()):
             print(text_table(summary_data, below))
             return

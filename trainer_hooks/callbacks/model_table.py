@@ -307,6 +307,7 @@ def _record_layers(
 ) -> ExampleRun:
     """Hook each layer to record the shapes of its inputs and outputs and its operations."""
     seen = ExampleRun()
+    # a stack, since layers call each other
     running: list[tuple[str, int]] = []
 
     def before(name: str) -> Any:
@@ -319,11 +320,13 @@ def _record_layers(
         def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
             inputs = [*args, *kwargs.values()]
             shown = inputs[0] if len(inputs) == 1 else inputs
+            # a layer that is called several times shows the sizes of its first call
             seen.sizes.setdefault(name, (_shape(shown), _shape(out)))
             begun, counted = running.pop()
             # a layer that raised, and whose caller caught the error, never got its forward hook
             while begun != name:
                 begun, counted = running.pop()
+            # but the operations of all its calls
             seen.flops[name] = seen.flops.get(name, 0) + counter.get_total_flops() - counted
 
         return hook
@@ -349,6 +352,7 @@ def _no_side_effects(module: nn.Module) -> Iterator[None]:
     numpy_state = numpy.random.get_state() if numpy is not None else None
     devices = sorted({p.device.index or 0 for p in module.parameters() if p.device.type == "cuda"})
     with ExitStack() as stack:
+        # these devices alone: by default torch saves the generator of every GPU
         stack.enter_context(torch.random.fork_rng(devices=devices))
         stack.enter_context(torch.no_grad())
         # FlopCounterMode sets global module hooks, of which compiled modules warn
@@ -379,10 +383,12 @@ def _no_side_effects(module: nn.Module) -> Iterator[None]:
 def _to_device_of(example: Any, like: Tensor | None) -> Any:
     """Return `example` with its tensors on the device of the parameter `like`."""
     if isinstance(example, torch.Tensor) and like is not None:
+        # integers stay integers: they may be indices of an embedding
         floating = example.is_floating_point() and like.is_floating_point()
         return example.to(like.device, like.dtype if floating else example.dtype)
     if isinstance(example, Mapping):
         return {key: _to_device_of(item, like) for key, item in example.items()}
+    # exactly these: the constructor of a named tuple takes its items one by one
     if type(example) in {list, tuple}:
         return type(example)(_to_device_of(item, like) for item in example)
     return example

@@ -63,5 +63,6 @@ class MoveModulesToDeviceCallback(Callback):
         """Move the modules of the trainer and of its callbacks to the device."""
         for owner in (trainer, *trainer.callbacks):
             for value in getattr(owner, "__dict__", {}).values():
+                # the run moves the module itself
                 if isinstance(value, nn.Module) and value is not module:
                     value.to(trainer.device)

@@ -68,6 +68,7 @@ class MonitoredMetric:
         """Return whether a validation that logs the metric follows the current batch."""
         if self.name is None or not is_last_batch_of_epoch(trainer):
             return False
+        # a metric that nothing has logged so far is expected from the validation
         is_logged_by_validation = self.is_validated or self.name not in monitorable_metrics(trainer)
         return is_logged_by_validation and validates_after_epoch(trainer)
 
@@ -82,6 +83,7 @@ class MonitoredMetric:
         if name in metrics:
             return as_score(metrics[name], name, self._where)
         message = missing_monitor_message(name, self._where, trainer.callback_metrics)
+        # no validation is to come that could log it for the first time
         if not has_validation(trainer) or trainer.progress.validated_at >= 0:
             raise MetricError(message)
         if not self._is_warned:
@@ -163,6 +165,7 @@ def as_score(value: Any, monitor: str, where: str) -> Tensor:
             f"value {value!r} of monitor {monitor!r}, watched by {where}: it must be a single real "
             "number. Log one, such as the mean."
         )
+    # a copy: on a CPU neither detach() nor cpu() makes one, and the metric may go on changing
     return score.reshape(()).clone()
 
 
@@ -189,6 +192,7 @@ def _interval_is_epoch(trainer: Trainer) -> bool:
 
 def is_last_batch_of_epoch(trainer: Trainer) -> bool:
     """Return whether the epoch ends with the current batch: by its length or by a stop request."""
+    # the trainer puts a stop off until both least numbers are reached
     is_stop_followed = (
         trainer.should_stop
         and trainer.current_epoch >= trainer.min_epochs

@@ -155,6 +155,7 @@ class BasePredictionWriter(Callback):
                 trainer, module, outputs, indices, batch, batch_idx, dataloader_idx
             )
         if self.interval.on_epoch:
+            # a loader without batches, before this one, has an empty list
             while len(self._predictions) <= dataloader_idx:
                 self._predictions.append([])
                 self._indices.append([])
@@ -170,6 +171,8 @@ class BasePredictionWriter(Callback):
             missing = len(trainer.num_predict_batches) - len(per_loader)
             per_loader += [[] for _ in range(missing)]
         has_several_loaders = len(self._predictions) > 1
+        # as in Lightning: of a single loader the predictions come without the outer list,
+        # and the indices with it
         predictions = self._predictions if has_several_loaders else self._predictions[0]
         self.write_on_epoch_end(trainer, module, predictions, self._indices)
 

@@ -142,6 +142,7 @@ class ModelEmaCallback(ModelCheckpoint):
         # An instance attribute over the class's: this saver's one file has the suffix that the
         # user chose.
         self.FILE_EXTENSION = self._file.suffix
+        # pytorch-accelerated's callback has these attributes from its saver of the best model
         self.reset_on_train = self.load_saved_checkpoint = False
         self._watched.name_resolver = resolve_metric_name
         self.prefix = prefix
@@ -149,6 +150,7 @@ class ModelEmaCallback(ModelCheckpoint):
         self._external_average_class = model_ema
         self._average = ExchangeableAverage(self._make_average)
         self._validation_callbacks = RestorableCallbacks(self.callbacks)
+        # a save runs inside this context, so that its file has the averaged weights
         self.tracker.around = self._weights_to_save
         self._reset()
 
@@ -185,6 +187,7 @@ class ModelEmaCallback(ModelCheckpoint):
             "latest_update_epoch": self._latest_update_epoch,
             "is_validated": self._is_validated,
             "is_evaluated": self._is_evaluated,
+            # the trainer saves no states of these, since they take no part in the training
             "callbacks": self._validation_callbacks.state_dict(),
             **self._average.state_dict(),
         }
@@ -207,6 +210,7 @@ class ModelEmaCallback(ModelCheckpoint):
         require_no_owner(trainer, self)
         averages = [c for c in trainer.callbacks if isinstance(c, ModelEmaCallback)]
         validating = [c for c in averages if c.evaluate_during_training]
+        # prefixes need not differ where nothing is validated: no metric has one then
         if self in validating and [c.prefix for c in validating].count(self.prefix) > 1:
             raise CallbackError(
                 f"two {_WHERE} with the prefix {self.prefix!r}: each would log over the other's "
@@ -247,12 +251,14 @@ class ModelEmaCallback(ModelCheckpoint):
 
     def on_train_epoch_end(self, trainer: Trainer, module: Module) -> None:
         """Update the average, and validate the average if the epoch was validated."""
+        # a resume may come to this hook of the same epoch again, which must not update twice
         if trainer.current_epoch > self._latest_update_epoch:
             self._average.copy(module).update(module)
             self._latest_update_epoch = trainer.current_epoch
         if self.evaluate_during_training and self._is_validated:
             with self._validation_callbacks.restoring_on_error(), self._average.in_place():
                 trainer.validate_again(self.prefix, self.callbacks)
+            # only after the validation: from a checkpoint saved during it a resume repeats it
             self._is_validated, self._is_evaluated = False, True
 
     def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
@@ -328,6 +334,7 @@ class RestorableCallbacks:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the callbacks' states; within `restoring_on_error` those from before it."""
+        # a state taken in the middle of the action would make the resumed run repeat a part of it
         return self._before or self._states()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

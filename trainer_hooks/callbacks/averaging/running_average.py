@@ -104,6 +104,7 @@ class RunningAverage:
     def exchange(self, module: nn.Module) -> None:
         """Swap the averaged weights with the module's; a second call swaps them back exactly."""
         for average, current in self._pairs(module):
+            # tensor by tensor: at no time is there a second copy of all weights
             averaged = average.clone()
             average.copy_(current)
             current.copy_(averaged)
@@ -180,6 +181,7 @@ class ExternalAverage(RunningAverage):
         model = make(module, decay=decay)
         copy = getattr(model, "module", None)
         has_update = isinstance(model, nn.Module) and callable(getattr(model, "update", None))
+        # an object that keeps the module itself would average the weights in training
         if not has_update or not isinstance(copy, nn.Module) or copy is module:
             raise OptionError(
                 f"model_ema {make!r} of {where}: called with the module and decay=, it returned "
@@ -187,6 +189,7 @@ class ExternalAverage(RunningAverage):
                 "module as its `module`, and a method update(module). Pass such a class, or None."
             )
         self.model: Any = model
+        # such an object need not count its updates, and `put_in` must know whether there was one
         self._count = 0
         for parameter in copy.parameters():
             parameter.grad = None
@@ -255,6 +258,7 @@ class ExchangeableAverage:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the averaged weights and the extra state; empty before there is an average."""
+        # a checkpoint that is saved before `copy` must not lose the restored average
         if self._pending is not None:
             return dict(self._pending)
         if self.average is None:
@@ -264,6 +268,7 @@ class ExchangeableAverage:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Keep a restored state until `copy` has made a copy of the module to load it into."""
+        # the module may not be on its device yet, or not have all its layers
         names = ("average", "average_extra")
         self._pending = {n: state_dict[n] for n in names} if "average" in state_dict else None
 
@@ -283,6 +288,7 @@ class ExchangeableAverage:
     @contextmanager
     def in_place(self) -> Iterator[None]:
         """Put the averaged weights into the module within the context, then its own again."""
+        # within a validation the weights may be exchanged already, and must stay so afterwards
         was_exchanged = self.is_exchanged
         self.put_in()
         try:
@@ -293,6 +299,7 @@ class ExchangeableAverage:
 
     def put_in(self) -> None:
         """Put the averaged weights into the module, unless there was no update yet."""
+        # before the first update the average is only the module as it was copied
         if self.count and not self.is_exchanged:
             self._exchange()
 

@@ -133,6 +133,7 @@ class StochasticWeightAveraging(WeightOwner):
     def state_dict(self) -> dict[str, Any]:
         """Return the average, its number of updates, and the scheduler's state."""
         if self._pending is not None:
+            # a checkpoint that is saved before `on_after_load` must not lose the restored average
             return dict(self._pending)
         average = self._average
         return {
@@ -168,6 +169,7 @@ class StochasticWeightAveraging(WeightOwner):
         self._latest_update_epoch = state["latest_update_epoch"]
         if state["n_averaged"]:
             self._average = self._new_average(module)
+            # the state itself is also the extra state: the count has the same key in both
             self._average.load(state["average_model_state"], state)
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
@@ -195,10 +197,12 @@ class StochasticWeightAveraging(WeightOwner):
                     TrainerHooksWarning,
                 )
             self._swap_schedulers(trainer)
+        # a resume at the start of an epoch must not take the same weights in twice
         if epoch <= self._latest_update_epoch:
             return
         if self._average is None:
             self._average = self._new_average(module)
+        # at an epoch's start these are the weights with which the epoch before ended
         self._average.update(module)
         self._latest_update_epoch = epoch
 
@@ -225,10 +229,12 @@ class StochasticWeightAveraging(WeightOwner):
                 TrainerHooksWarning,
             )
             return
+        # the replay leaves each layer's mode, and only layers in train mode fill their statistics
         with restarted_statistics(module):
             trainer.replay_training_data()
 
     def _new_average(self, module: Module) -> RunningAverage:
+        # without buffers, since the statistics of BatchNorm are computed anew at the end
         return RunningAverage(module, self._device, avg_fn=self._avg_fn)
 
     def _swap_schedulers(self, trainer: Trainer) -> None:
@@ -290,7 +296,9 @@ def first_epoch(start: int | float, max_epochs: int) -> int:
             f"swa_epoch_start {start!r} of {_WHERE}: it is a share of max_epochs, and this trainer "
             "has no such limit. Pass an int, the first epoch to average at."
         )
+    # a share is of the planned epochs, also where another limit ends the fit earlier
     epoch = int(max_epochs * start) if isinstance(start, float) else start
+    # from the epoch's number, counted from 1 as Lightning does, to its index
     return max(epoch - 1, 0)
 
 

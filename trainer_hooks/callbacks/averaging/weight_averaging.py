@@ -102,6 +102,7 @@ class WeightAveraging(WeightOwner):
         self._average.reset()
         self._latest_update_step = 0
         self._latest_update_epoch = -1
+        # the last step seen: not the last update, as `should_update` may have declined that step
         self._latest_step = 0
 
     @property
@@ -193,12 +194,14 @@ class WeightAveraging(WeightOwner):
     def on_train_epoch_end(self, trainer: Trainer, module: Module) -> None:
         """Update the average after an epoch, if `should_update` says so."""
         epoch = trainer.current_epoch
+        # a resume may come to this hook of the same epoch again
         if epoch > self._latest_update_epoch and self.should_update(epoch_idx=epoch):
             self._average.copy(module).update(module)
             self._latest_update_epoch = epoch
 
     def on_validation_start(self, trainer: Trainer, module: Module) -> None:
         """Put the averaged weights into the module while fit validates."""
+        # outside of a fit the module keeps the weights that the user evaluates
         if trainer.state.fn == "fit":
             self._average.put_in()
 
@@ -213,6 +216,7 @@ class WeightAveraging(WeightOwner):
         average = self._average.average
         # before the first update the copy holds the weights that the training began with
         if average is not None and average.count:
+            # copied and not exchanged: the training is over, so nobody needs its own weights again
             average.copy_to(module)
 
     def on_exception(self, trainer: Trainer, module: Module, exception: BaseException) -> None:
@@ -224,6 +228,7 @@ class WeightAveraging(WeightOwner):
     ) -> None:
         """Save the averaged weights as the module's, and the current ones beside them."""
         average = self._average.average
+        # the trainer may save another module by now, to which the average does not belong
         if average is None or self._average.owner is not module:
             return
         current, averaged = checkpoint["state_dict"], average.state_dict()

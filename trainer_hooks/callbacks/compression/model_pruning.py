@@ -49,6 +49,7 @@ class PrunedParameter:
 
     def values(self) -> Tensor:
         """Return the parameter without its mask."""
+        # while there is a mask, torch keeps the same Parameter as `..._orig`: the optimizer's own
         suffix = "_orig" if self.is_pruned else ""
         values: Tensor = getattr(self.module, self.name + suffix)
         return values
@@ -57,6 +58,7 @@ class PrunedParameter:
         """Compute the product of values and mask again; torch does so in forwards only."""
         if self.is_pruned:
             values, mask = self.values(), getattr(self.module, f"{self.name}_mask")
+            # under the plain name torch keeps a mere tensor, of which the optimizer does not know
             setattr(self.module, self.name, values * mask.to(values.dtype))
 
     def unpruned_count(self, dim: int | None = None) -> int:
@@ -67,6 +69,7 @@ class PrunedParameter:
         mask: Tensor = getattr(self.module, f"{self.name}_mask")
         if dim is None:
             return int(mask.count_nonzero())
+        # a slice counts as long as a single one of its entries is left
         return int(mask.transpose(0, dim).flatten(1).any(dim=1).sum())
 
     def counts(self) -> tuple[int, int]:
@@ -94,6 +97,7 @@ class PrunedParameter:
         # the module and the weights must have the same names when the weights are loaded
         is_masked = saved is not None or f"{self.path}_mask" in weights
         if is_masked and not self.is_pruned:
+            # only a mask of ones: the saved one comes with the weights that are loaded next
             prune.identity(self.module, self.name)  # type: ignore[no-untyped-call]
         elif self.is_pruned and not is_masked:
             prune.remove(self.module, self.name)  # type: ignore[no-untyped-call]
@@ -114,6 +118,7 @@ def resolve_masks(
         paths: the names of the parameters that may have masks; any unless given.
     """
     module_state = {} if module is None else module.state_dict()
+    # not dict(): a state dict carries the versions of its layers in the attribute `_metadata`
     plain = copy(weights)
     for path in _masked_paths(weights):
         if f"{path}_mask" not in module_state and (paths is None or path in paths):
@@ -188,6 +193,7 @@ AMOUNT = Rule(
     "Pass the share or the number to prune.",
 )
 """The rule for the amount of one pruning: a share or a number of entries."""
+# the classes whose own parameters are not chosen, as in Lightning
 _CONTAINERS = (Module, nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
@@ -211,6 +217,7 @@ class PruningMethod:
         """Prune parameters by an amount; a number is limited to the unpruned ones."""
         if self.function is None:
             pairs = [(pruned.module, pruned.name) for pruned in parameters]
+            # an amount of 0 would still add masks, and so change the names in the state dict
             if amount := _limited(amount, sum(pruned.unpruned_count() for pruned in parameters)):
                 prune.global_unstructured(pairs, pruning_method=self.kind, amount=amount)
             return
@@ -275,6 +282,7 @@ def _structured_options(name: str, dim: object, norm: object) -> dict[str, Any]:
             )
         return {"dim": dim}
     is_number = isinstance(norm, int | float) and not isinstance(norm, bool)
+    # NaN is a number, too, by which nothing can be ranked
     if not (is_number or norm in ("fro", "nuc")) or (is_number and math.isnan(norm)):  # type: ignore[arg-type]
         raise OptionError(
             f"pruning_norm {norm!r} of {_WHERE}: pruning_fn {name!r} needs the order of a norm. "
@@ -342,6 +350,7 @@ def chosen_parameters(
             for part in parts
             if not isinstance(part, _CONTAINERS)
             and isinstance(parameter := getattr(part, name, None), nn.Parameter)
+            # a slice of a vector would be one entry
             and not (is_structured and parameter.ndim < 2)
         ]
         if not chosen:
@@ -484,6 +493,7 @@ class ModelPruning(WeightOwner):
     def sparsity(self) -> float:
         """The share of those parameters' entries that is pruned."""
         counts = [pruned.counts() for pruned in self._pruned]
+        # before the first fit there are no entries to divide by
         return sum(zeros for zeros, _ in counts) / max(1, sum(total for _, total in counts))
 
     def filter_parameters_to_prune(self, parameters_to_prune: Parameters = ()) -> Parameters:
@@ -502,6 +512,7 @@ class ModelPruning(WeightOwner):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the first values; `on_load_checkpoint` has restored the masks."""
         if self._owner is None:
+            # no fit has chosen parameters yet: kept, so that a checkpoint saved now has it
             self._restored = state_dict
         else:
             self._first = dict(state_dict["first_values"])
@@ -518,6 +529,7 @@ class ModelPruning(WeightOwner):
 
     def on_before_load(self, trainer: Trainer, module: Module, path: str | None) -> None:
         """Choose the parameters to prune, and copy their first values."""
+        # a further fit of the module keeps the first values of its first fit
         if trainer.state.fn != "fit" or self._owner is module:
             return
         is_structured = "dim" in self._method.options
@@ -526,13 +538,17 @@ class ModelPruning(WeightOwner):
         )
         paths = {part: path for path, part in module.named_modules()}
         self._pruned = [
+            # the path of the module itself is empty
             PrunedParameter(part, name, f"{paths[part]}.{name}".lstrip("."))
             for part, name in self.filter_parameters_to_prune(parameters)
         ]
         self._owner = module
+        # a function may say no in the first epochs and yes later, and asks for these values then
         if self._uses_lottery is not False:
+            # cloned: the parameter changes in place from the first step on
             self._first = {p.path: p.values().detach().clone() for p in self._pruned}
             if self._resamples:
+                # before there are masks: torch refuses to copy a layer whose weight is a product
                 self._fresh_layers = {p.module: deepcopy(p.module) for p in self._pruned}
 
     def on_load_checkpoint(
@@ -561,6 +577,7 @@ class ModelPruning(WeightOwner):
 
     def on_train_end(self, trainer: Trainer, module: Module) -> None:
         """Resolve the masks if pruning is to be permanent."""
+        # a run that is resumed trains on with the masks
         if self._is_permanent and not trainer.is_leaving:
             self.make_pruning_permanent(module)
 
@@ -589,17 +606,20 @@ class ModelPruning(WeightOwner):
         for pruned in self._pruned:
             values = self._first[pruned.path]
             layer = self._fresh_layers.get(pruned.module)
+            # a layer that cannot draw new values goes back to its first ones
             if layer is not None and callable(reset := getattr(layer, "reset_parameters", None)):
                 if layer not in resampled:  # once for weight and bias together
                     reset()
                     resampled.add(layer)
                 values = getattr(layer, pruned.name)
+            # in place: the optimizer holds this very parameter
             with torch.no_grad():
                 pruned.values().copy_(values)
 
     def make_pruning_permanent(self, module: nn.Module) -> None:
         """Replace all masked parameters of a module by their products."""
         for part in module.modules():
+            # a list, as prune.remove deletes buffers of the part
             for name in [n.removesuffix("_mask") for n, _ in part.named_buffers(recurse=False)]:
                 if f"{name}_orig" in dict(part.named_parameters(recurse=False)):
                     prune.remove(part, name)  # type: ignore[no-untyped-call]
@@ -613,6 +633,7 @@ class ModelPruning(WeightOwner):
         if not amount:
             return
         self.apply_pruning(amount)
+        # after the pruning, which ranks the weights as they were trained
         if _is_switched_on(self._uses_lottery, epoch):
             self.apply_lottery_ticket_hypothesis()
 

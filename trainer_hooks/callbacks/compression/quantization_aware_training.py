@@ -62,13 +62,16 @@ class Quantizer:
         if self.form == "prepared":
             return
         module = self.module
+        # parts that the user froze are in eval mode, and must be so again afterwards
         modes = [(part, part.training) for part in module.modules()]
+        # as children, so that prepare_qat gives the inputs an observer too
         module.add_module("quant", quantization.QuantStub())
         module.add_module("dequant", quantization.DeQuantStub())
         with _quietly(), rng.isolated():  # new layers draw initial weights, which are replaced
             module.train()  # torch fuses and prepares for training in train mode only
             if self._to_fuse:
                 quantization.fuse_modules_qat(module, self._to_fuse, inplace=True)  # type: ignore[no-untyped-call]
+            # prepare_qat hands this attribute of the module down to all of its parts
             module.qconfig = self._qconfig
             quantization.prepare_qat(module, inplace=True)  # type: ignore[no-untyped-call]
             del module.qconfig
@@ -77,6 +80,7 @@ class Quantizer:
         for part, mode in modes:
             part.training = mode
         self.form = "prepared"
+        # the children alone, since the user holds the module: another form gets other children
         self._parts["prepared"] = dict(module.named_children())
 
     def convert(self) -> None:
@@ -85,6 +89,7 @@ class Quantizer:
         training = self.module.training
         self.module.eval()
         with _quietly(), self.engine():
+            # not in place: convert copies deeply, so the prepared layers stay for a further fit
             converted = quantization.convert(self.module)  # type: ignore[no-untyped-call]
         self.module.train(training)
         self._parts["converted"] = dict(converted.named_children())
@@ -121,11 +126,13 @@ class Quantizer:
             saved = weights.get(name)
             is_range = "fake_quant" in name or "activation_post_process" in name
             if is_range and isinstance(saved, Tensor) and saved.shape != buffer.shape:
+                # this leaves the content undefined, and the load that follows fills it
                 buffer.resize_(saved.shape)
 
     def observe(self, *, is_on: bool) -> None:
         """Switch the observation of value ranges on or off."""
         switch = quantization.enable_observer if is_on else quantization.disable_observer
+        # the switch acts on torch's fake quantization alone, and ignores all other parts
         self.module.apply(switch)
 
     @torch.no_grad()
@@ -138,6 +145,7 @@ class Quantizer:
 
     def _switch_to(self, form: str) -> None:
         self.form = form
+        # in place of the child of that name
         for name, part in self._parts[form].items():
             self.module.add_module(name, part)
 
@@ -146,6 +154,7 @@ def form_of(weights: Mapping[str, Any]) -> str:
     """Return the form of the module whose weights were saved."""
     if any(isinstance(value, Tensor) and value.is_quantized for value in weights.values()):
         return "converted"
+    # a quantized linear layer saves its weight in a packed tuple, which is no Tensor
     if any(name.endswith("._packed_params") for name in weights):
         return "converted"
     is_prepared = any("fake_quant" in name or "activation_post_process" in name for name in weights)
@@ -165,6 +174,7 @@ def make_qconfig(engine: str, observer_type: str) -> Any:
             return qconfig
         activation = quantization.FakeQuantize.with_args(  # type: ignore[no-untyped-call]
             observer=quantization.HistogramObserver, quant_min=0, quant_max=255,
+            # on x86 the sum of two products may overflow 16 bits: torch's defaults spare one bit
             reduce_range=engine != "qnnpack",
         )  # fmt: skip
         return quantization.QConfig(  # type: ignore[no-untyped-call]
@@ -306,6 +316,7 @@ class QuantizationAwareTraining(WeightOwner):
         quantizer = self._quantizer_of(trainer, module)
         quantizer.prepare()
         quantizer.resize_ranges(weights)
+        # a fit trains on, which only the prepared form can
         if trainer.state.fn != "fit" and form == "converted":
             quantizer.convert()
 
@@ -398,6 +409,7 @@ def _check_qconfig(qconfig: Any, observer_type: str) -> tuple[str | None, Any]:
 
     if isinstance(qconfig, QConfig):
         return None, qconfig
+    # torch lists "none" as well, which is no backend
     engines = [name for name in torch.backends.quantized.supported_engines if name != "none"]
     if not isinstance(qconfig, str) or qconfig not in engines:
         raise OptionError(

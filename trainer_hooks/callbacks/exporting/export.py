@@ -175,6 +175,7 @@ def export_call(module: nn.Module, sample: ForwardCall, options: ExportOptions) 
     ):
         file = Path(folder, file_name(options.path))
         try:
+            # the reading as well: a file that cannot be read back is no export
             exported, call = _prepare(module, sample, options)
             options.format.write(exported, call, file, options.names)
             run = options.format.load(file)
@@ -185,6 +186,7 @@ def export_call(module: nn.Module, sample: ForwardCall, options: ExportOptions) 
                 "Change what forward does at the place that is named here, pass a sample_input "
                 f"that it takes, or choose another format.\n{reason}"
             ) from error
+        # outside of it: this raises errors that say by themselves what differs
         verify_export(run, exported, call, options.tolerance, export_name)
         store_export(file, options.path, options.store)
     log.info("exported %s", export_name)
@@ -217,6 +219,7 @@ def _prepare(
         exported = transform(exported)
         if not isinstance(exported, nn.Module):
             raise ExportError(f"a transform returned {exported!r}, which is no module")
+    # a transform may return a new module, which is in train mode
     return exported.eval(), call.with_dtype(before, _dtype_of(exported))
 
 
@@ -230,12 +233,14 @@ def _copy_to_host(module: nn.Module) -> nn.Module:
             "exported: load a checkpoint of it with load_from_checkpoint, and export that."
         )
     for tensor in (*module.parameters(), *module.buffers()):
+        # these types alone: a subclass has its own way to be copied
         if tensor.device.type != "cpu" and type(tensor) in {Tensor, nn.Parameter}:
             on_host = tensor.detach().cpu()
             memo[id(tensor)] = (
                 nn.Parameter(on_host, False) if isinstance(tensor, nn.Parameter) else on_host
             )
     copied = copy.deepcopy(module, memo).cpu()
+    # deepcopy copies the gradients, too
     copied.zero_grad()
     return copied
 
@@ -258,6 +263,7 @@ def _check_names(name: str, names: Any, where: str) -> Sequence[str] | None:
 
 # --- the comparison with the module ---
 
+# a graph in which the sample's size became a constant fails with at least one of these
 _OTHER_BATCH_SIZES = (1, 3)
 _ALLOWED_ROUNDINGS = 8
 """The difference that is always allowed, in rounding errors of the outputs' type."""
@@ -303,6 +309,7 @@ def _difference(
     outputs: list[Tensor], expected: list[Tensor], tolerance: float
 ) -> tuple[float, float]:
     """Return the largest difference of two lists of tensors, and the difference allowed there."""
+    # tensors of different shapes may broadcast, and would then be compared all the same
     if [t.shape for t in outputs] != [t.shape for t in expected]:
         return math.inf, tolerance
     return max(
@@ -318,6 +325,7 @@ def _difference(
 def _tensor_difference(output: Tensor, expected: Tensor, tolerance: float) -> tuple[float, float]:
     """Return the largest difference of two tensors of one shape, and the difference allowed."""
     precision = torch.finfo(expected.dtype).eps if expected.is_floating_point() else 0.0
+    # in double precision: half precision may overflow in the difference
     one, other = (
         (torch.view_as_real(t) if t.is_complex() else t).cpu().double().flatten()
         for t in (output, expected)

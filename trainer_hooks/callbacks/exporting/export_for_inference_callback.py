@@ -85,6 +85,7 @@ class ExportForInferenceCallback(Callback):
         print(program(data[:5][0]).shape)
     """
 
+    # last, when the weights are averaged, pruned and quantized
     band = Band.SAVE
 
     def __init__(
@@ -151,6 +152,7 @@ class ExportForInferenceCallback(Callback):
     ) -> None:
         """Register a hook that takes the sample, if there is none yet."""
         if self._needs_sample:
+            # a hook fires in `module(...)` alone, and not where a step calls `self.forward(...)`
             self._hook = module.register_forward_pre_hook(self._keep_sample, with_kwargs=True)
 
     def on_train_batch_end(
@@ -165,11 +167,13 @@ class ExportForInferenceCallback(Callback):
             return
         self._remove_hook()
         self._needs_sample = self._sample_call is None
+        # a skipped batch has no outputs: a later one may still call the module
         if self._needs_sample and outputs:
             raise self._missing_sample(module)
 
     def on_fit_end(self, trainer: Trainer, module: Module) -> None:
         """Export the module, unless the fit was interrupted."""
+        # on rank 0 alone: an export is no collective, and all ranks have the same weights
         if not is_real_fit(trainer) or trainer.interrupted or not trainer.is_global_zero:
             return
         sample = sample_of(module, self.sample_input) or self._sample_call
@@ -185,11 +189,14 @@ class ExportForInferenceCallback(Callback):
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         """Keep two samples of the first call, on the host and without gradients."""
+        # a step may call the module several times: the first call counts
         if self._sample_call is not None:
             return
         call = ForwardCall(args, kwargs)
         call = call.resized(_KEPT_SAMPLES) if call.size > _KEPT_SAMPLES else call
+        # on a CPU neither detach() nor cpu() copies, and the step may write into its inputs
         call = call.mapped(lambda tensor: tensor.detach().cpu().clone())
+        # now, and not only when a checkpoint with the sample is to be saved
         foreign = find_unsavable(_as_state(call))
         if foreign is not None:
             raise ExportError(

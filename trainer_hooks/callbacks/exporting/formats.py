@@ -63,6 +63,7 @@ class ForwardCall:
                 candidates.append(cls(tuple(sample[:-1]), dict(last)))
             candidates.append(cls(tuple(sample), {}))
         candidates.append(cls((sample,), {}))
+        # the one argument where nothing fits: the error of calling forward with it says why
         return next((call for call in candidates if call.fits(signature)), candidates[-1])
 
     def fits(self, signature: inspect.Signature) -> bool:
@@ -99,6 +100,7 @@ class ForwardCall:
         def change_tensor(leaf: Any) -> Any:
             return change(leaf) if isinstance(leaf, Tensor) else leaf
 
+        # an object of a class that pytree does not know is one leaf, which stays as it is
         args, kwargs = tree_map(change_tensor, (self.args, self.kwargs))
         return ForwardCall(args, kwargs)
 
@@ -122,6 +124,7 @@ class ForwardCall:
 
         def dims(leaf: Any) -> dict[int, Any] | None:
             if not isinstance(leaf, Tensor):
+                # None for what is no tensor; an empty dict keeps all sizes of a tensor fixed
                 return None
             return {0: batch} if _belongs_to_batch(leaf, own_size) else {}
 
@@ -153,6 +156,7 @@ def to_torchscript(module: nn.Module, call: ForwardCall) -> Any:
     with hide_run_attributes(module, Module):
         try:
             scripted: Any = torch.jit.script(module)
+            # some of what cannot be scripted fails only when it is called
             call.outputs_of(scripted)
             return scripted
         except Exception as error:  # noqa: BLE001 - torch raises errors of many types
@@ -182,6 +186,7 @@ def _trace(module: nn.Module, call: ForwardCall) -> Any:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", torch.jit.TracerWarning)  # type: ignore[attr-defined]
+        # strict=False: else torch refuses outputs in a list or a dict
         traced = trace(module, **example, strict=False, check_trace=False)
     if caught:
         warn(
@@ -241,6 +246,7 @@ def format_named(save_format: object, where: str) -> ExportFormat:
     missing = [
         package
         for package in _NEEDED_BY_ONNX
+        # find_spec, as it does not import these large packages
         if name == "onnx" and importlib.util.find_spec(package) is None
     ]
     if missing:
@@ -284,6 +290,7 @@ def _write_onnx(module: nn.Module, call: ForwardCall, path: Path, names: GraphNa
     numbered = [f"output_{index}" for index in range(len(outputs))]
     default_outputs = ["output"] if len(outputs) == 1 else numbered
     with _without_export_warnings():
+        # a program: a module torch would capture itself, in several ways if the first one fails
         written = torch.onnx.export(
             _export_program(module, call),
             dynamo=True,

@@ -28,6 +28,7 @@ class _CollectorSwitch:
 
     def take(self, holder: object) -> None:
         """Switch automatic collection off for a holder."""
+        # only the first holder sees the user's own setting
         if not self._holders:
             self._was_on = gc.isenabled()
         self._holders.add(id(holder))
@@ -94,6 +95,7 @@ class GarbageCollection(Callback):
 
     def on_train_epoch_start(self, trainer: Trainer, module: Module) -> None:
         """Collect all generations."""
+        # 2 includes the oldest objects, at which a lower `generation` never looks
         self._collect(2)
 
     def on_train_batch_end(
@@ -113,6 +115,7 @@ class GarbageCollection(Callback):
         dataloader_idx: int = 0,
     ) -> None:
         """Collect after every n-th batch of a validation of the fit."""
+        # outside of a fit automatic collection is on
         is_inside = trainer.state.fn == "fit" and not trainer.sanity_checking
         if is_inside and (batch_idx + 1) % self.every_n_steps == 0:
             self._collect(self.generation)
@@ -162,4 +165,5 @@ class FreeOutputs(Callback):
     ) -> None:
         """Delete all outputs but the loss."""
         for name in [name for name in outputs if name != "loss"]:
+            # in place: the callbacks after this one receive the same dict
             del outputs[name]

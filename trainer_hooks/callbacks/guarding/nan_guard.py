@@ -107,6 +107,7 @@ class NaNGuard(Callback):
         print(guard.rollbacks, list(guard.events))
     """
 
+    # after the module's own hooks, which may still change the gradients
     band: ClassVar[Band] = Band.CONTROL
 
     @option_rules(
@@ -201,6 +202,7 @@ class NaNGuard(Callback):
         if self.action == "stop" and self.events:
             last = self.events[-1]
             stop_for_non_finite(trainer, last["found"], last.get("epoch", trainer.current_epoch))
+        # a resume has none either, if the checkpoint was saved without the snapshot
         if self.action == "rollback" and self._snapshot is None:
             if read_flags({"parameters": non_finite_weights(module)}):
                 raise NonFiniteError(
@@ -280,6 +282,7 @@ class NaNGuard(Callback):
             return True
         self._in_a_row = 0
         snapshot = self._snapshot
+        # only rollback has a snapshot, taken when the training began
         if snapshot is not None:
             age = trainer.global_step - snapshot.step
             if age >= self.snapshot_every_n_steps:
@@ -412,6 +415,7 @@ class TrainingSnapshot:
         """
 
         def copied(tensor: Tensor) -> Tensor:
+            # without copy=True `to` returns the tensor itself if it is on that device already
             return tensor.detach().to(device or tensor.device, copy=True)
 
         return cls(
@@ -419,8 +423,10 @@ class TrainingSnapshot:
             {name: copied(tensor) for name, tensor in _named_tensors(module)},
             [
                 {
+                    # by number: parameters are no keys that a checkpoint could hold
                     number: map_tensors(dict(optimizer.state[parameter]), copied)
                     for number, parameter in enumerate(_parameters_of(optimizer))
+                    # `in`, as reading an entry of this defaultdict would add it
                     if parameter in optimizer.state
                 }
                 for optimizer in optimizers
@@ -487,6 +493,7 @@ def any_non_finite(tensors: Iterable[Tensor], *, is_infinity_fine: bool = False)
     entries = [
         tensor
         for tensor in map(_entries, tensors)
+        # an empty tensor has no largest entry, and torch raises an error for it
         if tensor.numel() and (tensor.is_floating_point() or tensor.is_complex())
     ]
     if not entries:
@@ -498,6 +505,7 @@ def any_non_finite(tensors: Iterable[Tensor], *, is_infinity_fine: bool = False)
 
 def non_finite_weights(module: nn.Module) -> Tensor | None:
     """Return whether trainable parameters are non-finite or buffers hold NaN, as a tensor."""
+    # frozen parameters cannot change, so they are not worth the reading
     learned = any_non_finite(p for p in module.parameters() if p.requires_grad)
     buffers = any_non_finite(module.buffers(), is_infinity_fine=True)
     if learned is None or buffers is None:
@@ -515,6 +523,7 @@ def read_flags(flags: Mapping[str, Tensor | None]) -> list[str]:
         return []
     device = raised[0][1].device
     code = torch.stack(
+        # shifted as int64: a flag is a bool, which has one bit alone
         [flag.to(device, torch.int64) << bit for bit, (_, flag) in enumerate(raised)]
     )
     bits = int(code.sum().item())

@@ -195,6 +195,7 @@ class SpikeDetection(Callback):
         self, trainer: Trainer, module: Module, batch: Any, batch_idx: int
     ) -> None:
         """Skip the batch if it is on the list."""
+        # before a batch the count of completed ones is its own number
         if self.bad_batches and trainer.progress.batches_completed in self.bad_batches:
             trainer.skip_batch()
 
@@ -218,6 +219,7 @@ class SpikeDetection(Callback):
 
     def is_spike(self, loss: float) -> bool:
         """Return whether a loss spikes, compared with the losses before it."""
+        # not compared with the mean: any comparison with NaN is false
         if not math.isfinite(loss):
             return self.finite_only
         if self.last_val is None or self._losses_seen < self.warmup:
@@ -238,9 +240,11 @@ class SpikeDetection(Callback):
             loss: the batch's loss.
             is_done: whether the batch is counted as completed already.
         """
+        # `is_done` counts as 1: after a batch the counter includes it
         batch_number = trainer.progress.batches_completed - is_done
         self._judged_batch = batch_number
         if not self.is_spike(loss):
+            # one NaN in the window would make all later means NaN
             if math.isfinite(loss):
                 self.last_val = loss
                 self._values.append(loss)

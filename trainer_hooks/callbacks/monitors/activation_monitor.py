@@ -105,6 +105,7 @@ class ActivationMonitor(ScheduledCallback):
             return
         values, self._values = self._values, {}
         device = next(iter(values.values())).device
+        # a single copy from the device for all values
         numbers = torch.stack([value.to(device) for value in values.values()]).tolist()
         metrics = dict(zip(values, numbers, strict=True))
         for logger in self._loggers(trainer):
@@ -145,6 +146,7 @@ def _statistics(tensor: Tensor) -> dict[str, Tensor]:
     Kurtosis and maximum are of the last dimension, averaged over the others. The kurtosis is
     Pearson's, 3 for a normal distribution; it is NaN where all values are equal.
     """
+    # the fourth power of a float16 overflows from 16 on
     wide = tensor.to(torch.promote_types(tensor.dtype, torch.float32))
     centred = wide - wide.mean(dim=-1, keepdim=True)
     kurtosis = centred.pow(4).mean(dim=-1) / centred.square().mean(dim=-1).square()

@@ -43,6 +43,7 @@ class _AllocatorHistory:
     """The allocator's one history of the process, shared by all callbacks that record it."""
 
     def __init__(self) -> None:
+        # by id, so that the table keeps no callback alive
         self._entries: dict[int, int] = {}
         self._size = 0
 
@@ -54,6 +55,7 @@ class _AllocatorHistory:
             max_entries: the number of latest events to keep; the largest of all owners counts.
             clears: whether to delete the events recorded before.
         """
+        # before CUDA is initialized there is no allocator to record
         torch.cuda.init()  # type: ignore[no-untyped-call]
         self._entries[id(owner)] = max_entries
         if max_entries <= self._size and not clears:
@@ -106,6 +108,7 @@ class _OutOfMemoryObservers:
         self._observers.append(observer)
         if not self._is_attached:
             torch.cuda.init()  # type: ignore[no-untyped-call]
+            # torch has no function that would detach it again: one for all observers, for good
             attach: Any = torch._C._cuda_attach_out_of_memory_observer  # type: ignore[attr-defined] # noqa: SLF001
             attach(self._call_observers)
             self._is_attached = True
@@ -121,6 +124,7 @@ class _OutOfMemoryObservers:
             return
         self._is_calling = True
         try:
+            # a copy, as an observer may remove itself
             for observer in list(self._observers):
                 observer(device, requested, allocated, free)
         finally:

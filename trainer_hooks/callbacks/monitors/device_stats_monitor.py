@@ -73,6 +73,7 @@ class Nvml:
         """Return a reader of a device, or None where pynvml is not installed."""
         try:
             return cls(device)
+        # only a missing package is tolerated: a driver that does not answer is an error
         except ImportError:
             return None
 
@@ -83,7 +84,9 @@ class Nvml:
         stats = {"memory_used_bytes": memory.used, "memory_total_bytes": memory.total}
         readers: dict[str, Callable[[], float]] = {
             "utilization_percent": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
+            # 0 is the sensor of the GPU's chip
             "temperature_celsius": lambda: nvml.nvmlDeviceGetTemperature(handle, 0),
+            # the driver gives milliwatts
             "power_watts": lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
         }
         for name, reader in readers.items():
@@ -95,6 +98,7 @@ class Nvml:
 
     def close(self) -> None:
         """Close the connection to the driver."""
+        # the driver counts its users: others in this process keep their connection
         self._nvml.nvmlShutdown()
 
 
@@ -188,6 +192,7 @@ class DeviceStatsMonitor(_StatisticsReader):
     ) -> None:
         """Log if the metrics of this batch are logged."""
         if self._is_on and is_logged(trainer):
+            # the counter has this batch's step by now
             self._log(trainer, "on_train_batch_end", trainer.progress.batches_stepped - 1)
 
     def on_validation_batch_start(

@@ -35,6 +35,7 @@ def norm_of_norms(norms: Sequence[Tensor], order: float = 2.0) -> Tensor:
     """Return the norm of several tensors together from their norms, on the first one's device."""
     if len(norms) == 1:
         return norms[0]
+    # a module may be spread over several devices
     device = norms[0].device
     total: Tensor = torch.linalg.vector_norm(
         torch.stack([norm.to(device) for norm in norms]), order
@@ -138,6 +139,7 @@ class GradientNormMonitor(Callback):
         self, trainer: Trainer, module: Module, optimizer: Optimizer
     ) -> None:
         """Log the norms before clipping."""
+        # in manual optimization the module has clipped by itself when this hook comes
         is_measured = self.clipping != "after" or not module.automatic_optimization
         if is_measured and will_be_logged(trainer):
             self._measure(trainer, module, optimizer, "grad")

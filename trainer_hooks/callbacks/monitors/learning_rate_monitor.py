@@ -187,6 +187,7 @@ def _named_optimizers(trainer: Trainer) -> list[tuple[str, Optimizer, str | None
     named: list[tuple[str, Optimizer, str | None]] = []
     listed: set[int] = set()
     counts: Counter[str] = Counter()
+    # a scheduler may have a name, and an optimizer with several gets that of the first
     for optimizer, scheduler_name, interval in (*by_schedulers, *unscheduled):
         if id(optimizer) in listed:
             continue

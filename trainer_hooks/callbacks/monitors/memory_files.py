@@ -105,6 +105,7 @@ def _layout(
         for call in sorted(frame.calls.values(), key=lambda one: one.name):
             if call.amount * scale >= _MIN_FRAME_WIDTH:
                 pending.append((call, left, depth + 1))
+            # also past a frame that is too narrow to be drawn
             left += call.amount * scale
 
 
@@ -215,6 +216,7 @@ class MemoryFiles:
             return path
         local = Path(path)
         local.parent.mkdir(parents=True, exist_ok=True)
+        # under another name, so that nobody reads a part of it for the whole
         unfinished = local.with_name(f".{local.name}.{os.getpid()}.tmp")
         try:
             unfinished.write_bytes(content)

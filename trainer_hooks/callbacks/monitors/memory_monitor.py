@@ -125,11 +125,13 @@ class MemoryMonitor(ScheduledCallback):
         """Log after a step of manual optimization, if it is due."""
         if closes_window(trainer):
             if not self._is_logged:
+                # the counter includes the step that the module made itself
                 self._log(trainer, trainer.progress.batches_stepped - 1)
             self._is_logged = False
 
     def _log(self, trainer: Trainer, step: int) -> None:
         is_due = (step + 1) % trainer.log_every_n_steps == 0
+        # asked at every step, since it keeps counts that a resume continues
         is_aggregated = self._is_due(trainer)
         if not self._is_on or not (is_due or is_aggregated):
             return

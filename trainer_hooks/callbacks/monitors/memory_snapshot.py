@@ -140,6 +140,7 @@ class MemorySnapshot(Callback):
         if self._batches_to_skip:
             self._batches_to_skip -= 1
             return
+        # events that another callback recorded before are not of these batches
         HISTORY.record(self, self.max_entries, clears=True)
         self._is_recording = True
         self._due_tracker.start(trainer.clock)
@@ -178,6 +179,7 @@ class MemorySnapshot(Callback):
         """Stop recording, and write the files and their copies."""
         if not self._is_recording:
             return
+        # first, as `teardown` comes here again after an error
         self._is_on = self._is_recording = False
         self._is_done = True
         try:

@@ -105,6 +105,7 @@ class OOMObserver(Callback):
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Start to record allocations and to observe out-of-memory errors."""
+        # a run before may have broken off without its teardown
         self._stop_recording()
         self.files = []
         if not is_allocator_readable(trainer.device, _WHERE, is_quiet=self._is_warned):

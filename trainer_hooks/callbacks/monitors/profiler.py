@@ -155,6 +155,7 @@ class Profiler(Callback):
         self._next_at = self.skip_first + self.wait
         root = trainer.log_dir or trainer.default_root_dir
         self._folder = Path(root) / "profile" if self.dirpath is None else Path(self.dirpath)
+        # no batch ends before the first one, so `on_train_batch_end` would come too late for it
         if self._next_at == 0:
             self._begin(trainer)
 
@@ -169,6 +170,7 @@ class Profiler(Callback):
             self._profile.step()
             if self._done == self._next_at + self.warmup + self.active:
                 self._end()
+                # a `repeat` of 0 equals no number of cycles, so the last never comes
                 is_last = self._cycles == self.repeat
                 self._next_at = -1 if is_last else self._done + self.wait
         if self._done == self._next_at:

@@ -109,6 +109,7 @@ class RuntimeEstimator(Callback):
         self, trainer: Trainer, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         """Count a loader's validation when its first batch starts."""
+        # no hook tells that a loader begins, but its first batch does
         if batch_idx == 0 and trainer.state.fn == "fit" and not trainer.sanity_checking:
             clock = trainer.clock
             self._attribute(clock)
@@ -148,6 +149,7 @@ class _Loader:
 
     def remaining_count(self, begun: float, is_run_at_end: bool) -> int:
         """Estimate how often it will still run, at the rate since the share `begun` was done."""
+        # the share of the training between two of its runs, on average
         between = (self.share - begun) / self.count
         if between <= 0:
             return 0

@@ -191,6 +191,7 @@ class SlowStepDetector(Callback):
         self._started_at = None
         if len(self._totals) >= self.min_steps:
             median = self._totals.median
+            # over 0: a clock too coarse for a batch has a median of 0
             if seconds > self.factor * median > 0:
                 self._record(trainer, batch, batch_idx, seconds, loading)
         # a slow batch counts as well, or a lasting slowdown would be reported for ever
@@ -216,6 +217,7 @@ class SlowStepDetector(Callback):
         self.count += 1
         trainer.log_metrics(
             {"slow_step/seconds": seconds, "slow_step/loading_seconds": loading},
+            # in the first accumulation window no step is counted yet
             max(0, trainer.progress.batches_stepped - 1),
         )
         self._warn(slow)
@@ -233,6 +235,7 @@ class SlowStepDetector(Callback):
 
     def _reset(self) -> None:
         """Reset the medians and the timer."""
+        # a window shorter than `min_steps` would never hold enough to judge by
         self._totals = _RunningMedian(max(self.window, self.min_steps))
         self._loadings = _RunningMedian(max(self.window, self.min_steps))
         self._started_at = self._warned_at = None
@@ -262,6 +265,7 @@ class _RunningMedian:
         """Add a value, and drop the oldest one if the window is full."""
         if len(self._values) == self._window:
             oldest = self._values.popleft()
+            # equal values are interchangeable, so any of them may go
             del self._ordered[bisect_left(self._ordered, oldest)]
         self._values.append(value)
         insort(self._ordered, value)

@@ -147,6 +147,7 @@ class Throughput:
             # the first update's operations were done before the window
             rates["flops_per_sec"] = sum(counted[1:]) / seconds
         for name, rate in rates.items():
+            # other ranks are taken to be as fast as this one: nothing is sent between them
             if self.world_size > 1:
                 metrics[name] = rate * self.world_size
             metrics[f"device{self.separator}{name}"] = rate
@@ -243,6 +244,7 @@ def available_flops(device: torch.device, dtype: torch.dtype) -> float | None:
     """
     if device.type != "cuda":
         return None
+    # any other setting lets products of float32 use TF32 or less
     uses_tf32 = torch.get_float32_matmul_precision() != "highest"
     return peak_flops_of(torch.cuda.get_device_name(device), dtype, uses_tf32=uses_tf32)
 
@@ -280,6 +282,7 @@ def measure_flops(
         forward_fn: runs the forward, as `lambda: model(x)`.
         loss_fn: computes a loss of its outputs; if given, the backward is counted too.
     """
+    # the backward would add to gradients of the training
     gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
     counter = FlopCounterMode(display=False)
     try:
@@ -430,6 +433,7 @@ class ThroughputMonitor(Callback):
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the counts if a new training begins."""
         if trainer.progress.is_fresh:
+            # tests and predictions are no part of a training: their counts go on
             for stage in ("train", "validate"):
                 self._stages[stage] = _StageCounts()
 

@@ -141,6 +141,7 @@ class DisplayedProgressBar(ProgressBar):
 
     def on_train_batches_end(self, trainer: Trainer, module: Module) -> None:
         """Draw the last batch, unless it was drawn as such."""
+        # the rate is one of batches: what follows them in the epoch does not count
         self._train_pace.pause()
         # On a terminal the bar must not stop short of the last batch; a log gets a line at the
         # epoch's end.
@@ -169,6 +170,7 @@ class DisplayedProgressBar(ProgressBar):
         """Close the bar of a validation."""
         if not trainer.sanity_checking:
             self._end(trainer, module, Phase.VALIDATION)
+            # no batch follows the validation at an epoch's end
             if trainer.progress.stage is EpochStage.BATCHES:
                 self._train_pace.go_on()
 
@@ -203,6 +205,7 @@ class DisplayedProgressBar(ProgressBar):
                 Phase.TRAIN,
                 self._train_pace,
                 self.train_description,
+                # a limit of the run may end the epoch before its loader does
                 min(self.total_train_batches, last_batch_of_run(trainer)),
                 trainer.progress.batches_in_epoch,
                 self.refresh_rate,
@@ -314,6 +317,7 @@ class OpenBars:
 
     def close(self, phase: Phase) -> None:
         """Close an open bar; with the last one, restore the standard streams."""
+        # first, so that the streams are restored even if the canvas raises
         self.paces.pop(phase).stop()
         try:
             (self._lines or self._canvas).close_bar(phase)
@@ -440,10 +444,12 @@ class StreamRedirection:
 
     def start(self, output: TextIO) -> None:
         """Redirect text above the bars on `output`, if that is a standard stream."""
+        # bars on another stream share no line with printed text
         if output is not sys.stdout and output is not sys.stderr:
             return
         for name in ("stdout", "stderr"):
             stream = getattr(sys, name)
+            # a stream that goes to a file does not disturb the bars
             if stream is output or is_terminal(stream):
                 above = self._wrappers[name] = _LinesAboveBars(stream, self._write)
                 setattr(sys, name, above)
@@ -475,6 +481,7 @@ class _LinesAboveBars:
         self._wrapped = stream
         self._write_above: Callable[[str, TextIO], None] | None = write
         self._incomplete_line = ""
+        # reentrant, as a signal handler may print in the middle of a write
         self._lock = RLock()
 
     def __eq__(self, other: object) -> bool:
@@ -668,6 +675,7 @@ class Pace:
         """The batches per second, None while unknown."""
         seconds = self.seconds
         return (
+            # a chain: both the seconds and the batches are over 0
             (self.count - self.first) / seconds if seconds > 0 < self.count - self.first else None
         )
 
@@ -693,6 +701,7 @@ class RunTimeEstimate:
 
     def left(self, trainer: Trainer) -> float | None:
         """Return the seconds left, None while unknown or if only this epoch is left."""
+        # a chain: a negative `max_epochs` is no limit
         is_last = trainer.current_epoch + 1 >= trainer.max_epochs >= 0
         if is_last or last_batch_of_run(trainer) <= trainer.num_training_batches:
             return None
@@ -717,6 +726,7 @@ def last_batch_of_run(trainer: Trainer) -> int | float:
         left = min(left, int(duration) - progress.batches_completed)
     elif duration is not None and duration.unit is TimeUnit.SAMPLE:
         size = getattr(trainer.train_dataloader, "batch_size", None)
+        # a loader may be any iterable, and one with a batch sampler has None here
         if isinstance(size, int):
             left = min(left, math.ceil((int(duration) - progress.samples_completed) / size))
     return progress.batches_in_epoch + max(left, 0)

@@ -92,6 +92,7 @@ class ProgressBar(Callback):
         flush: bool = False,
     ) -> None:
         """Print as the builtin does, without breaking the bar."""
+        # the standard output of this moment: bars replace it while they are drawn
         print(*args, sep=sep, end=end, file=file or sys.stdout, flush=flush)
 
     def get_metrics(self, trainer: Trainer, module: Module) -> dict[str, int | str | float]:
@@ -110,6 +111,7 @@ class ProgressBar(Callback):
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Store the trainer; switch the bar off on all ranks but rank 0."""
         self._trainer = trainer
+        # all ranks may write to the same terminal
         if not trainer.is_global_zero:
             self.disable()
 
@@ -220,4 +222,5 @@ class ProgressBar(Callback):
         self._dataloader_idx = None
 
 
+# the name of the class in Lightning 1
 ProgressBarBase = ProgressBar

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from trainer_hooks.callbacks.progress.display import Pace
 
+# drawing more often can crash the page of Colab; Lightning has the same number
 _RATE_IN_COLAB = 20
 
 

@@ -100,6 +100,7 @@ class ImageVisualizer(ScheduledCallback):
     ) -> None:
         self.interval = interval
         super().__init__(parse_when(interval, "interval", _WHERE, bare=TimeUnit.EPOCH))
+        # a condition or a function decides by itself on the first batch
         self._shows_first_batch = not (isinstance(interval, DueCondition) or callable(interval))
         self.mode = mode
         self.num_images = num_images

@@ -42,8 +42,10 @@ class Journal:
         # O_APPEND: the records of two processes may alternate, but do not overwrite each other.
         file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, _FILE_MODE)
         try:
+            # a kill may have cut off the last record: the next one must not continue its line
             if not self._has_written and _is_cut_off(file):
                 line = b"\n" + line
+            # the system may write a part only
             while line:
                 line = line[os.write(file, line) :]
         finally:

@@ -344,6 +344,7 @@ class MLPerfCallback(Callback):
         """
         assert self._file is not None
         self._file.end("run_stop", status=status)
+        # without the target the run may be resumed, which cuts this end off again
         if self._is_reached:
             self._record_size()
         self._file.close()
@@ -491,6 +492,7 @@ class ResultFile:
         """
         try:
             with path.open("rb+") as file:
+                # at an end before `size` the file is shorter than at the checkpoint
                 if f'"{run_id}"'.encode() not in file.read(size) or file.tell() != size:
                     raise CheckpointError(_not_reopened(path, "it is another run's"))
                 file.truncate(size)
@@ -594,6 +596,7 @@ def _system_facts(trainer: Trainer) -> dict[str, str]:
 
 def _gpus(trainer: Trainer) -> list[dict[str, Any]]:
     gpus: list[dict[str, Any]] = hardware(trainer.device).get("gpus", [])
+    # a process uses one GPU, and the machine may have more
     return gpus[: trainer.world_size]
 
 

@@ -200,8 +200,10 @@ class Notify(Callback):
         return {**body, **self._extra}
 
     def _send(self, body: dict[str, Any]) -> None:
+        # an error rather than a NaN, which JSON does not have
         message = json.dumps(body, allow_nan=False, default=str).encode()
         if self.command is not None:
+            # an overridden `body` may lack these fields
             text = str(body.get(self.text_field or "", "")) or _sentence(body)
             variables = {
                 "TRAINER_HOOKS_STATUS": body.get("status", ""),
@@ -311,6 +313,7 @@ def check_url(url: object) -> str | None:
         with contextlib.suppress(ValueError):
             parts = urlsplit(url)
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+        # without the address, which may be a secret, as that of a chat service's webhook
         raise OptionError(
             f"url of Notify, of type {type(url).__name__}: it must be an address that begins "
             "with http:// or https://. Pass the whole of it."
@@ -384,6 +387,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
+        # this collects the exit status, so that no zombie is left
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(1.0)
 
@@ -407,6 +411,7 @@ def post(url: str, message: bytes, headers: Mapping[str, str], timeout: float) -
             with urlopen(request, timeout=timeout):
                 outcome.append("")
         except HTTPError as error:
+            # an HTTPError is the open answer itself, which must be closed
             with error:
                 outcome.append(f"it answered {error.code} {error.reason}")
         except Exception as error:  # noqa: BLE001 - the caller raises it

@@ -204,6 +204,7 @@ class RunManifest(Callback):
         self._end_training(trainer)
 
     def _end_training(self, trainer: Trainer) -> None:
+        # infinite before the training begins and after its end was recorded
         if self._next_progress_at < math.inf:
             self._record_progress(trainer)
             self._next_progress_at = math.inf

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _CHANNELS = (1, 3, 4)
+# the rounding of a normalization may leave values a little outside of 0 to 1
 _ROOM = 0.001
 Key = str | int | Callable[[Any], Any] | None
 """The location of a part of a batch: a key, an index, a function, or None for the first tensor."""
@@ -110,6 +111,7 @@ def to_image(
     if low < -_ROOM or high > 1 + _ROOM:
         stretched = f"stretched from {low:.3g} to {high:.3g}"
         remark = f"{remark}, {stretched}" if remark else stretched
+        # a picture of one colour has no range
         pixels = (pixels - low) / max(high - low, 1e-12)
     return (pixels.clamp(0, 1) * 255).round().to(torch.uint8), remark
 
@@ -180,6 +182,7 @@ def class_masks(masks: Any, count: int, option: str, where: str) -> Tensor:
     first = (first[:, 0] if first.ndim == 4 else first).cpu()
     if not first.is_floating_point():
         return first.long()
+    # other floats are logits, whose border between the classes lies at 0
     are_probabilities = bool(((first >= 0) & (first <= 1)).all())
     return (first > (0.5 if are_probabilities else 0.0)).long()
 
@@ -187,6 +190,7 @@ def class_masks(masks: Any, count: int, option: str, where: str) -> Tensor:
 def color_mask(classes: Tensor) -> Tensor:
     """Return one mask (H, W) as an image (3, H, W): class 0 black, negative classes grey."""
     table = _table()
+    # classes from 256 on repeat the colours, except the black of class 0
     colours = table[torch.where(classes < _COLOURS, classes, (classes - 1) % (_COLOURS - 1) + 1)]
     colours[classes < 0] = _NONE
     return colours.permute(2, 0, 1)

@@ -76,6 +76,7 @@ class Checkpoint(Callback):
         It is called after the current batch, for one callback after the other until one saves. The
         base class calls `save_now` where that is overridden.
         """
+        # the base class's `save_now` would only warn, and the process end without a checkpoint
         if type(self).save_now is Checkpoint.save_now:
             return False
         self.save_now(trainer, module)

@@ -65,6 +65,7 @@ def check_template(template: object, where: str, name: str = "filename") -> str:
             "{epoch} or {val_loss:.2f}. Close it, or take it out."
         )
     for match in _FIELD.finditer(template):
+        # a value may be an int or a float, and 'd' takes an int alone
         if not any(_can_format(sample, match[2] or "") for sample in (1, 1.0)):
             raise OptionError(
                 f"format {match[2]!r} of {match[1]!r} in {name} {template!r} of {where}: it must "

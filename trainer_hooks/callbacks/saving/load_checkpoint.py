@@ -174,9 +174,11 @@ class LoadCheckpoint(Callback):
                 TrainerHooksWarning,
             )
         kept, own = checkpoint.get("state_dict", {}), module.state_dict()
+        # not strict: weights of the file alone are dropped, and those of the module alone stay
         is_free = not self.strict_model_weights
         own = {name: value for name, value in own.items() if is_free or name in saved}
         kept = {name: value for name, value in kept.items() if not is_free or name in own}
+        # a strict load wants every weight: the module's own stand for the ignored ones
         checkpoint["state_dict"] = {**own, **kept}
 
 

@@ -333,6 +333,7 @@ class ModelCheckpoint(Saver):
         if not is_for_ranking or k == 0:
             pass
         elif monitor is None:
+            # without a monitor the newest replaces the one before it; with -1 all stay
             replaced = [ranking.best_model_path] if k == 1 else []
             ranking.best_model_path = path = self._free_path(metrics, reusable=replaced)
             self._log_decision(trainer, f"saving {path!r}")
@@ -385,6 +386,7 @@ class ModelCheckpoint(Saver):
             last = self._free_path(metrics, self.CHECKPOINT_NAME_LAST, reusable=(previous,))
             ranking.last_model_path = last
             replaced = [*replaced, previous]
+            # without a file to point to, the last checkpoint is a file itself
             if is_link and path is not None:
                 link = last
             else:
@@ -494,6 +496,7 @@ class SaveSchedule:
             self._watches_batches = True
         self._last_time = _now(trainer)
         self._batches_at_start = trainer.progress.batches_completed
+        # a resume restored the count, which goes on
         if self._step_seen is None:
             self._step_seen = trainer.global_step
 
@@ -522,6 +525,7 @@ class SaveSchedule:
             # not `step % every`: two optimizers count two steps a batch, and may jump over one
             return step // every != (before or 0) // every or None
         if triggers.train_time_interval is not None:
+            # else nothing was trained since the last save
             is_new = step != tracker.ranking.saved_step
             return (is_new and self._is_time_up(triggers.train_time_interval, trainer)) or None
         is_turn = not self._at_train_epoch_end and _is_validated(trainer)

@@ -92,6 +92,7 @@ class OnExceptionCheckpoint(Checkpoint):
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Record whether this fit resumes from the file."""
+        # only where the trainer chose the file: one that the user named is not ours to delete
         came_from_it = trainer.ckpt_path == self.ckpt_path and trainer.named_ckpt_path is None
         # or the file is of this trainer's previous fit, which continues in memory
         self._is_mine = came_from_it or (self._is_mine and not trainer.progress.is_fresh)

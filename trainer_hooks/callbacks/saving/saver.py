@@ -167,6 +167,7 @@ class ReservedNames:
 
     def take(self, path: str) -> bool:
         """Reserve a path; return whether it was free."""
+        # a name in a store cannot be locked: a look must do
         if is_remote(path):
             return not exists(path)
         if exists(path):
@@ -276,6 +277,7 @@ class SaveTracker:
             if is_in_background:
                 # what the previous save replaces must be deleted before this one may reuse a name
                 trainer.finish_saves()
+            # the temporary file that the run was resumed from is replaced by this save, too
             plan = replace(plan, obsolete=(*plan.obsolete, *self._for_now))
             # before the files are written, because the ranking is part of the state in them
             before, self._ranking = self.ranking, ranking

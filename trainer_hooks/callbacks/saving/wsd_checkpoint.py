@@ -95,6 +95,7 @@ class WSDCheckpointCallback(Saver):
         scheduler = _wsd_scheduler(trainer)
         ends = sorted(int(step) for step in scheduler.get_checkpoint_steps())
         ratio = float(getattr(scheduler, "decay_phase_ratio", _DECAY))
+        # a period reaches from the end of one decay to the end of the next
         begins = [0, *ends[:-1]]
         self._ends = frozenset(ends)
         self._starts = frozenset(
@@ -117,6 +118,7 @@ class WSDCheckpointCallback(Saver):
         """Save because `trainer.request_checkpoint()` was called."""
         if is_real_fit(trainer):
             step = trainer.progress.batches_stepped
+            # the saved step stays: the scheduled save of this step may still come
             self._save(
                 trainer, f"checkpoint_{step}", self.tracker.ranking.saved_step, weights_only=False
             )

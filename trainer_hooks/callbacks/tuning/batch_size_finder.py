@@ -127,6 +127,7 @@ class BatchSizeFinder(Callback):
         state = checkpoint.get("callbacks", {}).get(self.state_key, {})
         size = state.get("batch_size")
         if trainer.state.fn == "fit" and size is not None:
+            # first, as the loaders are made from it
             self.tuned_attribute(module, trainer.datamodule).write(size)
             trainer.reload_dataloaders()
 
@@ -169,6 +170,7 @@ class BatchSizeFinder(Callback):
                 trial.fits,
                 mode=self.mode,
                 start=self.init_val,
+                # a larger batch than the data set is never full, so that it fits would prove little
                 largest=min(self.max_val, _largest_dataset_size(trainer) or self.max_val),
                 max_trials=self.max_trials,
             )
@@ -222,6 +224,7 @@ class _BatchSizeTrial(Callback):
         try:
             # a fit must be able to validate with this size too
             self._trainer.trial_run(self, steps=self._steps, validates=True)
+        # torch's own error for it is a RuntimeError
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise

@@ -57,6 +57,7 @@ class GradientAccumulationScheduler(Callback):
             check_count("epoch in scheduling", epoch, _WHERE)
             name = f"number of batches from epoch {epoch} on in scheduling"
             check_count(name, batches, _WHERE, least=1)
+        # windows of one batch up to the first epoch that is named
         self.scheduling = dict(sorted({0: 1, **scheduling}.items()))
         self.epochs = list(self.scheduling)
         self._epoch = 0

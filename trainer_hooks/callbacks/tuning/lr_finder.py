@@ -131,6 +131,7 @@ class LearningRateFinder(Callback):
         result = self.optimal_lr
         if result is None:
             return {"found": None, "chosen": None}
+        # plain data, as a checkpoint is loaded without making objects of any class
         return {
             "found": {
                 "mode": result.mode, "lr_min": result.lr_min, "lr_max": result.lr_max,
@@ -245,6 +246,7 @@ class LRFinderResult:
             )  # fmt: skip
             return None
         at, values = (torch.tensor(column, dtype=torch.float64) for column in zip(*points))  # noqa: B905
+        # with their spacing: exponential rates are not evenly spaced
         (slopes,) = torch.gradient(values, spacing=(at,))
         return points[int(slopes.argmin())][0]
 
@@ -316,6 +318,7 @@ class RateRamp(Callback):
         self, trainer: Trainer, module: Module, batch: Any, batch_idx: int
     ) -> None:
         """Set the rate of the step that this batch belongs to."""
+        # a rate is recorded for each step made, so this is the index of the coming one
         rate = self._result.rate(len(self._result.results["lr"]))
         for group in trainer.optimizers[0].param_groups:
             # In place: a capturable or compiled optimizer holds on to its tensor of the rate.
