@@ -18,6 +18,8 @@ _ORIGINAL_PACKAGES = {
 """The package of the other framework, by its compatibility package."""
 
 
+# no AttributeError: `from module import name` would replace it by an ImportError of Python's own,
+# which names no replacement
 class NotOfferedError(TrainerHooksError, ImportError):
     """Raised for a name of another framework that is not offered; it names the replacement."""
 

@@ -30,6 +30,7 @@ class TrainerOptions:
     train_dataloader: Any = option(None, "A loader, a `DataSpec`, or a dict of its arguments.")
     train_dataloader_label: str = option("train", "The `state.dataloader_label` of the training.")
     train_subset_num_batches: int = option(-1, "The number of batches of an epoch; -1 for all.")
+    # an option without a text has no effect here: OPTIONS has the values that are accepted
     spin_dataloaders: bool = True
     max_duration: Any = option(None, 'How long: `"10ep"`, `"500ba"`, or a number of epochs.')
     algorithms: Any = None
@@ -149,4 +150,5 @@ class TrainerOptions:
 
 
 def _is_same(value: object, other: object) -> bool:
+    # to Python, True equals 1
     return type(value) is type(other) and value == other

@@ -27,6 +27,7 @@ class _OptionalDataloaderIdx:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         for name, method in list(vars(cls).items()):
+            # of other callables, such as a staticmethod, the defaults cannot be replaced like this
             if isinstance(method, FunctionType) and _requires_dataloader_idx(method):
                 setattr(cls, name, _with_default(method))
 
@@ -68,6 +69,7 @@ class Trainer(trainer_hooks.Trainer):
         Args:
             root: the run's root folder.
         """
+        # found without importing it, which takes long
         if find_spec("tensorboard") is not None:
             from trainer_hooks.loggers import TensorBoardLogger
 

@@ -115,8 +115,10 @@ class OptimizerMonitor(ScheduledCallback):
 def _log_tensors(trainer: Trainer, values: dict[str, Tensor]) -> None:
     """Log tensors of one element, which are copied from the device together."""
     device = next(iter(values.values())).device
+    # one copy to the host: each item() would wait for the device
     stacked = torch.stack([value.detach().to(device).reshape(()) for value in values.values()])
     metrics = dict(zip(values, stacked.tolist(), strict=True))
+    # the step of these gradients has been counted already
     trainer.log_metrics(metrics, trainer.progress.batches_stepped - 1)
 
 

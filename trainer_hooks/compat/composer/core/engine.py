@@ -119,6 +119,7 @@ class CallbackCloser:
             return
         self.is_done = True
         callbacks = [one for one in self._state.callbacks if isinstance(one, EventMethods)]
+        # from now on they may take part in another trainer
         _OPEN.difference_update(callbacks)
         close_callbacks(callbacks, self._state, self._logger)
 

@@ -53,6 +53,7 @@ def create_interval_scheduler(
 
     def is_due(state: State, event: Event) -> bool:
         nonlocal last_batch
+        # no previous timestamp: nothing was trained yet
         if time.value <= 0 or state.previous_timestamp is None:
             return False
         batch = int(state.timestamp.batch)

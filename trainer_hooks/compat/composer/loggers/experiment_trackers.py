@@ -56,6 +56,7 @@ class NativeLoggerDestination(NativeDestination, LoggerDestination):  # type: ig
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue the run of a checkpoint."""
+        # a checkpoint's states come twice: when the trainer is made, and when the fit resumes it
         if self.logger is not None and state_dict["run"] and state_dict["run"] != self._resumed_run:
             self._resumed_run = dict(state_dict["run"])
             self.logger.resume_run(self._resumed_run)
@@ -292,6 +293,7 @@ class NeptuneLogger(NativeLoggerDestination):
                 api_key=api_token,
                 project=project,
                 prefix=base_namespace,
+                # a name among the user's arguments takes precedence
                 **{"name": run_name, **neptune_kwargs},
             )
 

@@ -281,6 +281,7 @@ class FileLogger(LoggerDestination):
 
     def write(self, prefix: str, s: str) -> None:
         """Write lines, each with a prefix; lines from before `init` are written at `init`."""
+        # as in Composer, an empty line has no prefix
         self._pending_lines += [
             line if line == "\n" else f"{prefix}{line}" for line in s.splitlines(keepends=True)
         ]
@@ -325,6 +326,7 @@ class FileLogger(LoggerDestination):
     def _flush(self, logger: Logger) -> None:
         if self.file is not None:
             self.file.flush()
+            # each upload replaces that of the shorter file
             logger.upload_file(self.remote_file_name, self.file.name, overwrite=True)
 
 

@@ -93,9 +93,11 @@ def _decay_and_step(
     with torch.no_grad():
         for group in optimizer.param_groups:
             initial_lr = group["initial_lr"]
+            # an initial rate of 0 cannot be divided by: the decay is full then, as in Composer
             scale = group["lr"] / initial_lr if initial_lr else 1.0
             factor = group["decoupled_weight_decay"] * scale
             for parameter in group["params"] if factor else ():
+                # the others do not take part in this step, as in torch
                 if parameter.grad is not None:
                     parameter.mul_(1 - factor)
     step()

@@ -87,6 +87,7 @@ def batch_set(batch: Any, key: Any, value: Any) -> Any:
         for one, part in zip(key, value, strict=True):
             batch = batch_set(batch, one, part)
         return batch
+    # a named tuple, whose class takes its fields one by one
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
         name = batch._fields[key] if isinstance(key, int) else key
         return batch._replace(**{name: value})  # type: ignore[attr-defined]
