@@ -60,4 +60,5 @@ def not_offered_attribute(owner: object, name: str, instead: Mapping[str, str]) 
         message = f"{class_name}.{name} is not in trainer_hooks: {instead[name]}."
     else:
         message = f"{class_name} has no attribute {name!r}"
+    # with these two, Python adds a similar name to the message if there is one
     return AttributeError(message, name=name, obj=owner)

@@ -105,6 +105,7 @@ class LossTracker(Callback):
     def on_validation_end(self, trainer: Trainer, module: Module) -> None:
         """Delete the loss of an evaluation inside an epoch, which all callbacks have seen."""
         self._eval = None
+        # there StepBasedEvaluationCallback deletes it
         if _INTERMEDIATE in trainer.history.get_metric_names():
             trainer.history.delete_metric(_INTERMEDIATE)
 
@@ -112,6 +113,7 @@ class LossTracker(Callback):
         self, trainer: Trainer, module: Module, exception: BaseException
     ) -> None:
         """Print why the training ends."""
+        # as there, where the StopTrainingError is printed
         trainer.print(trainer.stop_reason)
 
     def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:

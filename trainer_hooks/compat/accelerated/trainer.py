@@ -276,6 +276,7 @@ class Trainer(BaseTrainer):
             max_num_train_steps,
             gradient_clip_value,
         )
+        # after the run config, which has the numbers for its placeholders
         if create_scheduler_fn is not None:
             self.scheduler = self.create_scheduler()
         self.max_epochs = self.run_config.num_epochs

@@ -140,6 +140,7 @@ class TrainerOptions:
 
     def make_run_name(self) -> str:
         """Return the name of the run, generated if none is given."""
+        # random too, as the jobs of an array may start within one second
         return self.configured_run_name or f"{int(time.time())}-{secrets.token_hex(3)}"
 
     def save_folder_of(self, run_name: str) -> str | None:

@@ -193,7 +193,7 @@ class Trainer:
         evaluators = own_evaluators
         if eval_dataloader is not None:
             evaluators = self._make_evaluators(eval_dataloader, "1ep", subset_num_batches)
-            # only while they run: callbacks look evaluators up there by label
+            # only while they run, so that a later fit does not evaluate them
             state.evaluators = [*own_evaluators, *evaluators]
         if not evaluators:
             raise OptionError(

@@ -35,6 +35,7 @@ class _OptionalDataloaderIdx:
 def _requires_dataloader_idx(method: FunctionType) -> bool:
     """Return whether the last positional parameter is `dataloader_idx`, without a default."""
     code = method.__code__
+    # positional parameters come first, before keyword-only ones and local variables
     by_position = code.co_varnames[: code.co_argcount]
     return by_position[-1:] == (_ARGUMENT,) and not method.__defaults__
 

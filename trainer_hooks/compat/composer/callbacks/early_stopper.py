@@ -124,6 +124,7 @@ class MetricStopper(Callback):
 
     def on_train_end(self, trainer: Trainer, module: Module) -> None:
         """Raise an error if the metric was never logged: it could not stop the training."""
+        # a fit that never validated had no occasion to log it
         is_missing = self._metric_name(trainer) not in trainer.callback_metrics
         if self._has_validated and is_missing and is_real_fit(trainer):
             raise self._missing_error(trainer)
@@ -261,6 +262,7 @@ class EarlyStopper(MetricStopper):
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Request the stop again if a resumed training had stopped and still would."""
+        # a resume with more patience trains on
         was_stopped, self.is_stopped = self.is_stopped, False
         if was_stopped:
             self._stop_if_late(trainer)

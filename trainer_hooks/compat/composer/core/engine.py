@@ -71,6 +71,7 @@ class Engine:
         for callback in callbacks:
             try:
                 callback.run_event(known, self.state, self.logger)
+            # an interrupt gets the note too
             except BaseException as error:
                 add_note(error, f"raised at event {known.value!r} of {type(callback).__qualname__}")
                 raise

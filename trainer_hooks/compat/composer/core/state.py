@@ -88,6 +88,7 @@ class State:
         self.eval_timestamp = Timestamp()
         self.predict_timestamp = Timestamp()
         self.batch: Any = None
+        # empty before the first batch, as in Composer
         self.outputs: Any = torch.Tensor()
         self._loss: Any = torch.Tensor()
         self.total_loss_dict: dict[str, float] = {}

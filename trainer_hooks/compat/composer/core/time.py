@@ -314,6 +314,7 @@ class Timestamp:
         """
         known_unit = TimeUnit(unit)
         if known_unit is TimeUnit.SECOND:
+            # cut off: a Time is whole in every unit but dur
             return Time(int(self.total_wct.total_seconds()), TimeUnit.SECOND)
         if known_unit is TimeUnit.DURATION:
             raise OptionError(

@@ -184,6 +184,7 @@ class MLFlowLogger(NativeLoggerDestination):
             from trainer_hooks.loggers import MLflowLogger
 
             return MLflowLogger(
+                # Composer's default
                 experiment_name or "my-mlflow-experiment",
                 run_name=run_name or name,
                 tracking_uri=None if tracking_uri is None else str(tracking_uri),
@@ -253,6 +254,7 @@ class CometMLLogger(NativeLoggerDestination):
         def make(run_name: str) -> NativeLogger:
             from trainer_hooks.loggers import CometLogger
 
+            # a name among the user's arguments takes precedence
             extra = {"experiment_name": name or run_name, **(exp_kwargs or {})}
             return CometLogger(workspace=workspace, project=project_name, **extra)
 

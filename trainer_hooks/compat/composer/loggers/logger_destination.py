@@ -153,6 +153,7 @@ class ConsoleLogger(LoggerDestination):
 
     def fit_end(self, state: State, logger: Logger) -> None:
         """Print the metrics that were not printed yet."""
+        # those since the last full interval
         if self.logged_metrics:
             self._print_train_metrics(state)
 

@@ -116,6 +116,7 @@ class ComposerClassifier(ComposerModel):
     def get_metrics(self, is_train: bool = False) -> dict[str, Any]:
         """Return the metrics of the training or evaluation, by the names of their classes."""
         metrics = self.train_metrics if is_train else self.val_metrics
+        # a MetricCollection has it; a single metric has the name of its class
         items = getattr(metrics, "items", None)
         return {type(metrics).__name__: metrics} if items is None else dict(items())
 

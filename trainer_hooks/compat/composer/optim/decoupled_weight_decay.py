@@ -36,6 +36,7 @@ class DecoupledSGDW(SGD):
         dampening: float = 0,
         nesterov: bool = False,
     ) -> None:
+        # 0.0 for torch's own decay, which would be added to the gradient
         super().__init__(params, lr, momentum, dampening, 0.0, nesterov)
         _move_weight_decay(self, weight_decay)
 
@@ -65,6 +66,7 @@ class DecoupledAdamW(AdamW):
         weight_decay: float = 1e-5,
         amsgrad: bool = False,
     ) -> None:
+        # 0.0 for torch's own decay, which grows with the rate itself
         super().__init__(params, lr, betas, eps, 0.0, amsgrad)
         _move_weight_decay(self, weight_decay)
 
@@ -79,6 +81,7 @@ def _move_weight_decay(optimizer: Optimizer, decay: float) -> None:
         # torch has put the argument, 0, into each group without a weight decay of its own
         group["decoupled_weight_decay"] = group["weight_decay"] or decay
         group["weight_decay"] = 0.0
+        # a scheduler of torch keeps it, and would set it only when it is made
         group["initial_lr"] = group["lr"]
 
 

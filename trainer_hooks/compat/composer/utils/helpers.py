@@ -60,8 +60,10 @@ def batch_get(batch: Any, key: Any) -> Any:
         return getter(batch)
     try:
         if isinstance(key, Sequence) and not isinstance(key, str):
+            # several keys in a list give a list, and in a tuple a tuple
             return type(key)(batch_get(batch, one) for one in key)  # type: ignore[call-arg]
         return batch[key]
+    # a TypeError comes from an object without items, such as a dataclass
     except (TypeError, LookupError) as error:
         if isinstance(key, str) and hasattr(batch, key):
             return getattr(batch, key)

@@ -202,6 +202,7 @@ def rank_zero_experiment(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     @wraps(fn)
     def experiment(self: Logger) -> Any:
+        # None on the other ranks
         writer = on_rank_zero(self)
         return DummyLogger().experiment if writer is None else writer
 
