@@ -89,9 +89,11 @@ class HostedCallback(Callback):
     def guest_has(self, name: str) -> bool:
         """Return whether the foreign callback overrides a method, in its class or itself."""
         attributes = getattr(self.guest, "__dict__", {})
+        # set on the object itself, as a test or another callback does; None takes the method away
         if name in attributes:
             return attributes[name] is not None
         for kind in type(self.guest).__mro__:
+            # its methods do nothing, and all classes after it in the order are the framework's too
             if f"{kind.__module__}.{kind.__qualname__}" in self.bases:
                 return False
             if name in vars(kind):
@@ -102,6 +104,8 @@ class HostedCallback(Callback):
         # attributes of the foreign callback, such as `best_model_path` of a saver; not those of
         # Python's protocols, which would copy or pickle the adapter as if it were that callback
         guest = vars(self).get("guest")
+        # hasattr() of the class: that of a callback of pytorch-accelerated would raise, as its own
+        # __getattr__ raises an error that is no AttributeError
         if name.startswith("__") or not (
             name in getattr(guest, "__dict__", {}) or hasattr(type(guest), name)
         ):
@@ -151,6 +155,7 @@ class HostedCallback(Callback):
 
     def __reduce__(self) -> Any:
         """Copy and pickle the foreign callback, whose adapter is made anew."""
+        # pickle looks a class up by name: for this one, made at run time, it finds the foreign one
         return _rebuild_adapter, (self.guest, self.opaque_names)
 
     def __repr__(self) -> str:
@@ -188,8 +193,10 @@ def choose_adapter(
     """
     names = set(ancestor_names(callback))
     for package in packages:
+        # `lightning.pytorch` and `pytorch_lightning` have the same modules below them
         names |= {name.removeprefix(f"{package}.") for name in names}
     counts_as = [kind for name, kind in counterparts.items() if name in names]
+    # in the order of the table, not of inheritance: a subclass needs its row before its base's
     adapters = (adapter for name, adapter in special.items() if name in names)
     return next(adapters, default).hosting(callback, *counts_as)
 
@@ -210,6 +217,7 @@ class ForeignProgressBar(ProgressBar):
     @property
     def is_enabled(self) -> bool:
         """Whether the foreign bar draws and prints for the trainer; one needs `print` for it."""
+        # the class, as in HostedCallback.__getattr__; the bars of some frameworks have no `print`
         kind = type(self.guest)
         return hasattr(kind, "print") and (
             not hasattr(kind, "is_enabled") or bool(self.guest.is_enabled)
@@ -295,6 +303,7 @@ def _unpickle_parts(state: Any, names: Collection[str], owner: str) -> Any:
     pickles = state.get(_PICKLES_KEY) if isinstance(state, dict) else None
     if pickles is None:
         return state
+    # the user decides, not the file: the names in it were chosen by whoever wrote it
     unnamed = sorted(set(pickles) - set(names))
     if unnamed:
         listed = ", ".join(map(repr, unnamed))

@@ -44,7 +44,9 @@ ACCELERATED_NAMES: Mapping[str, str] = {
     "on_fit_start": "on_training_run_start",
     "on_train_epoch_start": "on_train_epoch_start",
     "on_train_batch_start": "on_train_step_start",
+    # before the backward there
     "on_after_loss": "on_train_step_end",
+    # before the epoch's evaluation there, and so not our hook of that name
     "on_train_batches_end": "on_train_epoch_end",
     "on_validation_epoch_start": "on_eval_epoch_start",
     "on_validation_batch_start": "on_eval_step_start",
@@ -109,6 +111,7 @@ def find_hooks(name: str, hooks: Mapping[str, HookSpec] = HOOKS) -> tuple[HookMa
     event = name.removeprefix("Event.").lower()
     for spec in hooks.values():
         for framework, other in names_elsewhere(spec.name).items():
+            # all of them: on_eval_epoch_start of pytorch-accelerated stands for two hooks of ours
             wanted = event if framework == "Composer" else name
             if other == wanted and spec.name not in matched:
                 matched.add(spec.name)

@@ -37,6 +37,7 @@ class ModuleAdapter(Module):
         super().__init__()  # sets `training`, which is the foreign module's here
         foreign.training = mode
         for name in _SHARED:
+            # the same dicts and no copies, so that a layer that is added later is a part of both
             vars(self)[name] = vars(foreign)[name]
         take_class_name(self, foreign)
 
@@ -64,6 +65,7 @@ class ModuleAdapter(Module):
 
     def train(self, mode: bool = True) -> Self:
         """Put the foreign module into training or evaluation mode."""
+        # nn.Module's own would go over the children and leave out a train() that the user overrides
         vars(self)["foreign_module"].train(mode)
         return self
 

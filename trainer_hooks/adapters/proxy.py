@@ -101,11 +101,13 @@ class ModuleProxy:
         """Return the module's names."""
         return dir(self.proxy_target)
 
+    # Python looks up such methods on the class and never asks __getattr__ for them
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the module."""
         return self.proxy_target(*args, **kwargs)
 
     def __eq__(self, other: object) -> bool:
+        # type(), since isinstance() believes the __class__ of another class that subclasses give
         return self.proxy_target is (other.proxy_target if type(other) is type(self) else other)
 
     def __hash__(self) -> int:
@@ -116,10 +118,12 @@ class ModuleProxy:
         return repr(self.proxy_target)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        # Lightning's StochasticWeightAveraging copies the module that it is handed
         return copy.deepcopy(self.proxy_target, memo)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickle the module in the proxy's place."""
+        # the file holds no class that was made at run time, and loads without an adapter
         return _unpickled, (self.proxy_target,)
 
 

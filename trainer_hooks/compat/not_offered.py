@@ -18,6 +18,8 @@ _ORIGINAL_PACKAGES = {
 """The package of the other framework, by its compatibility package."""
 
 
+# no AttributeError: `from module import name` would replace it by an ImportError of Python's own,
+# which names no replacement
 class NotOfferedError(TrainerHooksError, ImportError):
     """Raised for a name of another framework that is not offered; it names the replacement."""
 
@@ -58,4 +60,5 @@ def not_offered_attribute(owner: object, name: str, instead: Mapping[str, str]) 
         message = f"{class_name}.{name} is not in trainer_hooks: {instead[name]}."
     else:
         message = f"{class_name} has no attribute {name!r}"
+    # with these two, Python adds a similar name to the message if there is one
     return AttributeError(message, name=name, obj=owner)

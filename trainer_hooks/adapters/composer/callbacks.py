@@ -171,6 +171,7 @@ class ComposerAdapter(HostedCallback):
     @property
     def is_destination(self) -> bool:
         """Whether the callback is one of Composer's logger destinations."""
+        # only destinations have it; to compare classes, Composer would have to be imported
         return hasattr(type(self.guest), "can_upload_files")
 
     def fire(self, event: str) -> None:
@@ -186,6 +187,7 @@ class ComposerAdapter(HostedCallback):
             call(state, source.logger)
         finally:
             state.keep("current_event", "")
+        # state.stop_training() and callbacks put another Time there
         if state.max_duration is not source.duration:
             self._apply_max_duration(source, event)
 

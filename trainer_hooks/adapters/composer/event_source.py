@@ -409,6 +409,7 @@ class EventSource:
         if self._has_own_eval_step(trainer, module):
             listener.fire("eval_after_forward")
         loader = self._evaluated[-1]
+        # the first listener counts the batch, the others find it counted
         if loader.timestamp is self._uncounted and loader.timestamp.batch.value == batch_idx:
             spent, self._batch_began = perf_counter() - self._batch_began, perf_counter()
             loader.timestamp = self._uncounted.to_next_batch(
@@ -526,6 +527,7 @@ class EventSource:
         """Count the predicted batch, and fire `predict_batch_end`."""
         state = self.state
         state.keep("outputs", outputs)
+        # once, however many listeners share the source
         if indices != self._predict_position:
             self._predict_position = indices
             state.predict_timestamp = state.predict_timestamp.to_next_batch(

@@ -148,6 +148,7 @@ class ComposerModelAdapter(ModuleAdapter):
     def on_after_backward(self) -> None:
         """Update the training metrics with the last forward, and log them."""
         outputs, batch = self._outputs_and_batch
+        # let go before the step, since they hold memory of the device
         self._outputs_and_batch = None, None
         if not self._train_metrics or batch is None:
             return
@@ -170,6 +171,7 @@ class ComposerModelAdapter(ModuleAdapter):
         outputs = model.eval_forward(batch)
         for name, metric in self._eval_metrics[label].items():
             model.update_metric(batch, outputs, metric)
+            # the label tells the loaders apart
             self.log(f"metrics/{label}/{name}", metric, add_dataloader_idx=False)
         return outputs
 

@@ -75,6 +75,7 @@ class LoggedMetrics(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         logged = self._trainer.callback_metrics
         index = self._label.removeprefix("eval_")
+        # the evaluator's own first, then those of its loader, and the plain name last
         candidates = (
             f"{name}/{self._label}",
             f"metrics/{self._label}/{name}",
@@ -115,6 +116,7 @@ class MetricsByLabel(Mapping[str, LoggedMetrics]):
         return LoggedMetrics(self._trainer, label)
 
     def __iter__(self) -> Iterator[str]:
+        # there are no labels to list, as any is answered
         return iter(())
 
     def __len__(self) -> int:
@@ -217,6 +219,7 @@ class AdapterState(State):  # type: ignore[misc]
 
     def keep(self, name: str, value: Any) -> None:
         """Set an attribute on behalf of the trainer."""
+        # past __setattr__, which is for callbacks
         self.__dict__[name] = value
 
     def load_state_dict(self, *_: Any, **__: Any) -> None:
@@ -252,6 +255,7 @@ def _make_state(trainer: Any, model: Any) -> AdapterState:
     """Return a trainer's State with the values that are known before a run."""
     state = AdapterState(
         model=model,
+        # seed_everything leaves the seed there
         rank_zero_seed=int(os.environ.get("PL_GLOBAL_SEED", "0")),
         run_name=_run_name(trainer),
         device=get_device(_DEVICES.get(trainer.device.type, trainer.device.type)),

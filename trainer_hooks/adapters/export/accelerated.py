@@ -49,6 +49,7 @@ class RecordingLoader(Proxy):
             self.batch_idx = batch_idx
             yield batch
 
+    # Python looks it up on the class and never asks __getattr__ for it
     def __len__(self) -> int:
         return len(self.proxy_target)
 
@@ -182,6 +183,7 @@ def to_accelerated(callback: Callback) -> Any:
         event: _event(getattr(events, event)) for event in set(ACCELERATED_EVENTS.values())
     }
     methods["__module__"] = kind.__module__
+    # a class for each: their CallbackHandler refuses a second instance of a class
     return type(kind.__name__, (theirs.TrainerCallback,), methods)()
 
 
@@ -253,6 +255,7 @@ class _AcceleratedEvents:
         """Call the hooks of a fit's start."""
         self._start_run(trainer, "fit")
         self._is_fitting = True
+        # their Trainer reads the attribute for its loop after this event
         if "on_train_batch_start" in self._calls:
             trainer._train_dataloader = RecordingLoader(trainer._train_dataloader)  # noqa: SLF001 - their way
         if "on_validation_batch_start" in self._calls and trainer._eval_dataloader is not None:  # noqa: SLF001
@@ -303,6 +306,7 @@ class _AcceleratedEvents:
         """Call `on_before_backward`, and keep the arguments of `on_train_batch_end`."""
         output = arguments["batch_output"]
         self._call("on_before_backward", output["loss"])
+        # detached: kept until the next event, the loss would hold the graph of the batch
         outputs = {"loss": output["loss"].detach()}
         self._open_batch = (outputs, arguments["batch"], arguments["step"])
 
@@ -367,6 +371,7 @@ class _AcceleratedEvents:
         try:
             call(self._trainer, self._trainer.module, *arguments)
         except StopTraining as request:
+            # not raised here: their Trainer catches its StopTrainingError inside an epoch only
             self._trainer.stop(str(request))
             return True
         return False

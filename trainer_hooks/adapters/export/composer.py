@@ -44,6 +44,7 @@ class ComposerHostTrainer:
         stop_reason: the reason of that request.
     """
 
+    # options that Composer's Trainer lacks, with the values by which it behaves
     fast_dev_run = 0
     sanity_checking = False
     accumulate_grad_batches = 1
@@ -232,6 +233,7 @@ def to_composer(callback: Callback) -> Any:
     methods: dict[str, Any] = {
         event: _event_method(receiver, event) for event in events - {"post_close"}
     }
+    # the only method there that is handed neither state nor logger
     methods["post_close"] = lambda _: receiver.post_close()
     if callback.is_stateful:
         methods["state_dict"] = lambda _: callback.state_dict()
@@ -319,6 +321,7 @@ def _outputs(state: Any) -> tuple[Any, ...]:
 
 
 def _train_batch_end(state: Any) -> tuple[Any, ...]:
+    # not state.loss, which is that of the last microbatch
     loss = torch.tensor(float(state.total_loss_dict["loss/train/total"]))
     return {"loss": loss}, state.batch, int(state.timestamp.batch_in_epoch) - 1
 

@@ -145,5 +145,6 @@ def numbers_as_tensors(values: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     return {
         name: torch.as_tensor(value, dtype=torch.float32)
         for name, value in values.items()
+        # a bool is an int to Python
         if isinstance(value, int | float) and not isinstance(value, bool)
     }

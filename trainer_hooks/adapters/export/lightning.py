@@ -77,6 +77,7 @@ class _LightningHostTrainer(HostTrainerProxy):
 def _method(callback: Callback, call: Callable[..., object]) -> Callable[..., None]:
     def hook(self: Any, trainer: Any, pl_module: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ARG001
         try:
+            # Lightning passes `stage` by name
             call(_LightningHostTrainer(trainer, callback), pl_module, *args, *kwargs.values())
         except StopTraining:
             trainer.should_stop = True
@@ -106,6 +107,7 @@ def _lightning() -> Any:
         CallbackError: neither is installed.
     """
     for name in ("lightning.pytorch", "pytorch_lightning"):
+        # its Callback is another class in each package, and the imported one's Trainer will run it
         if name in sys.modules:
             return sys.modules[name]
     for name in ("lightning.pytorch", "pytorch_lightning"):

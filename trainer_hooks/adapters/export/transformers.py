@@ -160,6 +160,8 @@ def to_transformers(callback: Callback) -> Any:
     methods["__module__"] = kind.__module__
     if not callback.is_stateful:
         return type(kind.__name__, (theirs.TrainerCallback,), methods)()
+    # to restore, their Trainer makes a new object with "args" and sets the attributes on it: it can
+    # only reach our callback through the closure of a property
     methods["state"] = lambda _: {
         "args": {},
         "attributes": {"packed_state": _encode_state(callback)},
@@ -281,6 +283,7 @@ class _TransformersEvents:
     def on_epoch_end(self, trainer: Any, _: Any) -> None:
         """Call the hooks of an epoch's last batch and, unless an evaluation follows, of its end."""
         self._call(trainer, "on_train_batches_end")
+        # known by now: their DefaultFlowCallback, which asks for it, comes before the user's
         self._has_to_end_epoch = trainer.has_to_validate
         if not self._has_to_end_epoch:
             self._call(trainer, "on_train_epoch_end")
@@ -316,6 +319,7 @@ class _TransformersEvents:
 
     def on_save(self, trainer: Any, _: Any) -> None:
         """Call `on_checkpoint_saved` with the checkpoint's folder."""
+        # the event brings no path, but this is how they name the folder
         path = Path(trainer.default_root_dir, f"checkpoint-{trainer.global_step}")
         self._call(trainer, "on_checkpoint_saved", path)
 
@@ -323,6 +327,7 @@ class _TransformersEvents:
         """Add the values that the callback logged since, and call `on_log`."""
         logs, added = arguments["logs"], self._logged
         self._logged = {}
+        # two dicts: a copy with the step went to the history before the event
         logs.update(added)
         trainer.state.log_history[-1].update(added)
         self._metrics |= numbers_as_tensors(logs)
@@ -331,6 +336,7 @@ class _TransformersEvents:
     # --- inside ---
 
     def _before_forward(self, model: Any, args: Any, kwargs: Any) -> None:
+        # a second forward of the same batch begins none, nor does that of an evaluation
         if model.training and not self._is_open:
             self._is_open, batch = True, kwargs or args
             self._call(self._trainer, "on_train_batch_start", batch, self._batch_idx)

@@ -267,10 +267,13 @@ class EnginePair:
             return event not in ("TERMINATE", "TERMINATE_SINGLE_EPOCH")
         if event == "EXCEPTION_RAISED":
             return True
+        # the text is how terminate(skip_completed=True) is noted on the engine
         if event == "COMPLETED":
             return bool(ends != "skip_completed")
+        # terminate() leaves Ignite's loops at once: TERMINATE and COMPLETED follow, and no more
         if ends:
             return event == "TERMINATE"
+        # terminate_epoch() leaves the loop over batches; the epoch has its end all the same
         return event != "TERMINATE" and not (
             event == "EPOCH_COMPLETED" and ends_epoch == "skip_epoch_completed"
         )
@@ -279,6 +282,7 @@ class EnginePair:
         engine = self.train
         if event == "EXCEPTION_RAISED":
             engine.fire_driven(event, arguments[0])
+        # a keyword of Ignite's: how many batches the epoch had until then
         elif event == "TERMINATE_SINGLE_EPOCH":
             engine.fire_driven(event, iter_counter=self._batches)
         else:
@@ -305,6 +309,7 @@ class EnginePair:
         is_inside = event not in ("STARTED", "TERMINATE", "COMPLETED")
         state.epoch = progress.epochs_completed + is_inside
         state.iteration = progress.batches_completed + (event == "ITERATION_STARTED")
+        # Ignite forgets the last output when it has a batch
         if event in ("GET_BATCH_COMPLETED", "ITERATION_STARTED"):
             state.batch, state.output = arguments[0], None
         elif event in _WITH_METRICS:
@@ -315,6 +320,7 @@ class EnginePair:
     def _refresh_validation(self, trainer: Any, event: str, arguments: tuple[Any, ...]) -> None:
         """Fill the validation engine's state for an event."""
         state = self.validation.state
+        # a run of an evaluator counts from zero again
         if event == "STARTED":
             state.iteration = state.epoch = 0
         state.max_epochs, state.dataloader = 1, trainer.val_dataloaders

@@ -196,6 +196,7 @@ class IgniteAdapter(HostedCallback):
             guest.attach(engine, arguments[0], event, *arguments[1:])
         elif event is None:
             guest.attach(engine, *arguments)
+        # a user of Ignite would pass {"model": model}; here it is known when a run begins
         elif _MODEL_CHECKPOINT in ancestors and not arguments:
             engine.add_event_handler(event, lambda engine: guest(engine, {"model": self._model()}))
         elif callable(guest):

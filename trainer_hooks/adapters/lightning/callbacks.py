@@ -84,6 +84,7 @@ class LightningAdapter(HostedCallback):
 
     def folders(self) -> list[str]:
         """Return the folder that a saver writes to, if it has one yet."""
+        # ModelCheckpoint sets it in its setup, unless the user named a folder
         folder = getattr(self.guest, "dirpath", None)
         return [] if folder is None else [str(folder)]
 
@@ -116,6 +117,7 @@ class LightningAdapter(HostedCallback):
             if module is not None:
                 attributes[name] = getattr(unwrap_proxy(module), name)
             else:
+                # or a copy or pickle of the callback would take the module along
                 attributes.pop(name, None)
 
     def translated(self, hook: str) -> Callable[..., object] | None:
@@ -135,6 +137,7 @@ class LightningAdapter(HostedCallback):
         method = getattr(self.guest, hook)
         if hook in _EVALUATION_BATCH_STARTS:
             return self._after_counting(method)
+        # callbacks compare the stage with a member of TrainerFn or with text: the member is both
         if hook == "setup":
             return self._with_stage(method)
         if hook == "teardown":
@@ -255,6 +258,7 @@ class PredictionWriterAdapter(LightningAdapter):
         return handle
 
     def _reset(self, handle: Callable[..., object], trainer: Any, module: Any) -> None:
+        # the indices are noted only in a prediction that asks for them
         trainer.note_batch_indices()
         get_trainer_proxy(trainer, self.guest).predict_loop.reset()
         handle(trainer, module)
@@ -262,6 +266,7 @@ class PredictionWriterAdapter(LightningAdapter):
     def _record(
         self, handle: Callable[..., object], trainer: Any, module: Any, outputs: Any, *rest: Any
     ) -> None:
+        # there is a dataloader_idx only where there are several loaders
         _batch, _batch_idx, dataloader_idx = (*rest, 0)[:3]
         get_trainer_proxy(trainer, self.guest).predict_loop.record(outputs, dataloader_idx)
         handle(trainer, module, outputs, *rest)
@@ -309,6 +314,7 @@ class TunerAdapter(LightningAdapter):
 
     def __init__(self, guest: Any) -> None:
         super().__init__(guest)
+        # on the object, since hooks of Lightning's classes and of users' subclasses call it on self
         if hasattr(guest, "lr_find"):
             vars(guest)["lr_find"] = self._find_learning_rate
         else:
@@ -371,6 +377,7 @@ class _LearningRateRamp(Callback):
         """Set the lowest rate and make the scheduler."""
         (optimizer,) = trainer.optimizers
         for group in optimizer.param_groups:
+            # both: a scheduler starts from an initial_lr that an earlier one has left there
             group["lr"] = group["initial_lr"] = self._low
         self._scheduler = self._make_scheduler(optimizer)
         # where `_LRCallback` looks for the rate; it is stepped here

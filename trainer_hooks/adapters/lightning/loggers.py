@@ -65,6 +65,7 @@ class LightningLoggerAdapter(Logger):
 
     def log_hyperparams(self, params: Any, metrics: Any = None) -> None:
         """Log hyperparameters."""
+        # of Lightning's loggers only that for TensorBoard takes metrics
         arguments = (params,) if metrics is None else (params, metrics)
         self.lightning_object.log_hyperparams(*arguments)
 

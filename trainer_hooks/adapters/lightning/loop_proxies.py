@@ -47,12 +47,14 @@ class EvaluationLoopProxy(PartialProxy):
     @property
     def batch_progress(self) -> ProgressView:
         """The batches begun; total and current are the same."""
+        # Lightning's ThroughputMonitor reads `total.ready`
         counts = ProgressCounts(self.batches, self.batches, self.batches)
         return ProgressView(counts, counts)
 
     @property
     def _has_run(self) -> bool:
         trainer = self._trainer
+        # ModelCheckpoint only warns of a missing metric until this is True, and raises from then on
         return bool(trainer.validating or trainer.progress.stage is EpochStage.CLOSING)
 
 
@@ -87,6 +89,7 @@ class PredictionLoopProxy(EvaluationLoopProxy):
     @property
     def epoch_batch_indices(self) -> list[list[list[int]]]:
         """Sample indices of each batch of each loader."""
+        # one list for each loader, also of one, as in Lightning; only `predictions` is flat then
         return [[indices for _, indices in pairs] for _, pairs in sorted(self._recorded.items())]
 
     current_batch_indices = property(lambda self: list(self._trainer.batch_indices or []))
@@ -111,8 +114,10 @@ class EpochLoopProxy(Proxy):
         self._trainer = trainer
         self.val_loop = val_loop
 
+    # the step at which LearningRateMonitor and DeviceStatsMonitor log
     _batches_that_stepped = property(lambda self: completed_windows(self._trainer))
 
+    # a progress bar of Lightning's has no validation batches to show unless this is True
     def _should_check_val_epoch(self) -> bool:
         trainer = self._trainer
         every = trainer.check_val_every_n_epoch
@@ -179,6 +184,7 @@ class FitLoopProxy(Proxy):
         batches: int | float = self._trainer.fit_loop.max_batches
         return batches
 
+    # StochasticWeightAveraging adds a batch for its extra epoch, so that Lightning makes no step
     @max_batches.setter
     def max_batches(self, value: int | float) -> None:
         pass
@@ -198,5 +204,6 @@ class FitLoopProxy(Proxy):
             )
         self._skipping.is_on = value
 
+    # ThroughputMonitor asks at the end of a batch: inside a window there is no step to measure yet
     def _should_accumulate(self) -> bool:
         return bool(self._trainer.progress.batches_in_window)

@@ -69,6 +69,7 @@ class LightningModuleAdapter(ModuleAdapter):
                 vars(self)[name] = self._teardown_foreign
             elif name == "setup":
                 vars(self)[name] = with_stage_enum(foreign.setup, foreign)
+            # on the instance, and only those: a step that is there counts as the module's own
             elif name not in _NOT_COPIED:
                 vars(self)[name] = getattr(foreign, name)
 
@@ -101,6 +102,7 @@ class LightningModuleAdapter(ModuleAdapter):
     @property
     def saved_hparams(self) -> Mapping[str, Any] | None:
         """The hyperparameters that go into checkpoints, or None."""
+        # Lightning's is an empty object where save_hyperparameters() was not called
         return dict(self.lightning_object.hparams) or None
 
     @property

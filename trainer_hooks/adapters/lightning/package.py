@@ -29,6 +29,7 @@ def set_lightning_rank(rank: int) -> None:
     """Set the rank that Lightning's `rank_zero_only` goes by, as its strategies do."""
     utilities = sys.modules.get("lightning_utilities.core.rank_zero")
     if utilities is not None:
+        # when imported, Lightning sets it from the environment, which need not know the rank yet
         utilities.rank_zero_only.rank = rank
 
 

@@ -76,6 +76,7 @@ def _module_proxy(module: Any, trainer_proxy: LightningTrainerProxy) -> Any:
         return original
     key = (id(module), trainer_proxy._package)  # noqa: SLF001 - of this file
     proxy = _MODULE_PROXIES.get(key)
+    # a module that another Trainer runs now has a proxy with the trainer before
     if proxy is None or proxy.proxy_trainer is not trainer_proxy:
         proxy = _MODULE_PROXIES[key] = LightningModuleProxy(module, trainer_proxy)
     return proxy
@@ -161,6 +162,7 @@ class LightningTrainerProxy(Proxy):
         stage = self.state.stage
         return getattr(stage, "value", stage)
 
+    # ours is 0 without a minimum
     min_steps = property(lambda self: self.proxy_target.min_steps or None)
     """Optimizer steps that are made at least; None if there is no minimum."""
 
@@ -168,6 +170,7 @@ class LightningTrainerProxy(Proxy):
     def enable_validation(self) -> bool:
         """Whether a fit validates; before the loaders are made, whether it could."""
         trainer = self.proxy_target
+        # in setup and the like, where callbacks ask whether validations will come
         if not trainer.num_val_batches:
             has_step = trainer.module is not None and defines(
                 trainer.module, "validation_step", Module
@@ -253,6 +256,7 @@ class LightningTrainerProxy(Proxy):
         """The proxy of the loop of a validation or test."""
         return self._val_loop
 
+    # Lightning's ThroughputMonitor reads `_evaluation_loop`
     test_loop = _evaluation_loop = validate_loop
 
     @property
@@ -388,6 +392,7 @@ class StrategyProxy(Proxy):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
+        # callbacks test for these, as StochasticWeightAveraging does to refuse FSDPStrategy
         target = self.proxy_target
         name = "DDPStrategy" if target.is_distributed else "SingleDeviceStrategy"
         return _imported_class(
@@ -426,6 +431,7 @@ class StrategyProxy(Proxy):
         """
         if not isinstance(tensor, torch.Tensor) or self.proxy_target.world_size == 1:
             return tensor
+        # torch's operations print as `RedOpType.SUM`
         name = reduce_op if reduce_op is None else str(reduce_op).rpartition(".")[2].lower()
         # callbacks of Lightning ignore the result, so the tensor itself must hold it
         with torch.no_grad():
@@ -454,11 +460,13 @@ class LoggerConnectorProxy(PartialProxy):
         every = trainer.log_every_n_steps
         if every < 1:
             return False
+        # + 1 as there: it is asked in hooks before the step too
         count = completed_windows(trainer) + 1 if trainer.state.fn == "fit" else 1
         return bool(count % every == 0 or trainer.should_stop)
 
     def log_metrics(self, metrics: Any, step: int | None = None) -> None:
         """Pass metrics to the loggers, at the current batch's step unless one is given."""
+        # a metric named `step` is the step, and then nothing adds the epoch, as in Lightning
         if step is None and "step" not in metrics:
             epoch = self._trainer.current_epoch
             self._trainer.log_metrics(metrics, completed_windows(self._trainer), epoch=epoch)
@@ -511,6 +519,7 @@ class LightningModuleProxy(ModuleProxy):
 
     def __init__(self, module: nn.Module, trainer: LightningTrainerProxy) -> None:
         super().__init__(module)
+        # past the __setattr__ of ModuleProxy, which sets attributes of the module
         object.__setattr__(self, "proxy_trainer", trainer)
 
     @property  # type: ignore[misc]

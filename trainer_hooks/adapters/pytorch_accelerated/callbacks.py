@@ -143,6 +143,7 @@ class AcceleratedBarAdapter(AcceleratedAdapter):
         return self._open_inside_epoch if hook == "on_train_start" else super().translated(hook)
 
     def _open_inside_epoch(self, trainer: Any, _module: Any) -> None:
+        # on_train_epoch_start was fired before the checkpoint, and the next step would find no bar
         is_inside = trainer.progress.stage in {EpochStage.BATCHES, EpochStage.CLOSING}
         if is_inside and self.guest_has("on_train_epoch_start"):
             self.guest.on_train_epoch_start(self._event_trainer(trainer))
@@ -177,6 +178,7 @@ class StepBasedEvaluationAdapter(AcceleratedAdapter):
     ) -> None:
         is_over = trainer.should_stop or 0 <= trainer.max_steps <= trainer.global_step
         if not trainer.is_last_batch and not is_over:
+            # by the index of the batch to come: at index n the callback has seen n batches trained
             proxy = self._event_trainer(trainer)
             self.guest.on_train_step_end(proxy, batch=batch, step=batch_idx + 1)
 
@@ -193,6 +195,7 @@ class ModelEmaAdapter(AcceleratedAdapter):
             return handle
 
         def call(trainer: Any, module: Any) -> None:
+            # here, since a validation cannot run inside the one whose end that event is
             if sum(trainer.num_val_batches):
                 self.guest.on_eval_epoch_end(self._event_trainer(trainer))
             handle(trainer, module)
@@ -210,6 +213,7 @@ class ModelEmaAdapter(AcceleratedAdapter):
         super().restore_counters(
             {name: value for name, value in state.items() if name != "ema_model"}
         )
+        # the first call, as the checkpoint is loaded, finds no copy yet
         if state["ema_model"] is not None and self.guest.ema_model is not None:
             self.guest.ema_model.module.load_state_dict(state["ema_model"])
 
@@ -242,6 +246,7 @@ def adapt(callback: Any) -> Callback:
         callback: the callback.
     """
     classes = type(callback).__mro__
+    # the class whose method it is, as a subclass may do something else at that event
     owner = next((kind for kind in classes if "on_train_step_end" in vars(kind)), object)
     is_step_based = f"{owner.__module__}.{owner.__qualname__}" == _STEP_BASED
     default = StepBasedEvaluationAdapter if is_step_based else AcceleratedAdapter

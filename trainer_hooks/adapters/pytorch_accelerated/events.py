@@ -87,6 +87,7 @@ class EventTranslation:
         if name is None or not self._has_event(name):
             return None
         method = self._event_method(name)
+        # on_evaluation_run_start and its end have no "eval_" either, and get the trainer alone
         if "eval_" not in name:
             return lambda trainer, *_: method(self._event_trainer(trainer))
 

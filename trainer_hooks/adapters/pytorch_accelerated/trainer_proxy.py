@@ -35,6 +35,7 @@ class RunHistoryProxy(Proxy):
 
     def delete_metric(self, metric_name: str) -> None:
         """Delete a metric's values; one that was never logged is no error."""
+        # StepBasedEvaluationCallback deletes `intermediate_eval_loss`, which not every module logs
         if metric_name in self.proxy_target.get_metric_names():
             self.proxy_target.delete_metric(metric_name)
 
@@ -75,6 +76,7 @@ class RunConfigProxy(PartialProxy):
         self.is_local_process_zero = trainer.local_rank == 0
         self.is_world_process_zero = trainer.is_global_zero
         self.is_distributed = trainer.world_size > 1
+        # "no" is accelerate's word for full precision
         self.mixed_precision = "no" if trainer.precision == "32-true" else trainer.precision
         self.num_processes = trainer.world_size
 
@@ -123,11 +125,13 @@ class AcceleratedTrainerProxy(Proxy):
 
     def __init__(self, target: Any) -> None:
         super().__init__(target)
+        # StepBasedEvaluationCallback exchanges it around an evaluation; nothing here reads it
         self._loss_tracker: Any = None
         self._replaced_loader: Any = None
         self._replaced_model: Any = None
 
     def __getattr__(self, name: str) -> Any:
+        # Python comes here for a slot without a value
         if name == "callback_handler":  # unless a callback has set another one
             return TrainerCallbackHandler(self.proxy_target)
         return super().__getattr__(name)
@@ -138,6 +142,7 @@ class AcceleratedTrainerProxy(Proxy):
         A callback there that goes through all attributes, to move modules to a device, must not
         touch the properties.
         """
+        # inspect.getmembers, by which MoveModulesToDeviceCallback looks for modules, goes by this
         return ["model", *vars(self.proxy_target)]
 
     # --- attributes of their Trainer ---
@@ -147,6 +152,7 @@ class AcceleratedTrainerProxy(Proxy):
         """The module; one that is set is used by `save_checkpoint` and by validations alone."""
         return self.proxy_target.module if self._replaced_model is None else self._replaced_model
 
+    # ModelEmaCallback puts its average there while it evaluates or saves
     @model.setter
     def model(self, model: Any) -> None:
         self._replaced_model = None if model is self.proxy_target.module else model
@@ -217,9 +223,11 @@ class AcceleratedTrainerProxy(Proxy):
         history, callbacks = trainer.history, self.callback_handler.callbacks
         prefix = history.metric_name_prefix
         history.set_metric_name_prefix("")  # validate_again puts it before every name itself
+        # clones: a state_dict holds the tensors themselves, which the next line overwrites
         weights = {name: value.clone() for name, value in module.state_dict().items()}
         module.load_state_dict(self.model.state_dict())
         try:
+            # only those callbacks: ModelEmaCallback has put a handler of its own on this proxy
             trainer.validate_again(prefix, [adapt_if_foreign(callback) for callback in callbacks])
         finally:
             module.load_state_dict(weights)

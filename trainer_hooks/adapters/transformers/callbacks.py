@@ -31,11 +31,13 @@ EVENTS = {
     "on_after_train_batch": "on_pre_optimizer_step",
     "on_after_optimizer_step": "on_optimizer_step",
     "on_train_batch_end": "on_step_end",
+    # before the epoch's evaluation there
     "on_train_batches_end": "on_epoch_end",
     "on_validation_batch_end": "on_prediction_step",
     "on_test_batch_end": "on_prediction_step",
     "on_predict_batch_end": "on_prediction_step",
     "on_validation_end": "on_evaluate",
+    # what a test is there: Trainer.predict, with metrics
     "on_test_end": "on_predict",
     "on_checkpoint_saved": "on_save",
     "on_log": "on_log",
@@ -92,19 +94,23 @@ class EventObjects:
         validates = trainer.check_val_every_n_epoch is not None
         self.args = package.TrainingArguments(
             output_dir=trainer.default_root_dir,
+            # -1, for no end, is no number of epochs there
             num_train_epochs=max(trainer.max_epochs, 0) or 1,
             max_steps=steps,
             gradient_accumulation_steps=trainer.accumulate_grad_batches,
             logging_steps=trainer.log_every_n_steps,
+            # EarlyStoppingCallback asserts at the beginning of a training that it is not "no"
             eval_strategy="epoch" if validates else "no",
             save_strategy="no",
             report_to=[],
+            # TrainingArguments set up a device when they are made, and would prefer a GPU
             use_cpu=trainer.device.type == "cpu",
         )
 
     def refresh(self, trainer: Any, module: Any) -> None:
         """Update the counters, and at an epoch's start the values that last for it."""
         state, progress = self.state, trainer.progress
+        # these are not looked up for each batch of an epoch
         if progress.batches_in_epoch <= 1 or not self.lasting or not trainer.training:
             self._refresh_run(trainer, module)
         state.global_step = progress.steps_completed
@@ -123,12 +129,14 @@ class EventObjects:
             "model": getattr(module, "foreign_module", module),
             "processing_class": None,
             "train_dataloader": trainer.train_dataloader,
+            # ProgressCallback takes the length of its bar from it, which of a list is another one
             "eval_dataloader": loaders[0] if is_one else loaders,
         }
         state.num_train_epochs = trainer.max_epochs
         state.is_world_process_zero = trainer.is_global_zero
         state.is_local_process_zero = trainer.local_rank == 0
         state.logging_steps = trainer.log_every_n_steps
+        # ProgressCallback makes its bar of so many steps when the training begins
         if not state.max_steps and trainer.state.fn == "fit":
             batches = trainer.num_training_batches
             length = trainer.max_epochs * -(-batches // trainer.accumulate_grad_batches)
@@ -144,6 +152,7 @@ class EventObjects:
             args: the user's TrainingArguments; None for those made of the trainer's options.
             metrics: the metrics of a validation, under their names.
         """
+        # in the arguments the prefix may be left out
         watched = (args or self.args).metric_for_best_model
         if watched is None:
             return
@@ -254,6 +263,7 @@ class TransformersAdapter(HostedCallback):
 
     def load_guest_state(self, state: Any) -> None:
         """Set the exported attributes."""
+        # not the "args" of the state: the object is made already, as the user wants it now
         for name, value in state.get("attributes", {}).items():
             setattr(self.guest, name, value)
 
@@ -275,6 +285,7 @@ class TransformersAdapter(HostedCallback):
         objects = _event_objects(trainer)
         logs = {**metrics, "epoch": objects.state.epoch}
         objects.append_log({**logs, "step": step})
+        # the callback is handed the names without the step, as there
         if self.guest_has("on_log"):
             self._call(self.guest.on_log, trainer, module, logs=logs)
 
@@ -328,8 +339,10 @@ class TransformersAdapter(HostedCallback):
             if control.should_epoch_stop:
                 trainer.end_epoch()
         if control.should_log:
+            # first, since log_metrics fires on_log, whose handlers come back to this method
             control.should_log = False
             trainer.log_metrics({k: v.item() for k, v in trainer.callback_metrics.items()})
+        # a request stands until it is reset: there the Trainer does so before each step
         control.should_evaluate = control.should_save = control.should_log = False
         control.should_epoch_stop = False
 

@@ -68,7 +68,9 @@ class LossTracker(Callback):
         self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
     ) -> None:
         """Add the loss of a batch, divided as for its backward."""
+        # a skipped batch has none
         if outputs:
+            # theirs is divided before it is recorded: windows of two batches halve the logged loss
             loss = outputs["loss"] / trainer.accumulate_grad_batches
             self._train.add(loss, outputs["batch_size"])
 
@@ -96,12 +98,14 @@ class LossTracker(Callback):
     def on_validation_epoch_end(self, trainer: Trainer, module: Module) -> None:
         """Record the evaluation's loss."""
         if self._eval is not None:
+            # the names of pytorch-accelerated's Trainer, which its callbacks watch by default
             name = "eval_loss_epoch" if trainer.state.fn == "fit" else "evaluation_loss"
             self._record(trainer, _INTERMEDIATE if is_intermediate(trainer) else name, self._eval)
 
     def on_validation_end(self, trainer: Trainer, module: Module) -> None:
         """Delete the loss of an evaluation inside an epoch, which all callbacks have seen."""
         self._eval = None
+        # there StepBasedEvaluationCallback deletes it
         if _INTERMEDIATE in trainer.history.get_metric_names():
             trainer.history.delete_metric(_INTERMEDIATE)
 
@@ -109,6 +113,7 @@ class LossTracker(Callback):
         self, trainer: Trainer, module: Module, exception: BaseException
     ) -> None:
         """Print why the training ends."""
+        # as there, where the StopTrainingError is printed
         trainer.print(trainer.stop_reason)
 
     def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:

@@ -102,6 +102,7 @@ class TrainerPlaceholderValues(Enum):
     They can be added to and multiplied, as in `TrainerPlaceholderValues.NUM_EPOCHS * 2`.
     """
 
+    # in objects, since Enum takes a bare function for a method and not for a member
     NUM_EPOCHS = _Computed(lambda trainer: _config(trainer, "num_epochs"))
     NUM_UPDATE_STEPS_PER_EPOCH = _Computed(
         lambda trainer: _config(trainer, "num_update_steps_per_epoch")
@@ -128,6 +129,7 @@ def fill_placeholders(trainer: _RunSizes, factory: Callable[..., Any]) -> Callab
         trainer: the trainer whose run is set up.
         factory: returns a scheduler, given an optimizer; only those of a `partial` are looked at.
     """
+    # a function of the user's own reads the numbers by itself
     if not isinstance(factory, partial):
         return factory
     keywords = {}

@@ -124,6 +124,7 @@ def default_loader_arguments(batch_size: int, *, shuffle: bool) -> dict[str, Any
     """
     has_cuda = torch.cuda.is_available()
     cpus = os.cpu_count() or 1
+    # there is a process for each GPU, and each has its own workers
     workers = cpus // torch.cuda.device_count() if has_cuda else cpus
     return {
         "shuffle": shuffle,
@@ -190,6 +191,7 @@ class Trainer(BaseTrainer):
                 "it out, and send metrics elsewhere with log_metrics of PrintMetricsCallback."
             )
         self.model = model
+        # these are set before super().__init__, which fires on_init_end: callbacks read them there
         self.loss_func = loss_func
         self.optimizer = optimizer
         self.scheduler = scheduler
@@ -208,11 +210,14 @@ class Trainer(BaseTrainer):
         instances = [as_callback(callback) for callback in callbacks]
         super().__init__(
             callbacks=[self._tracker, *instances],
+            # each call of train() sets its own
             max_epochs=1,
             logger=False,
             log_every_n_steps=1,
+            # there is none there
             num_sanity_val_steps=0,
             enable_model_summary=False,
+            # as there, a list of callbacks takes the place of the default ones
             enable_progress_bar=any(isinstance(callback, ProgressBar) for callback in instances),
             enable_checkpointing=any(isinstance(callback, Checkpoint) for callback in instances),
         )
@@ -271,11 +276,13 @@ class Trainer(BaseTrainer):
             max_num_train_steps,
             gradient_clip_value,
         )
+        # after the run config, which has the numbers for its placeholders
         if create_scheduler_fn is not None:
             self.scheduler = self.create_scheduler()
         self.max_epochs = self.run_config.num_epochs
         self.max_steps = -1 if max_num_train_steps is None else max_num_train_steps
         self.accumulate_grad_batches = gradient_accumulation_steps
+        # a fit begins with an empty history; that of a resume comes from the checkpoint
         if not reset_run_history and resume_from is None:
             self._tracker.former = self.run_history.state_dict()
         self.fit(
@@ -336,6 +343,7 @@ class Trainer(BaseTrainer):
     def loader_length(self, stage: str) -> int:
         """Return the number of batches for one process of the loader of `"train"` or `"eval"`."""
         loader = self._train_dataloader if stage == "train" else self._eval_dataloader
+        # the loader is still whole here: it is sharded when the fit begins
         return math.ceil(len(loader) / self.world_size)
 
     def _create_run_config(
@@ -381,6 +389,7 @@ class Trainer(BaseTrainer):
 
     def _with_device(self, loader: Any) -> Any:
         """Set the attribute `device` of a loader, which callbacks there read, and return it."""
+        # loaders there are accelerate's, which have it
         loader.device = self.device
         return loader
 
@@ -438,6 +447,7 @@ class Trainer(BaseTrainer):
     def calculate_eval_batch_loss(self, batch: Any) -> dict[str, Any]:
         """Return the `loss` of an evaluation batch, with `model_outputs` and `batch_size`."""
         with torch.no_grad():
+            # not self's: a subclass may override the training's loss alone
             return Trainer.calculate_train_batch_loss(self, batch)
 
     def backward_step(self, loss: Tensor) -> None:
@@ -476,6 +486,7 @@ class Trainer(BaseTrainer):
         self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None
     ) -> None:
         """Step with the overridden `optimizer_step`, on the wrapper that counts optimizer steps."""
+        # it computes the gradients, and the overridden method takes no closure
         optimizer_closure()
         kept, self.optimizer = self.optimizer, optimizer
         try:
@@ -502,6 +513,7 @@ class Trainer(BaseTrainer):
     def get_model(self, keep_torch_compile: bool = True) -> nn.Module:
         """Return the model; without `keep_torch_compile` the one before `torch.compile`."""
         model: nn.Module = self.model
+        # where torch.compile keeps the module that it wraps
         return model if keep_torch_compile else getattr(model, "_orig_mod", model)
 
     def gather(self, tensor: Tensor, padding_value: Any = None) -> Tensor:

@@ -99,6 +99,7 @@ class TrainerCallback(EventTranslation, _AcceleratedHooks, Callback):  # type: i
         # that of the Trainer of this package, whose loss is not divided by the window's batches
         output: dict[str, Any] | None = getattr(trainer, "batch_output", None)
         if output:
+            # that of the backward, as there
             output["loss"] = loss
             return output
         return super()._step_output(trainer, outputs, batch, loss)

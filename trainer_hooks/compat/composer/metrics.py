@@ -22,6 +22,7 @@ class LossMetric(Metric):
         dist_sync_on_step: whether each `forward` synchronises the processes.
     """
 
+    # torchmetrics then runs update() once for each forward, and not twice
     full_state_update = False
     sum_loss: Tensor
     total_batches: Tensor
@@ -35,6 +36,7 @@ class LossMetric(Metric):
     def update(self, preds: Tensor, targets: Tensor) -> None:
         """Add the loss of a batch."""
         self.sum_loss += self.loss_function(preds, targets)
+        # over batches and not samples: a smaller last batch weighs as much, as in Composer
         self.total_batches += 1
 
     def compute(self) -> Tensor:

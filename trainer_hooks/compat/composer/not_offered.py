@@ -52,6 +52,7 @@ OPTIONS: Mapping[str, tuple[tuple[object, ...], str]] = {
     "spin_dataloaders": ((True,), "a resume always comes back to the same batch"),
     "log_traces": ((False,), "there are no algorithms to trace"),
     "load_object_store": ((None,), _STORE),
+    # accepted in any form, as nothing depends on it
     "load_progress_bar": ((True, False), ""),
     "load_ignore_keys": ((None,), "pass a LoadCheckpoint(path, ignore_keys=) callback"),
     "load_exclude_algorithms": ((None, [], ()), _ALGORITHMS),
@@ -62,6 +63,7 @@ OPTIONS: Mapping[str, tuple[tuple[object, ...], str]] = {
         (False,),
         "return a loss that is a sum divided by the batch's tokens",
     ),
+    # both, since options are compared with their types
     "dist_timeout": ((300.0, 300), "train with trainer_hooks.Trainer(strategy=DDPStrategy())"),
     "ddp_sync_strategy": ((None,), "train with trainer_hooks.Trainer(strategy=DDPStrategy())"),
     "profiler": ((None,), "pass trainer_hooks.callbacks.Profiler(...) in callbacks"),

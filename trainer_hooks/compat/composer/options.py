@@ -30,6 +30,7 @@ class TrainerOptions:
     train_dataloader: Any = option(None, "A loader, a `DataSpec`, or a dict of its arguments.")
     train_dataloader_label: str = option("train", "The `state.dataloader_label` of the training.")
     train_subset_num_batches: int = option(-1, "The number of batches of an epoch; -1 for all.")
+    # an option without a text has no effect here: OPTIONS has the values that are accepted
     spin_dataloaders: bool = True
     max_duration: Any = option(None, 'How long: `"10ep"`, `"500ba"`, or a number of epochs.')
     algorithms: Any = None
@@ -139,6 +140,7 @@ class TrainerOptions:
 
     def make_run_name(self) -> str:
         """Return the name of the run, generated if none is given."""
+        # random too, as the jobs of an array may start within one second
         return self.configured_run_name or f"{int(time.time())}-{secrets.token_hex(3)}"
 
     def save_folder_of(self, run_name: str) -> str | None:
@@ -149,4 +151,5 @@ class TrainerOptions:
 
 
 def _is_same(value: object, other: object) -> bool:
+    # to Python, True equals 1
     return type(value) is type(other) and value == other

@@ -193,6 +193,7 @@ class Trainer:
         evaluators = own_evaluators
         if eval_dataloader is not None:
             evaluators = self._make_evaluators(eval_dataloader, "1ep", subset_num_batches)
+            # only while they run, so that a later fit does not evaluate them
             state.evaluators = [*own_evaluators, *evaluators]
         if not evaluators:
             raise OptionError(
@@ -232,6 +233,7 @@ class Trainer:
 
     def close(self) -> None:
         """Close the callbacks, and finish pending saves; a second call does nothing."""
+        # first: it may fire events, which a closed engine refuses
         self.native.close()
         self.engine.close()
 
@@ -276,6 +278,7 @@ class Trainer:
         state, source = self.state, self._source
         assert source.spec is not None
         source.evaluators = [one for one in state.evaluators if not one.is_never_due]
+        # the first fit resumes it, and later ones continue that fit
         path, self._start_path = self._start_path, None
         self.native.fit(
             self._module,

@@ -367,6 +367,7 @@ class TrainerEventSource(EngineEventSource):
         for name, value in values.items():
             tensor = torch.as_tensor(value)
             if tensor.numel() == 1:  # a stopper compares single numbers
+                # the first as stoppers look for it, the second as it is logged
                 trainer.callback_metrics[f"{name}/{label}"] = tensor
                 trainer.callback_metrics[f"metrics/{label}/{name}"] = tensor
 
@@ -465,6 +466,7 @@ class EngineEvents(callback.Callback):
         for moment in ("start", "epoch_end")  # which prepare and close loaders, without an event
     }
     volatile_state: ClassVar[frozenset[str]] = frozenset(
+        # wall times, in which a resumed run differs
         {"total_wct", "iteration_wct", "epoch_wct", "batch_wct"}
     )
 
@@ -501,6 +503,7 @@ class EngineEvents(callback.Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the state that `state_dict` returned."""
         source = self.source
+        # loaded in place: callbacks may have kept the present timestamp, which must not change
         source.state.timestamp = Timestamp()
         source.state.timestamp.load_state_dict(state_dict["timestamp"])
         source.has_pending_scheduler_step = state_dict["waiting"]

@@ -86,6 +86,7 @@ def make_destinations(options: TrainerOptions) -> list[LoggerDestination]:
         if isinstance(logger, LoggerDestination):
             destinations.append(logger)
         elif isinstance(logger, Logger):
+            # bound as a default: the closure would see the last logger of the loop
             destinations.append(NativeLoggerDestination(lambda _run_name, made=logger: made))  # type: ignore[misc]
         else:
             raise OptionError(
@@ -111,6 +112,7 @@ def make_native_trainer(
     if saver is None and folder is not None:
         saver = CheckpointSaver(
             folder,
+            # CheckpointSaver has no such placeholder
             options.save_filename.replace("{run_name}", state.run_name),
             latest_filename=options.save_latest_filename,
             save_interval=_native_save_interval(options.save_interval, source),
@@ -148,6 +150,7 @@ def _native_save_interval(interval: Any, source: TrainerEventSource) -> Any:
     if callable(interval):
         # Composer's functions take the state and the event at which something may be saved
         return lambda _clock: bool(interval(source.state, source.last_checkpoint_event))
+    # a Time prints as a text that trainer_hooks reads
     return interval if isinstance(interval, int) else str(interval)
 
 
@@ -272,6 +275,7 @@ def make_evaluators(
             evaluator.eval_interval = interval
         if evaluator.subset_num_batches is None:
             evaluator.subset_num_batches = subset_num_batches
+        # copies, since evaluators must not add to each other's sums
         metrics_by_label[evaluator.label] = evaluator.copy_metrics(metrics)
     return evaluators
 
@@ -324,6 +328,7 @@ def load_start(
     """
     engine.run_event(Event.BEFORE_LOAD)
     path = _find_newest_checkpoint(options, state.run_name)
+    # the newest checkpoint of this run itself is resumed whole, as in Composer
     weights_only = options.load_weights_only and path is None
     if path is None and options.load_path is not None:
         path = format_name_with_dist(str(options.load_path), state.run_name)

@@ -27,6 +27,7 @@ class _OptionalDataloaderIdx:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         for name, method in list(vars(cls).items()):
+            # of other callables, such as a staticmethod, the defaults cannot be replaced like this
             if isinstance(method, FunctionType) and _requires_dataloader_idx(method):
                 setattr(cls, name, _with_default(method))
 
@@ -34,6 +35,7 @@ class _OptionalDataloaderIdx:
 def _requires_dataloader_idx(method: FunctionType) -> bool:
     """Return whether the last positional parameter is `dataloader_idx`, without a default."""
     code = method.__code__
+    # positional parameters come first, before keyword-only ones and local variables
     by_position = code.co_varnames[: code.co_argcount]
     return by_position[-1:] == (_ARGUMENT,) and not method.__defaults__
 
@@ -68,6 +70,7 @@ class Trainer(trainer_hooks.Trainer):
         Args:
             root: the run's root folder.
         """
+        # found without importing it, which takes long
         if find_spec("tensorboard") is not None:
             from trainer_hooks.loggers import TensorBoardLogger
 

@@ -40,6 +40,7 @@ class LightningCLI(TrainerCLI):
     @staticmethod
     def default_parser_class() -> type[TrainerParser]:
         """Return the class of the parser, unless the user passes one."""
+        # here, since it imports jsonargparse, an optional package
         from trainer_hooks.compat.lightning._cli_parser import LightningArgumentParser
 
         return LightningArgumentParser

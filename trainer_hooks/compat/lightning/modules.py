@@ -229,8 +229,10 @@ NOT_OFFERED: dict[str, dict[str, str]] = {
 }
 """Replacements of Lightning's names that are not offered, by module and name."""
 
+# each has some of these names there, and to refuse the others too does no harm
 NOT_OFFERED["plugins.io"] = NOT_OFFERED["plugins.precision"] = NOT_OFFERED["plugins"]
 
+# utilities is a file
 VIRTUAL_MODULES = sorted(({path for path, _, _ in EXPORTS} | NOT_OFFERED.keys()) - {"utilities"})
 """The paths of the modules that are no files, below Lightning's package."""
 
@@ -279,5 +281,6 @@ def register_modules() -> None:
             f"Names of `lightning.pytorch.{path}`.",
             sorted(exports),
             lightning_getattr(name, homes),
+            # Python imports a submodule only of a module that has a __path__
             is_package=path in packages,
         )

@@ -58,6 +58,7 @@ __all__ = [
 __getattr__ = loader_of(
     __name__,
     {
+        # first, so that the rows below replace it for their names
         **dict.fromkeys(__all__, ":trainer_hooks.callbacks"),
         "CallbackHandler": ":trainer_hooks.adapters.pytorch_accelerated.callback_handler",
         "EarlyStoppingCallback TerminateOnNaNCallback": "stopping",

@@ -100,6 +100,7 @@ class SaveBestModelCallback(ModelCheckpoint, metaclass=ABCMeta):
             monitor=watch_metric,
             mode="max" if greater_is_better else "min",
             save_weights_only=not (save_optimizer or save_scheduler),
+            # the one file is written over: no best_model-v1.pt beside it
             enable_version_counter=False,
             save_on_train_epoch_end=True,
         )
@@ -232,6 +233,7 @@ class SaveTrainingStateCallback(Saver):
     def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Save if the number of steps is a multiple of `save_every_n_steps`."""
         every, done = self.save_every_n_steps, trainer.progress.batches_stepped
+        # each batch of a window comes here, with the same number of steps
         if every and done and done % every == 0 and done != self.tracker.ranking.saved_step:
             self._save(trainer, f"step_{done}")
 
@@ -245,6 +247,7 @@ class SaveTrainingStateCallback(Saver):
         """Save `final.ckpt`."""
         if self.save_at_end and is_real_fit(trainer):
             ranking, path = self.tracker.ranking.copy(), self.format_checkpoint_name({}, "final")
+            # not among those that max_checkpoints counts
             ranking.last_model_path = path
             self.tracker.write(trainer, SavePlan((path,)), ranking)
 
@@ -261,6 +264,7 @@ class SaveTrainingStateCallback(Saver):
         keep = -1 if self.max_checkpoints is None else self.max_checkpoints
         ranking.best_k_models.pop(path, None)  # a file of the same name is overwritten
         replaced = ranking.outranked(keep)
+        # ranked by the batches trained, so that the oldest gives way
         ranking.add(path, torch.tensor(trainer.progress.batches_completed), keep)
         ranking.saved_step = trainer.progress.batches_stepped
         self.tracker.write(trainer, SavePlan((path,), tuple(replaced)), ranking)

@@ -172,6 +172,7 @@ class TerminateOnNaNCallback(NaNGuard):
             return
         # the first read of the flag, which waits for the device
         broken = [_LOSS] if is_broken is not None and bool(is_broken) else []
+        # a loss may be broken on one rank alone, and all must end together
         if union_over_ranks(trainer, broken, (_LOSS,)):
             self.end_run(trainer, [_LOSS])
 

@@ -168,6 +168,7 @@ class CheckpointSaver(Saver):
         state = super().state_dict()
         state["asked"] = self._due_tracker.state_dict()
         state["remote"] = self._uploader.state_dict()
+        # if the process ends before their uploads do, the resumed run removes them
         state["obsolete"] = [*state["obsolete"], *self._pending_removals]
         return state
 
@@ -206,6 +207,7 @@ class CheckpointSaver(Saver):
 
     def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Save if the interval is due after a batch; raise the error of a failed upload."""
+        # asked first, as this comes after every batch
         if self._uploader.has_uploads:
             self._collect_uploads(trainer)
         self._save_if_due(trainer, "batch")
@@ -230,6 +232,7 @@ class CheckpointSaver(Saver):
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
         """Remove the keys to ignore from its own checkpoints."""
+        # other savers' files, and the user's, keep the keys
         if self._is_saving and self.ignore_keys is not None:
             remove_keys(checkpoint, self.ignore_keys)
 
@@ -249,6 +252,7 @@ class CheckpointSaver(Saver):
     def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Wait for the uploads, and remove the files that had to stay for them."""
         try:
+            # an error here must not keep the files of the uploads that went well
             self._uploader.finish()
         finally:
             self._remove_uploaded(trainer)
@@ -276,14 +280,17 @@ class CheckpointSaver(Saver):
         batches = trainer.progress.batches_completed
         if not is_real_fit(trainer) or batches == self.tracker.ranking.considered_at:
             return
+        # before the next file is written, so that the error of an upload is not another save late
         self._collect_uploads(trainer)
         ranking, names = self.tracker.ranking.copy(), template_values(trainer)
+        # all ranks must write one path, and a metric in its name may differ between them
         path = decide_on_rank_zero(trainer, lambda: self._free_path(names))
         if not self.overwrite and path not in ranking.best_k_models and exists(path):
             self._refuse([path])
         keep = self.num_checkpoints_to_keep
         ranking.best_k_models.pop(path, None)  # a filename without counters is overwritten
         replaced = ranking.outranked(keep)
+        # ranked by the batches trained, so that the oldest gives way
         ranking.add(path, torch.tensor(batches), keep)
         ranking.considered_at, ranking.saved_step = batches, trainer.global_step
         link = None
@@ -303,6 +310,7 @@ class CheckpointSaver(Saver):
     def _fields_of(self, path: str) -> dict[str, str] | None:
         """Return the values of the filename's placeholders in a path; None if it does not match."""
         template = self.filename or ""
+        # a filename may have folders in it
         parts = path.split("/")[-1 - template.count("/") :]
         return read_template(template, "/".join(parts))
 
@@ -320,6 +328,7 @@ class CheckpointSaver(Saver):
                 for path in files_in(self.dirpath or "", "", template.count("/"))
                 if (values := self._fields_of(path)) is not None
                 and path not in self.tracker.ranking.best_k_models
+                # a file with smaller counts is of the past, and its name does not come again
                 and (not counters or any(int(values[name]) > now[name] for name in counters))
             ]
         )
@@ -458,6 +467,7 @@ class CheckpointUploader:
             upload.join(None if seconds_left == math.inf else seconds_left)
         late = [upload.address for upload in self._uploads.values() if upload.is_alive()]
         self.collect_finished()
+        # a late upload is given up, so that the next run does not wait for it again
         self._uploads.clear()
         if late:
             raise CheckpointError(
@@ -526,8 +536,10 @@ class _Upload(Thread):
         self.address = address
         self.error: CheckpointError | None = None
         self._path, self._latest_address, self._queue = path, latest_address, queue
+        # in the main thread, so that the numbers follow the order of the saves
         queue.started += 1
         self._number = queue.started
+        # last: the thread reads the attributes above
         self.start()
 
     def run(self) -> None:
@@ -536,6 +548,7 @@ class _Upload(Thread):
         from trainer_hooks.checkpoint import remote
 
         try:
+            # further threads wait here, so that the training does not have to
             with self._queue.slots:
                 remote.upload(Path(self._path), self.address)
             with self._queue.copy_lock:
@@ -544,6 +557,7 @@ class _Upload(Thread):
                     remote.copy(self.address, self._latest_address)
                     self._queue.copied = self._number
         except CheckpointError as error:
+            # for collect_finished, in the main thread: an error that leaves a thread stops nothing
             self.error = error
 
 

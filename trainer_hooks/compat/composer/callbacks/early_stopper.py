@@ -113,6 +113,7 @@ class MetricStopper(Callback):
         # of several loaders, some may have their own interval and not have run
         is_only_loader = len(trainer.num_val_batches) == 1
         metric = trainer.callback_metrics.get(self._metric_name(trainer))
+        # by identity: a new value that equals the old one is a new tensor
         if metric is not self._metric_before or (metric is None and is_only_loader):
             self._check_metric(trainer)
 
@@ -123,6 +124,7 @@ class MetricStopper(Callback):
 
     def on_train_end(self, trainer: Trainer, module: Module) -> None:
         """Raise an error if the metric was never logged: it could not stop the training."""
+        # a fit that never validated had no occasion to log it
         is_missing = self._metric_name(trainer) not in trainer.callback_metrics
         if self._has_validated and is_missing and is_real_fit(trainer):
             raise self._missing_error(trainer)
@@ -260,6 +262,7 @@ class EarlyStopper(MetricStopper):
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Request the stop again if a resumed training had stopped and still would."""
+        # a resume with more patience trains on
         was_stopped, self.is_stopped = self.is_stopped, False
         if was_stopped:
             self._stop_if_late(trainer)
@@ -279,6 +282,7 @@ class EarlyStopper(MetricStopper):
         """Return whether a value is better than the best one by more than `min_delta`."""
         if self.best is None:
             return True
+        # in the score's type: torch's default one would round the best of a 64-bit metric
         best = torch.tensor(self.best, dtype=score.dtype)
         if bool(best.isnan()):  # no value compares as better than NaN
             return not bool(score.isnan())
@@ -287,6 +291,7 @@ class EarlyStopper(MetricStopper):
     def _stop_if_late(self, trainer: Trainer) -> None:
         unit = self.patience.unit.value
         age = _counts(trainer.clock)[unit] - self.best_occurred[unit]
+        # above and not at, as in Composer: a patience of 1ep bears one epoch without improvement
         if age > self.patience.value:
             self.is_stopped = True
             trainer.stop(

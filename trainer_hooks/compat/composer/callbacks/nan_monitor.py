@@ -62,6 +62,7 @@ class NaNMonitor(Callback):
 
     def on_before_backward(self, trainer: Trainer, module: Module, loss: Tensor) -> None:
         """Add the loss to the flag, and check it if it is on the CPU."""
+        # stays on the device: bool() here would wait for it in every batch
         is_nan = loss.detach().isnan()
         earlier = self._is_nan
         # a flag from a checkpoint may be on another device

@@ -85,6 +85,7 @@ class OptimizerMonitor(ScheduledCallback):
         self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
     ) -> None:
         """Log the norms and metrics if that is due."""
+        # in this order, since a check of the interval counts as its last one
         if not closes_window(trainer) or not self._schedule.is_due(trainer.clock):
             return
         values = self._values(trainer, module)
@@ -115,8 +116,10 @@ class OptimizerMonitor(ScheduledCallback):
 def _log_tensors(trainer: Trainer, values: dict[str, Tensor]) -> None:
     """Log tensors of one element, which are copied from the device together."""
     device = next(iter(values.values())).device
+    # one copy to the host: each item() would wait for the device
     stacked = torch.stack([value.detach().to(device).reshape(()) for value in values.values()])
     metrics = dict(zip(values, stacked.tolist(), strict=True))
+    # the step of these gradients has been counted already
     trainer.log_metrics(metrics, trainer.progress.batches_stepped - 1)
 
 
@@ -217,6 +220,7 @@ class LRMonitor(Callback):
         optimizers_of_class: Counter[str] = Counter()
         for optimizer in trainer.optimizers:
             class_name = type(optimizer).__name__
+            # a second optimizer of a class would write over the rates of the first
             number_in_class = optimizers_of_class[class_name]
             name = f"lr-{class_name}" + (f"-{number_in_class}" if number_in_class else "")
             optimizers_of_class[class_name] += 1

@@ -107,6 +107,7 @@ class SpeedMonitor(Callback):
             time=clock.train_seconds,
             batches=trainer.progress.batches_stepped,
             samples=clock.samples,
+            # 0 where the module counts none
             lengths=clock.tokens or None,
             flops=self._flops,
         )
@@ -128,6 +129,7 @@ class SpeedMonitor(Callback):
         rates = {}
         for name, rate in self._throughput.compute().items():
             if name.startswith("device/"):
+                # items are tokens to Throughput, which was given their number as lengths
                 short = name.removeprefix("device/").replace("items_per_sec", "tokens_per_sec")
                 rates[f"throughput/device/{short}"] = rate
                 if short != "mfu":  # a share, which several devices do not add up

@@ -71,6 +71,7 @@ class Engine:
         for callback in callbacks:
             try:
                 callback.run_event(known, self.state, self.logger)
+            # an interrupt gets the note too
             except BaseException as error:
                 add_note(error, f"raised at event {known.value!r} of {type(callback).__qualname__}")
                 raise
@@ -119,6 +120,7 @@ class CallbackCloser:
             return
         self.is_done = True
         callbacks = [one for one in self._state.callbacks if isinstance(one, EventMethods)]
+        # from now on they may take part in another trainer
         _OPEN.difference_update(callbacks)
         close_callbacks(callbacks, self._state, self._logger)
 

@@ -53,6 +53,7 @@ def create_interval_scheduler(
 
     def is_due(state: State, event: Event) -> bool:
         nonlocal last_batch
+        # no previous timestamp: nothing was trained yet
         if time.value <= 0 or state.previous_timestamp is None:
             return False
         batch = int(state.timestamp.batch)
@@ -78,6 +79,7 @@ def _is_crossed(state: State, time: Time) -> bool:
         if longest is None or not longest.value:
             return False
         unit, whole = longest.unit, longest.value
+    # not by the remainder: samples and tokens pass a multiple without meeting it
     first, last = (math.floor(one.get(unit).value / whole / time.value) for one in (before, now))
     return first != last
 
@@ -139,6 +141,7 @@ class Evaluator:
 
     @eval_interval.setter
     def eval_interval(self, value: Any) -> None:
+        # a fit does not take the loader of such a one at all
         self.is_never_due = not callable(value) and str(value) in ("0", "0ep", "0ba", "0tok", "0sp")
         if value is None or callable(value):
             self._eval_interval = value

@@ -24,6 +24,7 @@ class StringEnum(str, Enum):  # noqa: UP042 - a StrEnum prints its value, and th
             for member in cls:
                 if value.lower() in (member.name.lower(), member.value.lower()):
                     return member
+        # raised here: for a None, Python would raise a ValueError without the names to choose from
         values = [member.value for member in cls]
         hint = did_you_mean(value, values) if isinstance(value, str) else ""
         raise OptionError(

@@ -88,6 +88,7 @@ class State:
         self.eval_timestamp = Timestamp()
         self.predict_timestamp = Timestamp()
         self.batch: Any = None
+        # empty before the first batch, as in Composer
         self.outputs: Any = torch.Tensor()
         self._loss: Any = torch.Tensor()
         self.total_loss_dict: dict[str, float] = {}
@@ -138,6 +139,7 @@ class State:
         if longest is None:
             return None
         done = self.timestamp.get(longest.unit)
+        # a duration of zero is over, and no error of division
         return Time(1.0, TimeUnit.DURATION) if not longest.value else done / longest
 
     def stop_training(self) -> None:
@@ -247,6 +249,7 @@ class State:
 
 def _loader_length(loader: Any) -> int | None:
     try:
+        # a DataLoader of an iterable data set has a __len__, which raises a TypeError
         return None if loader is None else len(loader)
     except (TypeError, NotImplementedError):
         return None

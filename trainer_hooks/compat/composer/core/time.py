@@ -52,6 +52,7 @@ class Time:
     __slots__ = ("unit", "value")
 
     def __init__(self, value: Number, unit: str = TimeUnit.EPOCH) -> None:
+        # a bool is an int to Python
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise OptionError(
                 f"Time({value!r}): must be a number with a unit. Write Time(5, 'ep'), or "
@@ -150,6 +151,7 @@ class Time:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Time | str | int | float):
             return NotImplemented
+        # raises for another unit, as Composer does: False would hide the mistake
         return self._difference(other, "==") == 0
 
     def __lt__(self, other: Any) -> bool:
@@ -187,6 +189,7 @@ class Time:
     def __truediv__(self, other: Any) -> Time:
         """Return the time divided by a number, or its ratio in `dur` to a time of its unit."""
         if isinstance(other, int | float):
+            # cut off, as in Composer, in every unit but dur
             return Time(self._cast(self.value / other), self.unit)
         return Time(self.value / self._value_of(other, "/"), TimeUnit.DURATION)
 
@@ -300,6 +303,7 @@ class Timestamp:
                 raise OptionError(
                     f"Timestamp({name}={time!r}): must be in {unit.value!r}. Give a number."
                 )
+            # the class is frozen
             object.__setattr__(self, name, time)
 
     def get(self, unit: str) -> Time:
@@ -310,6 +314,7 @@ class Timestamp:
         """
         known_unit = TimeUnit(unit)
         if known_unit is TimeUnit.SECOND:
+            # cut off: a Time is whole in every unit but dur
             return Time(int(self.total_wct.total_seconds()), TimeUnit.SECOND)
         if known_unit is TimeUnit.DURATION:
             raise OptionError(
@@ -321,6 +326,7 @@ class Timestamp:
 
     def copy(self, **changes: Any) -> Timestamp:
         """Return a timestamp with some values replaced."""
+        # Composer's callers pass None for what stays
         return replace(self, **{name: v for name, v in changes.items() if v is not None})
 
     def to_next_batch(
@@ -375,6 +381,7 @@ class Timestamp:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the state that `state_dict` returned; nothing else changes a timestamp."""
+        # a checkpoint of another version may lack some, and have others
         for name in {one.name for one in fields(self)} & set(state):
             unit = _UNITS.get(name)
             value = state[name] if unit is None else Time(state[name], unit)

@@ -56,6 +56,7 @@ class NativeLoggerDestination(NativeDestination, LoggerDestination):  # type: ig
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue the run of a checkpoint."""
+        # a checkpoint's states come twice: when the trainer is made, and when the fit resumes it
         if self.logger is not None and state_dict["run"] and state_dict["run"] != self._resumed_run:
             self._resumed_run = dict(state_dict["run"])
             self.logger.resume_run(self._resumed_run)
@@ -183,6 +184,7 @@ class MLFlowLogger(NativeLoggerDestination):
             from trainer_hooks.loggers import MLflowLogger
 
             return MLflowLogger(
+                # Composer's default
                 experiment_name or "my-mlflow-experiment",
                 run_name=run_name or name,
                 tracking_uri=None if tracking_uri is None else str(tracking_uri),
@@ -252,6 +254,7 @@ class CometMLLogger(NativeLoggerDestination):
         def make(run_name: str) -> NativeLogger:
             from trainer_hooks.loggers import CometLogger
 
+            # a name among the user's arguments takes precedence
             extra = {"experiment_name": name or run_name, **(exp_kwargs or {})}
             return CometLogger(workspace=workspace, project=project_name, **extra)
 
@@ -292,6 +295,7 @@ class NeptuneLogger(NativeLoggerDestination):
                 api_key=api_token,
                 project=project,
                 prefix=base_namespace,
+                # a name among the user's arguments takes precedence
                 **{"name": run_name, **neptune_kwargs},
             )
 

@@ -102,6 +102,7 @@ class Logger:
 
 def format_log_data_value(data: Any) -> str:
     """Return a value as the text that a line of a log shows."""
+    # first, as a str is iterable
     if isinstance(data, str):
         return f'"{data}"'
     if isinstance(data, float):

@@ -153,6 +153,7 @@ class ConsoleLogger(LoggerDestination):
 
     def fit_end(self, state: State, logger: Logger) -> None:
         """Print the metrics that were not printed yet."""
+        # those since the last full interval
         if self.logged_metrics:
             self._print_train_metrics(state)
 
@@ -281,6 +282,7 @@ class FileLogger(LoggerDestination):
 
     def write(self, prefix: str, s: str) -> None:
         """Write lines, each with a prefix; lines from before `init` are written at `init`."""
+        # as in Composer, an empty line has no prefix
         self._pending_lines += [
             line if line == "\n" else f"{prefix}{line}" for line in s.splitlines(keepends=True)
         ]
@@ -325,6 +327,7 @@ class FileLogger(LoggerDestination):
     def _flush(self, logger: Logger) -> None:
         if self.file is not None:
             self.file.flush()
+            # each upload replaces that of the shorter file
             logger.upload_file(self.remote_file_name, self.file.name, overwrite=True)
 
 

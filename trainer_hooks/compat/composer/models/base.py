@@ -59,6 +59,7 @@ class ComposerModel(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state to copy or pickle, without the logger."""
+        # its destinations hold open files and connections
         return {name: value for name, value in self.__dict__.items() if name != "logger"}
 
 
@@ -97,6 +98,7 @@ class ComposerClassifier(ComposerModel):
         self.train_metrics = _accuracy(self.num_classes) if train_metrics is None else train_metrics
         self.val_metrics = val_metrics
         if val_metrics is None:
+            # here, since a model with metrics of its own does not need torchmetrics
             from torchmetrics import MetricCollection
 
             from trainer_hooks.compat.composer.metrics import CrossEntropy
@@ -114,6 +116,7 @@ class ComposerClassifier(ComposerModel):
     def get_metrics(self, is_train: bool = False) -> dict[str, Any]:
         """Return the metrics of the training or evaluation, by the names of their classes."""
         metrics = self.train_metrics if is_train else self.val_metrics
+        # a MetricCollection has it; a single metric has the name of its class
         items = getattr(metrics, "items", None)
         return {type(metrics).__name__: metrics} if items is None else dict(items())
 

@@ -36,6 +36,7 @@ class DecoupledSGDW(SGD):
         dampening: float = 0,
         nesterov: bool = False,
     ) -> None:
+        # 0.0 for torch's own decay, which would be added to the gradient
         super().__init__(params, lr, momentum, dampening, 0.0, nesterov)
         _move_weight_decay(self, weight_decay)
 
@@ -65,6 +66,7 @@ class DecoupledAdamW(AdamW):
         weight_decay: float = 1e-5,
         amsgrad: bool = False,
     ) -> None:
+        # 0.0 for torch's own decay, which grows with the rate itself
         super().__init__(params, lr, betas, eps, 0.0, amsgrad)
         _move_weight_decay(self, weight_decay)
 
@@ -79,6 +81,7 @@ def _move_weight_decay(optimizer: Optimizer, decay: float) -> None:
         # torch has put the argument, 0, into each group without a weight decay of its own
         group["decoupled_weight_decay"] = group["weight_decay"] or decay
         group["weight_decay"] = 0.0
+        # a scheduler of torch keeps it, and would set it only when it is made
         group["initial_lr"] = group["lr"]
 
 
@@ -93,9 +96,11 @@ def _decay_and_step(
     with torch.no_grad():
         for group in optimizer.param_groups:
             initial_lr = group["initial_lr"]
+            # an initial rate of 0 cannot be divided by: the decay is full then, as in Composer
             scale = group["lr"] / initial_lr if initial_lr else 1.0
             factor = group["decoupled_weight_decay"] * scale
             for parameter in group["params"] if factor else ():
+                # the others do not take part in this step, as in torch
                 if parameter.grad is not None:
                     parameter.mul_(1 - factor)
     step()

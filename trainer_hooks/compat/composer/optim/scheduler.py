@@ -80,6 +80,7 @@ def in_batches(time: Span, state: State, ssr: float = 1.0) -> Time:
             return Time(int(parsed.value * longest.value), longest.unit)
         return Time(int(parsed.value * _length(state, time) * longest.value), TimeUnit.BATCH)
     if parsed.unit is TimeUnit.EPOCH:
+        # scaled in batches, as in Composer: half of one epoch would be no epoch at all
         parsed = Time(parsed.value * _length(state, time), TimeUnit.BATCH)
     return Time(int(parsed.value * ssr), parsed.unit)
 
@@ -131,6 +132,7 @@ class ConstantScheduler:
 
     def __call__(self, state: State, ssr: float = 1.0) -> float:
         """Return the factor of the learning rate."""
+        # alpha is for the beginning: afterwards the rate is the optimizer's own, as in Composer
         return self.alpha if state.timestamp < in_batches(self.t_max, state, ssr) else 1.0
 
 
@@ -142,6 +144,7 @@ class LinearScheduler:
 
     def __call__(self, state: State, ssr: float = 1.0) -> float:
         """Return the factor of the learning rate."""
+        # not past alpha_f where the training is longer than t_max
         share = min(1.0, share_of(in_batches(self.t_max, state, ssr), state))
         return self.alpha_i + share * (self.alpha_f - self.alpha_i)
 
@@ -179,7 +182,9 @@ class CosineAnnealingWarmRestartsScheduler:
         first = in_batches(self.t_0, state, ssr)
         now, length = state.timestamp.get(first.unit).value, first.value
         start: Any = 0
+        # the cycles are gone through from the first, as no state is kept between two calls
         while start + length <= now:
+            # cut off, so that cycles that become shorter end at a length of 0
             start, length = start + length, int(self.t_mult * length)
             if length == 0:
                 raise OptionError(
@@ -232,6 +237,7 @@ class _Warmup:
             ssr: the scale schedule ratio.
             after: a function of the share of the remaining time that is done, from 0 to 1.
         """
+        # without the ratio, as in Composer, also if the warmup's own rise is scaled below
         warmup = in_batches(self._t_warmup, state)
         whole = warmup if self._t_max is None else in_batches(self._t_max, state, ssr)
         if self._t_max is not None:
@@ -246,6 +252,7 @@ class _Warmup:
             return self._rise(state, ssr) if self._scales else self._rise(state)
         rest = whole.value - warmup.value
         done = state.timestamp.get(warmup.unit).value - warmup.value
+        # a schedule that is all warmup has nothing left to be shared
         return after(min(1.0, done / rest) if rest > 0 else 0.0)
 
 
@@ -264,6 +271,7 @@ class MultiStepWithWarmupScheduler:
 
     def __call__(self, state: State, ssr: float = 1.0) -> float:
         """Return the factor of the learning rate."""
+        # milestones count from the beginning of the training, also those inside the warmup
         return self._warmup.factor(state, ssr, lambda _: self._steps(state, ssr))
 
 
@@ -353,6 +361,7 @@ def _check_schedule_length(warmup: Time, whole: Time, state: State) -> None:
         return
     if longest.unit is TimeUnit.EPOCH and state.dataloader_len is not None:
         longest = in_batches(longest, state)
+    # refused as in Composer: the rate would stay where the schedule ends
     if longest.unit is whole.unit and whole < longest:
         raise OptionError(
             f"t_max {whole!s} of a scheduler: the training is longer ({longest!s}). Give a t_max "
@@ -373,6 +382,7 @@ def compile_composer_scheduler(
     Raises:
         OptionError: the ratio is not 1, and the scheduler takes the state alone.
     """
+    # as in Composer, a lambda may take the state alone
     takes_scale = len(inspect.signature(scheduler).parameters) > 1
     if ssr != 1.0 and not takes_scale:
         raise OptionError(
@@ -381,6 +391,7 @@ def compile_composer_scheduler(
         )
 
     def factor(_step: int) -> float:
+        # by the state alone: a resume restores its timestamp, and no step() is counted here
         return scheduler(state, ssr) if takes_scale else scheduler(state)
 
     return LambdaLR(state.optimizers[0], factor)

@@ -9,6 +9,7 @@ __all__ = ["get_global_rank", "get_local_rank", "get_world_size"]
 
 def get_world_size() -> int:
     """Return the number of processes."""
+    # not from torch.distributed: names are made before there is a process group
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 

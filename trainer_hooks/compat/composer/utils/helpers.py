@@ -60,8 +60,10 @@ def batch_get(batch: Any, key: Any) -> Any:
         return getter(batch)
     try:
         if isinstance(key, Sequence) and not isinstance(key, str):
+            # several keys in a list give a list, and in a tuple a tuple
             return type(key)(batch_get(batch, one) for one in key)  # type: ignore[call-arg]
         return batch[key]
+    # a TypeError comes from an object without items, such as a dataclass
     except (TypeError, LookupError) as error:
         if isinstance(key, str) and hasattr(batch, key):
             return getattr(batch, key)
@@ -87,6 +89,7 @@ def batch_set(batch: Any, key: Any, value: Any) -> Any:
         for one, part in zip(key, value, strict=True):
             batch = batch_set(batch, one, part)
         return batch
+    # a named tuple, whose class takes its fields one by one
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
         name = batch._fields[key] if isinstance(key, int) else key
         return batch._replace(**{name: value})  # type: ignore[attr-defined]

@@ -144,6 +144,7 @@ class GradClipAlgorithmType(StrEnum):
     @staticmethod
     def supported_type(val: str) -> bool:
         """Return whether a text names an algorithm."""
+        # a list: before Python 3.12, `in` of an enum is a TypeError for a text
         return val in list(GradClipAlgorithmType)
 
     @staticmethod
@@ -182,6 +183,7 @@ def is_picklable(obj: object) -> bool:
     """Return whether an object can be pickled."""
     try:
         pickle.dumps(obj)
+    # a local function is an AttributeError, a lock or an open file a TypeError
     except (pickle.PickleError, AttributeError, RuntimeError, TypeError):
         return False
     return True
@@ -200,6 +202,7 @@ def rank_zero_experiment(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     @wraps(fn)
     def experiment(self: Logger) -> Any:
+        # None on the other ranks
         writer = on_rank_zero(self)
         return DummyLogger().experiment if writer is None else writer
 

@@ -34,6 +34,7 @@ TRAIN_DATALOADERS = Any
 EVAL_DATALOADERS = Any
 """Evaluation data: any iterable of batches, or several."""
 
+# for isinstance, and the others for annotations
 LRSchedulerTypeTuple = (LRScheduler, ReduceLROnPlateau)
 LRSchedulerTypeUnion = LRScheduler | ReduceLROnPlateau
 LRSchedulerPLType = LRScheduler | ReduceLROnPlateau
