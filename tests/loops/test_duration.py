@@ -181,7 +181,7 @@ def test_the_steps_are_known_in_setup() -> None:
 
 
 def test_an_error_after_the_steps_were_asked_for_in_setup_is_the_one_raised() -> None:
-    """A run that ends before its validation loaders are made keeps its error, and frees the trainer."""
+    """A run that ends before it has validation loaders keeps its error."""
 
     class Breaks(Words):
         def setup(self, stage):

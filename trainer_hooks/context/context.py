@@ -319,7 +319,7 @@ class RunContext:
             "renewed": dict(self.data.renewed),
             "loop": self.loop_state(),
         }
-        # a `setup` hook that asks for the fit's length makes the stream alone; the run may end there
+        # a `setup` hook that asks for the fit's length makes the stream alone, and may end the run
         if self.data.stream is not None and "validate" in self.data.evaluation:
             positions |= {
                 "stream": self.data.stream.state_dict(inside_batch=self.batch.is_taken),
