@@ -38,3 +38,18 @@ def test_every_public_name_is_on_a_page() -> None:
     members = {n for owner in (Module, DataModule, Trainer, Tuner) for n in dir(owner)}
     names = {n for n in members if n[0] != "_"} - torch_module - own - set(HOOKS)
     assert sorted((names | set(trainer_hooks.__all__)) - words) == []
+
+
+def test_the_architecture_names_files_and_names_that_exist() -> None:
+    """Each file in backticks on the page is in the package, and each name in its code."""
+    package = Path(trainer_hooks.__file__).parent
+    files = {str(file.relative_to(package)) for file in package.rglob("*.py")}
+    known = set(re.findall(r"\w+", "\n".join((package / file).read_text() for file in files)))
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    quoted = set(re.findall(r"`([\w./]+)`", page))
+    paths = {path for path in quoted if path.endswith(".py")}
+    assert len(paths) > 50
+    gone = [path for path in paths if not any(f"/{file}".endswith(f"/{path}") for file in files)]
+    assert gone == []
+    names = {part for name in quoted - paths for part in re.findall(r"\w+", name)}
+    assert sorted(names - known - {"setup", "cfg"}) == []
