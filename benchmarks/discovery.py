@@ -25,8 +25,7 @@ DISTRIBUTIONS = 400
 PLUGINS = 10
 _TIMED = """
 import json, pathlib, sys, time
-from trainer_hooks.hooks.discovery import discover
-from trainer_hooks.hooks.discovery import installed_plugins
+from trainer_hooks.hooks.discovery import installed_plugins, load_plugins
 from trainer_hooks.hooks.plugin import PluginFilter
 
 def timed(call):
@@ -34,7 +33,7 @@ def timed(call):
     found = call()
     return (time.perf_counter() - begin) * 1e3, found
 
-off_ms, _ = timed(lambda: discover(PluginFilter.of(False), lambda item: False))
+off_ms, _ = timed(lambda: load_plugins(PluginFilter.of(False), lambda item: False))
 is_untouched = "importlib_metadata" not in sys.modules
 import_ms, _ = timed(lambda: __import__("importlib_metadata") if {import_first} else None)
 first_ms, found = timed(installed_plugins)
