@@ -39,7 +39,7 @@ def test_what_is_no_event(value) -> None:
 
 
 def test_before_and_after_come_in_pairs() -> None:
-    """Whatever comes before something has its counterpart after it, of the same canonical name."""
+    """Each hook before something has a matching one after it, of the same canonical name."""
     before = [event for event in Event if event.is_before_event]
     after = [event for event in Event if event.is_after_event]
     assert len(before) == len(after) > 20

@@ -56,12 +56,12 @@ class Event(StrEnum, metaclass=_EventMeta):
     @property
     def is_before_event(self) -> bool:
         """Whether the event is the first of a pair, such as `..._start` and `..._end`."""
-        return self._counterpart(0, 1) is not None
+        return self._matching_hook(0, 1) is not None
 
     @property
     def is_after_event(self) -> bool:
         """Whether the event is the second of a pair, such as `..._start` and `..._end`."""
-        return self._counterpart(1, 0) is not None
+        return self._matching_hook(1, 0) is not None
 
     @property
     def canonical_name(self) -> str:
@@ -69,7 +69,7 @@ class Event(StrEnum, metaclass=_EventMeta):
 
         It is from Composer's names where both have one, and from ours otherwise.
         """
-        other = self._counterpart(0, 1) or self._counterpart(1, 0)
+        other = self._matching_hook(0, 1) or self._matching_hook(1, 0)
         if other is None:
             return self.value.removeprefix("on_")
         has_event_names = self.value in EVENT_NAMES and other in EVENT_NAMES
@@ -86,9 +86,9 @@ class Event(StrEnum, metaclass=_EventMeta):
         """Whether the event belongs to prediction."""
         return self.value.startswith("on_predict_")
 
-    def _counterpart(self, own_side: int, other_side: int) -> str | None:
+    def _matching_hook(self, own_side: int, other_side: int) -> str | None:
         """Return the other hook of the pair in which this one has the mark of `own_side`."""
-        # only a hook that exists: `on_fit_start` has a counterpart, `on_before_zero_grad` has none
+        # only a hook that exists: `on_fit_start` has a matching end, `on_before_zero_grad` has none
         for marks in _MARKS:
             other = self.value.replace(marks[own_side], marks[other_side])
             if other != self.value and other in HOOKS:

@@ -80,8 +80,8 @@ class CSVLogger(FolderLogger):
         self.run_folder = RunFolder("CSVLogger", save_dir, name, version, _METRICS, f"{STEP}\n")
         self._name = name or ""
         self._prefix = f"{prefix}-" if prefix else ""
-        self._flush_every = flush_logs_every_n_steps
-        self._flush_at = flush_logs_every_n_steps - 1
+        self._write_every = flush_logs_every_n_steps
+        self._write_at = flush_logs_every_n_steps - 1
         self._folder: Path | None = None
         self._columns: dict[str, None] = {}
         self._rows: list[_Row] = []
@@ -120,7 +120,10 @@ class CSVLogger(FolderLogger):
         return dict(self._hparams)
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Hold one row in memory; write all when `flush_logs_every_n_steps` is reached."""
+        """Hold one row in memory; write all to the file when enough rows or steps are there.
+
+        `flush_logs_every_n_steps` says how many.
+        """
         row = dict(metrics)
         # plain numbers, the common case, are not copied once more
         for value in row.values():
@@ -130,15 +133,15 @@ class CSVLogger(FolderLogger):
         if step is None:
             step = self._logged
         self._rows.append((step, row))
-        if step >= self._flush_at or len(self._rows) >= self._flush_every:
+        if step >= self._write_at or len(self._rows) >= self._write_every:
             try:
                 self.save()
             except BaseException:
                 self._rows.pop()  # the caller repeats the call that failed, with this row
                 raise
             # the next step at which to write: with 100 that is 99, 199, ..., whatever was logged
-            self._flush_at = (step + 1) // self._flush_every * self._flush_every
-            self._flush_at += self._flush_every - 1
+            self._write_at = (step + 1) // self._write_every * self._write_every
+            self._write_at += self._write_every - 1
         self._logged += 1
 
     def log_hyperparams(self, params: Mapping[str, Any] | Namespace) -> None:
@@ -181,7 +184,7 @@ class CSVLogger(FolderLogger):
                 self.run_folder.start_new()
         self._logged = state["logged"]
         self._rows = [(step, dict(row)) for step, row in state["unwritten"]]
-        self._flush_at = self._flush_every - 1
+        self._write_at = self._write_every - 1
 
     def save(self) -> None:
         """Write the rows held in memory; without any, nothing is created."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from trainer_hooks.loops.duration import DurationLimit
     from trainer_hooks.loops.rank_consensus import RankConsensus
 
-__all__ = ["END", "BatchFetcher", "time_first_batches", "usable_cpus"]
-
 
 END = object()
 """Returned in place of a batch: the epoch or the training is at its end."""
@@ -97,7 +95,7 @@ class BatchFetcher:
             batch = next(self._iterator)
         except StopIteration:
             hooks.on_after_dataloader(trainer, module, None)
-            self._end_early()
+            self._accept_shortage()
             return END
         except StopTraining as request:
             hooks.on_after_dataloader(trainer, module, None)
@@ -133,7 +131,7 @@ class BatchFetcher:
         self._iterator = iter(())
         self._stream.close(is_complete=is_complete)
 
-    def _end_early(self) -> None:
+    def _accept_shortage(self) -> None:
         """Handle a loader that gave fewer batches than its length: step with the open window."""
         context, stream = self._context, self._stream
         done = context.training.progress.batches_in_epoch

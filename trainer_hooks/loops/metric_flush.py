@@ -1,4 +1,4 @@
-"""Flush metrics that are due to the loggers and to the history."""
+"""Hand the metrics that are due on to the loggers and the history."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 def flush_metrics(
     context: RunContext,
     metrics: dict[str, Tensor],
-    unlogged: dict[str, Tensor],
+    history_only: dict[str, Tensor],
     step: int | None = None,
 ) -> None:
-    """Pass metrics that are due to the loggers, and all of them to the history.
+    """Hand the metrics that are due on to the loggers and the history.
 
     Without a logger and without a callback on `on_log` no value is copied from the device: the
     history copies many of them at once, later.
 
     Args:
         context: the run context.
-        metrics: values for the loggers, by name.
-        unlogged: values that were logged with `logger=False`, for the history alone.
+        metrics: values for the loggers and the history, by name.
+        history_only: values that were logged with `logger=False`.
         step: position on the x axis; by default `present_step`: in a fit the index of the last
             completed accumulation window, from 0 on.
     """
     trainer, history = context.trainer, context.training.history
     x = present_step(context.state.fn, context.training.progress) if step is None else step
-    if unlogged:
-        history.defer(unlogged, x)
+    if history_only:
+        history.defer(history_only, x)
     if not metrics:
         return
     if trainer.loggers or "on_log" in context.hooks.listened:

@@ -157,7 +157,8 @@ class Trainer:
             remove_rank_zero_callbacks(connector)
         # before the first hook, which a profile times as well
         hook_profile = profile_from_options(config, connector.relay)
-        # the trainer has no parts yet: a callback can do no more than keep it
+        # the trainer has no parts yet: a callback can do no more than keep it. What is called is
+        # the function that `HookRelay.connect` sets on the relay, over the catalogue's empty method
         connector.relay.on_init_start(self)
         plan = replace(config.plan(), divides_outputs=self._divides_outputs)
         self._core = TrainerCore(
@@ -1358,9 +1359,10 @@ class Trainer:
         """Pass metrics to every logger and the history, and fire `on_log`.
 
         Args:
-            metrics: values by name; one named `step` replaces the argument `step`.
-            step: their position on the x axis; by default the number of accumulation windows so
-                far.
+            metrics: values by name; one named `step` is the position, where the argument `step` is
+                None.
+            step: their position on the x axis; by default `present_step`: in a fit the index of the
+                last completed accumulation window, elsewhere their number.
             epoch: a value that loggers get under the name `epoch`, unless a metric has that name or
                 there is one named `step`.
         """
@@ -1447,7 +1449,7 @@ class Trainer:
                 f"{inputs.fn} was called inside {self._core.fn} of the same trainer: use "
                 "another Trainer for it, or call it afterwards."
             )
-        inputs = inputs.in_place()
+        inputs = inputs.normalized()
         # not true in the forks: there the ranks run already, and come by here with the same inputs
         if self._core.processes.topology.starts == "fork":
             from trainer_hooks.trainer.run.forking import ForkedRuns
@@ -1455,7 +1457,7 @@ class Trainer:
             self._forks = self._forks or ForkedRuns(self._core, self)
             return self._forks.run(inputs, self._run)
         # outside of `try`: wrong inputs raise here, when there is nothing to tear down
-        started = TrainerRun(self._core, self, inputs)
+        run = TrainerRun(self._core, self, inputs)
         occupation = self._core.occupation
         occupation.begin(
             f"{inputs.fn} of {type(inputs.module).__qualname__} (Trainer at {id(self):#x})"
@@ -1469,25 +1471,25 @@ class Trainer:
             raise
         result = None
         try:
-            loop = started.prepare()
+            loop = run.prepare()
             result = loop.run()
-            started.complete()
+            run.complete()
         except StopTraining as request:
             # raised outside of hooks and loops, as in `prepare_data`: no failure of the run
-            started.stop_in_order(request)
+            run.stop_in_order(request)
             if self._core.processes.is_distributed:
                 error = UsageError(
                     "StopTraining was raised outside of the training of several processes, where "
                     "the others go on. Call trainer.stop() there."
                 )
-                started.fail(error)
+                run.fail(error)
                 raise error from request
         except BaseException as error:
-            started.fail(error)
+            run.fail(error)
             raise
         finally:
             try:
-                started.close()
+                run.close()
             finally:
                 # last: `teardown` and what follows still use the callbacks
                 occupation.release()

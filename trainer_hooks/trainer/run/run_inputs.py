@@ -75,7 +75,7 @@ class RunInputs:
     overrides: frozenset[str] = frozenset()
     compiled: Any = None
 
-    def in_place(self) -> RunInputs:
+    def normalized(self) -> RunInputs:
         """Return the inputs with each argument in its place.
 
         A compiled module is unwrapped, a data module passed as loaders becomes the data module, and
