@@ -163,7 +163,7 @@ class RunContext:
         module: the second argument of hooks.
         datamodule: the data module, or None.
         connector: the callbacks.
-        hooks: calls a hook on every callback and the module.
+        hooks: the relay, `connector.relay`: `hooks.on_x(...)` calls every member that overrides it.
         background: checkpoint writes that go on while the training does.
         plan: the options that the loops go by.
         state: what the trainer is doing: method, stage and status.

@@ -45,18 +45,22 @@ _MODULE_FIRST = frozenset({"on_load_checkpoint"})
 _OLDER_NAMES = {new: old for old, new in ALIASES.items()}
 
 _Listener = tuple["Callable[..., object]", int, str]
-"""A function to call at a hook, the number of leading arguments to skip, and a label for errors."""
+"""What `RelayMember.listener` returns, the member's `skip`, and its label for errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelayMember:
-    """A callback or the module, as the relay calls it.
+    """A callback, the module, or another object with hooks, as the relay calls it.
+
+    The others are the connector's leader, and the opening and closing member of a monitor.
 
     Attributes:
         implementer: the object with the hook methods.
-        label: how an error names the member, as in `EarlyStopping (state_key ...)`.
-        skip: number of leading arguments that its hooks do not take. 0 for a callback; 2 for the
-            module, whose hooks take neither the trainer nor the module.
+        label: how an error names the member, as in
+            `callback Timer (state_key 'Timer', from Trainer(callbacks=...))`.
+        skip: number of leading arguments that its hooks do not take: 2 for the module, whose hooks
+            take neither the trainer nor the module, and 0 for any other member. The relay knows the
+            module by it.
         routes_events: whether its `run_event` receives every event instead of the named hooks.
         on_failure: called with the hook's name and the error when one of its hooks fails; the run
             then goes on. None lets errors through. A `StopTraining` always passes.
@@ -174,10 +178,10 @@ class HookRelay(Hooks):
 
     Attributes:
         hooks: all known hooks by name.
-        listened: the hooks that have listeners; all of them before members are connected.
+        listened: the hooks that have listeners; from `connect_later` to the next firing, all hooks.
         on_stop: called with a `StopTraining` that a hook raised, once all the hook's listeners had
-            their turn, so that the hook's counterpart still fires. With None, and in hooks inside a
-            batch, the error is raised instead, as it cuts the batch off.
+            their turn, so that the matching end hook still fires. With None, and in the hooks of
+            `_CUTTING`, the error is raised instead, as it cuts the batch off.
         on_end_epoch: called where the module's `on_train_batch_start` returns -1. Any other return
             value of a hook is ignored with one warning.
     """

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class ClosureStep(TrainStep):
     """Automatic optimization with the forward and backward inside a closure.
 
-    It serves optimizers that evaluate the loss themselves, such as LBFGS, and modules that override
-    `optimizer_step`.
+    It serves optimizers that evaluate the loss themselves, such as LBFGS, those of other libraries
+    whose `step` takes a closure, such as Lion and SAM, and modules that override `optimizer_step`.
     """
 
     def __init__(self, context: RunContext, inner: TrainStep) -> None:

@@ -56,6 +56,7 @@ class FitLoop:
         self._validation = FitValidation(context, self._reach_consensus)
         self._sizes_of = batch_counter(context.module)
         self._duration: DurationLimit | RankConsensus | None = make_duration_limit(context)
+        # With several ranks the consensus answers `is_over` for all.
         # Imported here, so that a run of one rank loads nothing of torch.distributed.
         if context.processes.is_distributed:
             from trainer_hooks.loops.rank_consensus import RankConsensus
@@ -117,8 +118,9 @@ class FitLoop:
                         self._epoch()
                     self._finish_epoch()
                 context.requests.raise_pending_signal()
-            # From code between the hooks, as the transfer of a batch: the relay and the loops hand
-            # those of hooks and steps to `stop_by`.
+            # Raised between two hooks, as by the transfer of a batch, or in a hook of a step that
+            # `BatchEnd` makes or skips. Any other of a hook or a step does not come here: the relay
+            # and `_epoch` pass it to `stop_by`.
             except StopTraining as request:
                 if self._consensus is not None:
                     self._consensus.reject_lone_stop(request)
@@ -166,7 +168,7 @@ class FitLoop:
         accumulate = context.plan.accumulate_grad_batches
         # With several ranks this also wraps parameters that were replaced since the last epoch.
         step.set_window(accumulate)
-        steps_schedulers = self._schedulers.has_step_schedulers
+        has_step_schedulers = self._schedulers.has_step_schedulers
         outputs: dict[str, Any] = {}
         self._fetcher.open()
         metrics.enter(LogScope.TRAIN_BATCH)
@@ -174,6 +176,7 @@ class FitLoop:
             if batch is None:
                 self._batch_end.skip_none_batch()
                 continue
+            # Its size weighs the values that `log` gets from here on.
             metrics.batch = batch
             # Counted before hooks and the step, which may change the batch in place.
             samples, tokens = measure(batch)
@@ -202,7 +205,7 @@ class FitLoop:
             # Before the end hook: a checkpoint saved in it must hold this batch as trained.
             progress.count_batch(closes_window, samples, tokens)
             context.batch.is_taken = False
-            if steps_schedulers and closes_window:
+            if has_step_schedulers and closes_window:
                 self._schedulers.after_step()
             if context.batch.is_last:
                 self._schedulers.after_batches()

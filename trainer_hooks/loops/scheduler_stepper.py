@@ -35,7 +35,10 @@ class SchedulerStepper:
         self._closed_metrics = context.training.metrics.closed if is_overridden else nullcontext
 
     def after_step(self) -> None:
-        """Step the schedulers that count optimizer steps, unless no step was made."""
+        """Step the schedulers that count optimizer steps, unless no step was made.
+
+        The loop calls it at the end of each accumulation window.
+        """
         count = self._context.training.progress.steps_completed
         # All batches of the window were skipped: without a step the same count must not be due
         # twice.

@@ -68,6 +68,7 @@ class TrainStep:
         self.plan = context.plan
         self.missing_losses = MissingLossCheck(context)
         self.refresh_optimizers()
+        # Divides each loss. `MicrobatchStep` sets numbers that are not whole, for unequal parts.
         self.accumulate: float = context.plan.accumulate_grad_batches
         self._overrides_backward = defines(self.module, "backward", Module)
         self._returns_scaled_loss = context.plan.divides_outputs
@@ -76,7 +77,7 @@ class TrainStep:
             self.module, "configure_gradient_clipping", Module
         )
 
-    def __call__(  # noqa: C901 - a straight line, whose every call would cost each batch
+    def __call__(  # noqa: C901 - each helper call would cost time in each batch
         self, batch: Any, batch_idx: int, closes_window: bool
     ) -> dict[str, Any]:
         """Train on one batch and return the outputs for hooks, empty if no hook needs them.
@@ -207,7 +208,8 @@ class TrainStep:
 
     def skip(self, batch_idx: int, closes_window: bool) -> dict[str, Any]:
         """Skip a batch; its accumulation window begins and ends as if it had been trained."""
-        # A batch that a step broke off has opened its window already.
+        # A batch whose step raised StopTraining after `sync.begin` has opened its window already;
+        # in a run of several ranks it comes here.
         if self.progress.batches_in_window == 0 and (
             self.sync is None or not self.sync.is_batch_open
         ):
@@ -284,7 +286,7 @@ class MissingLossCheck:
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
-        self._step = f"{type(context.module).__qualname__}.training_step"
+        self._step_name = f"{type(context.module).__qualname__}.training_step"
         self._has_warned = False
         self._last = (-1, -1)
         self._num_missing = 0
@@ -302,7 +304,7 @@ class MissingLossCheck:
         if not self._has_warned:
             self._has_warned = True
             warn(
-                f"{self._step} returned None in epoch {progress.epochs_completed}, batch "
+                f"{self._step_name} returned None in epoch {progress.epochs_completed}, batch "
                 f"{batch_idx}: such a batch is skipped, and nothing is learned from it. Return the "
                 "loss, unless that is meant.",
                 TrainerHooksWarning,
@@ -332,7 +334,7 @@ class MissingLossCheck:
         is_all = self._last[0] == epoch and self._num_missing >= batches
         if is_all and not self._context.requests.is_stopping:
             raise ModuleError(
-                f"{self._step} returned None for each of {batches} batches of epoch "
+                f"{self._step_name} returned None for each of {batches} batches of epoch "
                 f"{epoch}: nothing can be learned without a loss. Write `return loss` at "
                 "its end, or set self.automatic_optimization = False in __init__ to optimize by "
                 "yourself."

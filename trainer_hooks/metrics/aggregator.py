@@ -22,7 +22,10 @@ FOR_LOGGERS = 1
 FOR_READERS = 2
 """Flag of `MetricAggregator.unread`: callbacks and the progress bar do not have it yet."""
 FOR_BATCH = 4
-"""Flag of `MetricAggregator.unread`: it is of a microbatch and not counted for the batch yet."""
+"""Flag of `MetricAggregator.unread`: `MicrobatchValues` has not taken it yet.
+
+`add` and `add_number` set it, with or without microbatches; only that class reads it.
+"""
 _UNREAD = FOR_LOGGERS | FOR_READERS | FOR_BATCH
 
 _REDUCTIONS = ("mean", "sum", "min", "max")
@@ -121,6 +124,10 @@ class MetricAggregator:
         self._collects = on_epoch
         self._latest: Tensor | float | None = None
         self._attached: Tensor | None = None
+        # `_rows`: the values since the last `_fold`, a 1-D tensor with room for CHUNK of them (for
+        # one without `on_epoch`); the first `_count` are set. `_cells`: a view of each of its
+        # elements. `_fold` moves the values on: into `_total`, their reduction so far (for a mean
+        # the weighted sum), or into `_chunks`, copies of all of them, for a `reduce_fx` function
         self._rows: Tensor | None = None
         self._cells: tuple[Tensor, ...] | None = None
         self._dtype: torch.dtype | None = None

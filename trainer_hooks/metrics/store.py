@@ -35,7 +35,10 @@ _DEFAULTS = {
     "rank_zero_only": False,
     "enable_graph": False,
 }
-"""The arguments of `log` after name and value, in the order of a call's tuple, with defaults."""
+"""The arguments of `log` that must stay the same for a name, with their defaults.
+
+They are in the order of the tuple that `Module.log` packs.
+"""
 
 _REDUCE_FX, _ENABLE_GRAPH = map(tuple(_DEFAULTS).index, ("reduce_fx", "enable_graph"))
 

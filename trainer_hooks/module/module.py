@@ -71,6 +71,7 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
 
     # on the class, so that `self.global_step` can be read before super().__init__() has run
     _trainer: Any = None
+    # set by `attach` when a run begins (TrainerRun._begin): `TrainerCore.log_target`
     _metrics: MetricStore | MutedMetrics | None = None
     _manual: _Manual | None = None
 

@@ -429,7 +429,7 @@ def _checkpoint_activations(module: nn.Module, options: FSDPStrategy) -> None:
 
 
 class ShardedGradientSync:
-    """The counterpart of `GradientSync` for sharded weights.
+    """Average the gradients of sharded weights, as `GradientSync` does those of whole ones.
 
     Every forward and backward gathers weights from all ranks, so no rank can skip a batch that the
     others train on.
