@@ -224,7 +224,7 @@ def test_a_plugin_may_supply_one(register, monkeypatch) -> None:
     monkeypatch.delenv("TRAINER_HOOKS_DISABLE_PLUGINS", raising=False)
     guest = Counting()
 
-    def discover(wanted, is_callback, errors):
+    def discover(plugin_filter, is_callback, errors):
         assert is_callback(guest)
         assert not is_callback(object())
         return (Record("dist", "1", "e", "g", "m:f", status="loaded", callbacks=(guest,)),)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
 _ADAPTER_CLASSES: WeakKeyDictionary[type, dict[tuple[type, ...], type]] = WeakKeyDictionary()
-"""The adapter classes made for each foreign class, by their bases."""
+"""The adapter classes made for each foreign class, by the classes they derive from."""
 
 _PICKLES_KEY = "trainer_hooks.opaque"
 """The key in a saved state under which the pickled parts are, as bytes by name."""
@@ -66,12 +66,12 @@ class HostedCallback(Callback):
                 back.
         """
         classes = _ADAPTER_CLASSES.setdefault(type(guest), {})
-        bases = (cls, *kinds)
-        if bases not in classes:
+        parents = (cls, *kinds)
+        if parents not in classes:
             guest_class = type(guest)
-            classes[bases] = type(
+            classes[parents] = type(
                 guest_class.__name__,
-                bases,
+                parents,
                 {
                     "__module__": guest_class.__module__,
                     "__qualname__": guest_class.__qualname__,
@@ -79,7 +79,7 @@ class HostedCallback(Callback):
                     "guest_class": guest_class,
                 },
             )
-        adapter: Self = classes[bases](guest)
+        adapter: Self = classes[parents](guest)
         return adapter
 
     def translated(self, hook: str) -> Callable[..., object] | None:
@@ -189,7 +189,8 @@ def choose_adapter(
         special: the adapters of callbacks that need more, by class; the first that fits is taken.
         counterparts: the class of ours that a callback counts as, by class; a default of that class
             steps back.
-        packages: the packages in which the classes may be, if their names above begin below those.
+        packages: prefixes to cut off the foreign names before they are compared, for a framework
+            that is published under several.
     """
     names = set(ancestor_names(callback))
     for package in packages:

@@ -94,9 +94,9 @@ def _run_training(words: Sequence[str]) -> int:
     from trainer_hooks.cli.run.trainer_cli import TrainerCLI
 
     # so TRAINER_HOOKS_FIT__TRAINER__MAX_EPOCHS=3 of a job script gives an option
-    options = {"prog": "trainer-hooks", "default_env": True, "env_prefix": "TRAINER_HOOKS"}
+    parser_options = {"prog": "trainer-hooks", "default_env": True, "env_prefix": "TRAINER_HOOKS"}
     try:
-        TrainerCLI(args=list(words), parser_kwargs=options)
+        TrainerCLI(args=list(words), parser_kwargs=parser_options)
     except (DataError, OptionError) as error:  # of the run; errors in the config exited before
         return print_failure(words[0], error_message(error))
     return 0

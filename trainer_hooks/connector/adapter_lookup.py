@@ -33,6 +33,8 @@ An adapter holds a reference to its object, so that an id in the table is not re
 def adapt(item: Any, wanted: type = Callback) -> Any:
     """Return the adapter of a foreign object, the same one each time; any other object as it is.
 
+    Only `adapt_if_foreign` calls it, and imports this file for foreign objects alone.
+
     Args:
         item: the object.
         wanted: the class of which the adapter must be an instance.
@@ -47,13 +49,16 @@ def adapt(item: Any, wanted: type = Callback) -> Any:
     known = _ADAPTERS_BY_ID.get(id(item))
     if isinstance(known, wanted):
         return known
-    entry = find_adapter_entry_point(type(item))
-    if entry is None:
+    entry_point = find_adapter_entry_point(type(item))
+    if entry_point is None:
         return item
     foreign = f"{type(item).__module__}.{type(item).__qualname__}"
-    where = f"adapter {entry.value!r} (entry point {entry.name!r} of the group {ADAPTER_GROUP!r})"
+    where = (
+        f"adapter {entry_point.value!r} (entry point {entry_point.name!r} of the group "
+        f"{ADAPTER_GROUP!r})"
+    )
     try:
-        make_adapter: Callable[[Any], Any] = entry.load()
+        make_adapter: Callable[[Any], Any] = entry_point.load()
     except Exception as error:
         raise CallbackError(
             f"{where}, which is to take {foreign}, cannot be loaded: {error_summary(error)}. Mend "
@@ -92,7 +97,7 @@ def _installed_adapters() -> Mapping[str, EntryPoint]:
         # not entry_points(): it takes a distribution's first metadata only, and of an editable
         # installation that may be an old one without this group
         if ADAPTER_GROUP in (distribution.read_text("entry_points.txt") or ""):
-            for entry in distribution.entry_points.select(group=ADAPTER_GROUP):
+            for entry_point in distribution.entry_points.select(group=ADAPTER_GROUP):
                 # the first on sys.path wins, as it does in an import
-                adapters.setdefault(entry.name, entry)
+                adapters.setdefault(entry_point.name, entry_point)
     return adapters

@@ -129,12 +129,12 @@ class CallbackConnector:
 
         plugins = load_adapted_plugins(wanted, errors)
         self.hooks = all_hooks(plugins)
-        validator = PluginSelection(
+        selection = PluginSelection(
             user, self._defaults, self.hooks, is_strict=self._is_strict, errors=errors
         )
         # only now: a user's callback may define hooks that a plugin adds
         check_hooks(user, self.hooks, is_strict=self._is_strict)
-        validated = [validator.validate(plugin) for plugin in plugins]
+        validated = [selection.validate(plugin) for plugin in plugins]
         self.plugins = tuple(plugin for _, plugin in validated)
         self._from_plugins = [entry for entries, _ in validated for entry in entries]
 

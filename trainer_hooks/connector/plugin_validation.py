@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 
 def load_adapted_plugins(wanted: bool | str | Iterable[str], errors: str) -> tuple[Plugin, ...]:
-    """Load the wanted plugins and adapt their foreign callbacks; see `hooks.discovery.discover`.
+    """Load the wanted plugins and adapt their foreign callbacks.
+
+    `hooks.discovery.iter_plugin_records` does the loading.
 
     Args:
         wanted: the plugins to load: True for all, False for none, or their names.
@@ -86,6 +88,8 @@ class PluginSelection:
     def validate(self, plugin: Plugin) -> tuple[list[CallbackEntry], Plugin]:
         """Return an entry for each callback of a plugin that takes part, and the plugin's record.
 
+        The entries are kept: the callbacks of later plugins are compared with them.
+
         Raises:
             PluginError: a callback is broken and `errors` is `"raise"`.
         """
@@ -117,6 +121,11 @@ class PluginSelection:
         return entries, plugin
 
     def _is_replaced(self, entry: CallbackEntry) -> bool:
+        """Return whether a callback of the user replaces that of `entry`.
+
+        Raises:
+            CallbackError: the callback of `entry` cannot be registered.
+        """
         validate_callback(
             entry.callback, f"what {entry.plugin.value if entry.plugin else entry.origin} made"
         )

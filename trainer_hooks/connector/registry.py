@@ -1,8 +1,9 @@
 """CallbackRegistry: the callbacks that take part, with who supplied them; and the stages before it.
 
 The functions below the classes are the stages of registration: collect, adapt, validate, check the
-hooks, de-duplicate, and make the relay's members. Each is pure, so that a callback that one of
-them rejects leaves nothing half registered.
+hooks, de-duplicate, and make the relay's members. `collect_callbacks` calls `validate_callback`,
+which calls `adapt_if_foreign`. None changes the connector, so that a callback that one of them
+rejects leaves nothing half registered.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class CallbackEntry:
 
     Attributes:
         callback: the callback.
-        origin: `"user"`, `"plugin"`, `"default"` or `"module"`.
+        origin: the kind of supplier: `"user"`, `"plugin"`, `"default"` or `"module"`; `supplier`
+            says it in words.
         plugin: the plugin, if `origin` is `"plugin"`.
     """
 

@@ -1,8 +1,9 @@
 """Plugin discovery: find, import and call the callback factories and hooks of installed packages.
 
-A plugin registers a factory, a callable without arguments that returns a callback or a list of
-them, or a subclass of `Hooks` that adds hooks. Each is loaded on its own: a broken one stops no
-other, and is named with what to do.
+A plugin is an entry point by which a distribution adds callbacks or hooks. It refers to a factory,
+a callable without arguments that returns a callback or a list of them, or to a subclass of `Hooks`
+that adds hooks. Each is loaded on its own: a broken one stops no other, and is named with what to
+do.
 
 The entry points are read here and not by `importlib_metadata.entry_points()` (9.1), which one
 damaged file of any distribution makes fail as a whole: that would end every run on the machine. It
@@ -58,36 +59,36 @@ _READ = (*GROUPS, *LIGHTNING_GROUPS, HOOKS_GROUP)
 
 
 def load_plugins(
-    wanted: PluginFilter,
+    plugin_filter: PluginFilter,
     is_callback: Callable[[object], bool],
     errors: str = "warn",
 ) -> tuple[Plugin, ...]:
     """Import and call the wanted plugins; return a record of every installed one."""
-    return tuple(iter_plugin_records(wanted, is_callback, errors))
+    return tuple(iter_plugin_records(plugin_filter, is_callback, errors))
 
 
 def iter_plugin_records(
-    wanted: PluginFilter,
+    plugin_filter: PluginFilter,
     is_callback: Callable[[object], bool],
     errors: str = "warn",
 ) -> Iterator[Plugin]:
     """Load the wanted plugins one by one and yield a record of every installed one.
 
     Args:
-        wanted: the plugins to load. If it takes none, no distribution is looked at.
+        plugin_filter: the plugins to load. If it takes none, no distribution is looked at.
         is_callback: returns whether an object that a factory returned can be registered.
         errors: `"warn"` to go on without a broken plugin, `"raise"` to stop.
 
     Raises:
         PluginError: a plugin is broken and `errors` is `"raise"`, or a wanted one is not installed.
     """
-    if wanted.takes_none:
+    if plugin_filter.takes_none:
         return
     available = installed_plugins()
-    _require_installed(wanted, available)
+    _require_installed(plugin_filter, available)
     added: dict[str, HookSpec] = {}
     for plugin in available:
-        objection = wanted.objection(plugin, available)
+        objection = plugin_filter.objection(plugin, available)
         # importing it would import the installation that hides it
         if plugin.status == "hidden":
             yield plugin
@@ -103,11 +104,11 @@ def iter_plugin_records(
 def installed_hooks() -> dict[str, HookSpec]:
     """Return the hooks that installed packages add, without those that the environment blocks."""
     available = (p for p in installed_plugins() if p.group == HOOKS_GROUP and p.status == "found")
-    wanted = PluginFilter.of(True)
+    plugin_filter = PluginFilter.of(True)
     added: dict[str, HookSpec] = {}
     for plugin in available:
         # in this group there are no callbacks, so that nothing asks whether an object is one
-        if not wanted.objection(plugin):
+        if not plugin_filter.objection(plugin):
             added.update(_load(plugin, lambda item: False, added, "warn").hooks)  # noqa: ARG005
     return added
 
@@ -198,14 +199,15 @@ def report_plugin_error(
     warn(message, TrainerHooksWarning)
 
 
-def _require_installed(wanted: PluginFilter, available: Sequence[Plugin]) -> None:
+def _require_installed(plugin_filter: PluginFilter, available: Sequence[Plugin]) -> None:
     """Make sure that every plugin that the user or the environment names is installed."""
-    chosen = frozenset() if isinstance(wanted.wanted, bool) else wanted.wanted
-    if not chosen and not wanted.blocked:
+    wanted = plugin_filter.wanted
+    chosen = frozenset() if isinstance(wanted, bool) else wanted
+    if not chosen and not plugin_filter.blocked:
         return
     known = {normal_name(name) for p in available for name in (p.distribution, p.name)}
     # a misspelt name would silently load nothing, or block nothing
-    for names, source in ((chosen, "Trainer(plugins=[...])"), (wanted.blocked, BLOCK)):
+    for names, source in ((chosen, "Trainer(plugins=[...])"), (plugin_filter.blocked, BLOCK)):
         for name in sorted(names - known):
             raise PluginError(
                 f"plugin {name!r} in {source} is not installed: it must be the name of a "
@@ -388,11 +390,12 @@ def _plugins_of(distribution: Any, text: str) -> Iterator[Plugin]:
     An interrupted uninstall leaves entry points without metadata: the package that the entry point
     refers to then stands for the distribution's name.
     """
-    entries = [entry for entry in _entries(text) if entry[0] in _READ]
+    entries = [row for row in _entries(text) if row[0] in _READ]
     name, version = _name_and_version(distribution) if entries else (None, None)
-    for group, entry, value in sorted(entries, key=lambda entry: _READ.index(entry[0])):
+    for group, name_of_entry, value in sorted(entries, key=lambda row: _READ.index(row[0])):
         package = value.partition(":")[0].partition(".")[0].strip()
-        yield Plugin(name or package or entry, version or "?", entry, group, value)
+        distribution_name = name or package or name_of_entry
+        yield Plugin(distribution_name, version or "?", name_of_entry, group, value)
 
 
 def _entries(text: str) -> Iterator[tuple[str, str, str]]:

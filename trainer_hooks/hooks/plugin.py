@@ -1,4 +1,4 @@
-"""Plugin: the record of an installed plugin; PluginFilter: the plugins that a run loads."""
+"""Plugin: the record of an installed plugin; PluginFilter: the plugins that a trainer loads."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Plugin:
 
 @dataclass(frozen=True, slots=True)
 class PluginFilter:
-    """The plugins that a run loads: those that the user chose, less those the environment blocks.
+    """The plugins that a trainer loads: the user's choice, less those that the environment blocks.
 
     Attributes:
         wanted: True for all, False for none, or names of distributions or entry points.

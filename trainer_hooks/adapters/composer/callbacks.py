@@ -14,10 +14,10 @@ from trainer_hooks.adapters.callback_adapter import (
 from trainer_hooks.adapters.composer.event_source import EventSource, handler_of
 from trainer_hooks.adapters.composer.events import (
     BATCH_EVENTS,
-    EVENT_NAMES,
     EVENTS,
     EVENTS_WITH_BATCH,
     EVENTS_WITH_LOSS,
+    RUN_EVENT_NAMES,
 )
 from trainer_hooks.adapters.composer.loggers import DestinationLogger
 from trainer_hooks.callbacks import Checkpoint, EarlyStopping
@@ -52,7 +52,8 @@ _EVENTS_WITH_STATE_OF = {
         for moment in ("start", "batch_start", "batch_end", "end")
     },
 }
-"""The events that read a part of the state which a hook brings, by hook."""
+"""By hook, the events that read what it puts on the state: a callback that has one of them needs
+the hook called, if only to bring the state up to date."""
 
 
 def event_source_of(trainer: Any, module: Any) -> AdapterEventSource:
@@ -116,6 +117,8 @@ class ComposerAdapter(HostedCallback):
             return self._close_all
         if hook == "on_post_close":  # on_close has called post_close, too
             return None
+        # not AdapterEventSource, which needs Composer: it overrides methods that the handlers call,
+        # and no handler
         handle = handler_of(EventSource, hook)
 
         def call(trainer: Any, module: Any, *arguments: Any) -> None:
@@ -124,11 +127,11 @@ class ComposerAdapter(HostedCallback):
         return call
 
     def _has_event(self, event: str) -> bool:
-        receives_all = event in EVENT_NAMES and self.guest_has("run_event")
+        receives_all = event in RUN_EVENT_NAMES and self.guest_has("run_event")
         return receives_all or self.guest_has(event)
 
     def _method_of(self, event: str) -> Callable[..., object]:
-        if event in EVENT_NAMES and self.guest_has("run_event"):
+        if event in RUN_EVENT_NAMES and self.guest_has("run_event"):
             from composer.core import Event
 
             member, run_event = Event(event), self.guest.run_event

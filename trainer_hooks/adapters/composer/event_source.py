@@ -32,6 +32,8 @@ _KEPT = {
 class EventListener(Protocol):
     """A receiver of events: one adapted callback, or the engine of a Composer Trainer.
 
+    It receives all events by `fire`, unlike a listener of the relay, which is one function.
+
     Attributes:
         evaluations_closed: how many loaders of the running evaluation it had an `eval_end` for.
     """

@@ -61,9 +61,10 @@ no hooks for them, so there they fire right before and after the step. `eval_end
 too: an evaluation of several loaders closes one when the next begins.
 """
 
-EVENT_NAMES = frozenset(chain.from_iterable(EVENTS.values())) - {"close", "post_close"}
+RUN_EVENT_NAMES = frozenset(chain.from_iterable(EVENTS.values())) - {"close", "post_close"}
+"""The events that a callback's `run_event` receives: not `close` and `post_close`."""
 
-BATCH_EVENTS = EVENT_NAMES & frozenset(
+BATCH_EVENTS = RUN_EVENT_NAMES & frozenset(
     chain.from_iterable(
         EVENTS[hook]
         for hook in (

@@ -1,4 +1,4 @@
-"""The State, Logger and model that Composer's callbacks receive in a Trainer of trainer_hooks.
+"""The State, Logger and model that Composer's callbacks receive, and the event source behind them.
 
 They derive from Composer's own classes, so that Composer's functions accept them: those that save
 and load, format names, and decide when something is due. Importing this module needs Composer.

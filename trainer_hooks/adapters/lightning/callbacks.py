@@ -73,7 +73,7 @@ class LightningAdapter(HostedCallback):
         self._targets: tuple[Any, Any] = (None, None)
         self._proxies: tuple[Any, Any] = (None, None)
         self._has_validated = False
-        self._batch_end: tuple[Any, ...] = (None, None, -1)
+        self._kept_batch_end: tuple[Any, ...] = (None, None, -1)
 
     # --- methods of our Checkpoint, called only where the foreign callback is a saver ---
 
@@ -122,6 +122,7 @@ class LightningAdapter(HostedCallback):
 
     def translated(self, hook: str) -> Callable[..., object] | None:
         """Return the function to call at `hook`, or None if the callback has no method for it."""
+        # the class that `hosting` made for a saver also derives from Checkpoint, by `_COUNTERPARTS`
         if isinstance(self, Checkpoint):
             call = self._saver_hook(hook)
             if call is not None:
@@ -211,7 +212,7 @@ class LightningAdapter(HostedCallback):
         self, _trainer: Any, _module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Keep the arguments of `on_train_batch_end`, which the hook for saving does not get."""
-        self._batch_end = (outputs, batch, batch_idx)
+        self._kept_batch_end = (outputs, batch, batch_idx)
 
     def _put_off_saving(self, trainer: Any, module: Any) -> None:
         # saved in here, the end of this validation would be fired once more after a resume
@@ -231,7 +232,7 @@ class LightningAdapter(HostedCallback):
         def call(trainer: Any, module: Any) -> None:
             # in Lightning's order: a batch ends before its validation, an epoch after
             if takes_batch and method is not None:
-                method(trainer, module, *self._batch_end)
+                method(trainer, module, *self._kept_batch_end)
             if self._has_validated and validation_end is not None:
                 self._has_validated = False
                 validation_end(trainer, module)

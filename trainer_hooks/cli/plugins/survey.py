@@ -61,21 +61,21 @@ def survey_plugins(names: bool | Iterable[str] = True) -> PluginSurvey:
     Args:
         names: as in `Trainer(plugins=...)`.
     """
-    wanted = PluginFilter.of(names)
-    if wanted.takes_none:
+    plugin_filter = PluginFilter.of(names)
+    if plugin_filter.takes_none:
         # the environment switches all of them off: none is loaded
         unloaded = (
             plugin
             if plugin.status == "hidden"
-            else replace(plugin, status="blocked", reason=wanted.objection(plugin))
+            else replace(plugin, status="blocked", reason=plugin_filter.objection(plugin))
             for plugin in installed_plugins()
         )
         return PluginSurvey(tuple(map(SurveyedPlugin, unloaded)), all_hooks(()))
     with prints_diverted():
-        loaded = tuple(_loaded(wanted))
+        loaded = tuple(_loaded(plugin_filter))
         hooks = all_hooks(finding.plugin for finding in loaded)
-        gate = PluginSelection((), (), hooks, is_strict=False, errors="warn")
-        return PluginSurvey(tuple(_admitted(finding, gate) for finding in loaded), hooks)
+        selection = PluginSelection((), (), hooks, is_strict=False, errors="warn")
+        return PluginSurvey(tuple(_admitted(finding, selection) for finding in loaded), hooks)
 
 
 @contextlib.contextmanager
@@ -97,9 +97,9 @@ def prints_diverted() -> Iterator[None]:
         os.close(kept)
 
 
-def _loaded(wanted: PluginFilter) -> Iterator[SurveyedPlugin]:
+def _loaded(plugin_filter: PluginFilter) -> Iterator[SurveyedPlugin]:
     """Load the plugins one by one, and yield each with its warnings."""
-    plugins = iter_plugin_records(wanted, is_callback_or_foreign)
+    plugins = iter_plugin_records(plugin_filter, is_callback_or_foreign)
     while True:
         # each step of the iterator imports one plugin, so these warnings are its own
         with _recorded() as messages:
@@ -109,9 +109,9 @@ def _loaded(wanted: PluginFilter) -> Iterator[SurveyedPlugin]:
         yield SurveyedPlugin(with_adapters(plugin), _news(plugin, messages))
 
 
-def _admitted(finding: SurveyedPlugin, gate: PluginSelection) -> SurveyedPlugin:
+def _admitted(finding: SurveyedPlugin, selection: PluginSelection) -> SurveyedPlugin:
     with _recorded() as messages:
-        _, plugin = gate.validate(finding.plugin)
+        _, plugin = selection.validate(finding.plugin)
     return SurveyedPlugin(plugin, (*finding.warnings, *_news(plugin, messages)))
 
 

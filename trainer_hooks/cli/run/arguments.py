@@ -13,7 +13,8 @@ SUBCOMMANDS: Mapping[str, tuple[str, ...]] = {
     "test": ("model", "dataloaders", "datamodule"),
     "predict": ("model", "dataloaders", "datamodule"),
 }
-"""The commands, and the arguments of the Trainer's method that are no options of each."""
+"""The training commands, and for each the arguments of the Trainer's method that are no options of
+the command."""
 
 
 def is_config_object(args: Any) -> bool:

@@ -90,7 +90,7 @@ class ArgumentLinks:
     are several: `trainer.callbacks.EarlyStopping.patience`, `trainer.callbacks.0.patience`.
 
     Args:
-        parser: the parser of the arguments.
+        parser: the command's parser.
         sources: the source of each target.
 
     Raises:
@@ -176,6 +176,9 @@ class ArgumentLinks:
             subcommand: the command.
             trainer_class: the class of the Trainer.
         """
+        # `instantiate` of a parser is jsonargparse's. It makes the data module, the module, and the
+        # callbacks and loggers among the Trainer's options, which stay a Namespace themselves
+        # (`TrainerParser.add_trainer_args`)
         objects: Namespace
         if not any(map(_is_of_trainer, self.sources)):
             objects = parser.instantiate(config)

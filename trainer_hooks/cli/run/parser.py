@@ -44,9 +44,10 @@ if TYPE_CHECKING:
 
 
 class TrainerParser(jsonargparse.ArgumentParser):
-    """Parser for the arguments of a training; the hooks of a `TrainerCLI` are given it.
+    """Parser of a training's arguments.
 
-    It is a `jsonargparse.ArgumentParser`, with `link_arguments` and `set_defaults` too.
+    The methods that a `TrainerCLI` lets you override are given it. It is a
+    `jsonargparse.ArgumentParser`, with `link_arguments` and `set_defaults` too.
 
     Attributes:
         callback_keys: the groups of arguments whose object becomes a callback of the Trainer.
@@ -287,16 +288,18 @@ def import_nameable_classes() -> None:
             log.debug("plugin %s cannot be imported", plugin.label, exc_info=error)
 
 
-def new_parser(parser_class: type[TrainerParser], options: Mapping[str, Any]) -> TrainerParser:
+def new_parser(
+    parser_class: type[TrainerParser], parser_options: Mapping[str, Any]
+) -> TrainerParser:
     """Return a parser that reads config files, with no other arguments yet.
 
     Args:
         parser_class: its class.
-        options: arguments of the class.
+        parser_options: arguments of the class.
     """
     # an empty list beside jsonargparse's own: what can run commands may not stand in a config
     jsonargparse.set_parsing_settings(import_path_denylist=[])
-    parser = parser_class(**{"dump_header": [f"trainer_hooks {__version__}"], **options})
+    parser = parser_class(**{"dump_header": [f"trainer_hooks {__version__}"], **parser_options})
     parser.add_argument(
         "-c",
         "--config",

@@ -104,21 +104,25 @@ class TrainerCLI:
 
         The path of a config, down to the Trainer::
 
-            ConfigOrigins              reads the config files, for links and for lines in messages
-            _build_parsers             the parser, with a group for each object that it makes
+            ConfigOrigins                     the files, for links and messages; config_origins.py
+            _build_parsers                    a parser with a group for each object; parser.py
+                import_nameable_classes       the classes that have short names
             _parse
-                find_links, links.add  `links` of the config, added to the parser
-                set_defaults_from_checkpoint
-                parse_config           jsonargparse: defaults < environment < files and options
-                links.check            links into classes that do not take the argument
-                seed_everything        before any object is made
+                find_links, links.add         `links` of the config, added to the parser; links.py
+                set_defaults_from_checkpoint  parser.py, as the next two
+                check_environment             variables that hold no argument
+                parse_config                  defaults < environment < files and options
+                links.check                   links into classes that do not take the argument
+                seed_everything               before any object is made
             instantiate_classes
-                links.instantiate      data module, then module, then options of the Trainer
-                configure_from_config  optimizer and scheduler, into the module
-                instantiate_trainer    callbacks of the config, of the class, and of this command
-            _run                       `trainer.fit`, or the method of the class with that name
+                links.instantiate             data module, module, then options of the Trainer
+                configure_from_config         optimizer, scheduler, into the module; optimizers.py
+                instantiate_trainer           callbacks of config, class and this command
+            _run                              `trainer.fit`, or the class's own method of that name
+                check_optimizer               before the Trainer's `fit`; optimizers.py
 
-        An error of any step before `_run` becomes one line (`explain_error`, config_errors.py).
+        An error in the config becomes one line (`_explain_errors`, config_errors.py); a
+        constructor's own error keeps its traceback.
         """
         try:
             import jsonargparse  # noqa: F401 - to tell that it is missing before it is needed
@@ -138,19 +142,21 @@ class TrainerCLI:
         self.subclass_mode_model = subclass_mode_model or model_class is None
         self.subclass_mode_data = subclass_mode_data or datamodule_class is None
         self.auto_configure_optimizers = auto_configure_optimizers
-        options = dict(parser_kwargs or {})
+        parser_options = dict(parser_kwargs or {})
         # taken out: the parsers always raise, and `_explain_errors` exits
-        self._exits = bool(options.pop("exit_on_error", True))
+        self._exits = bool(parser_options.pop("exit_on_error", True))
         if args is None:
             args = words_to_complete() if is_completing() else sys.argv[1:]
         self.subcommand = find_subcommand(args) if run else None
         words = () if is_config_object(args) else tuple(args)
         self._origins = ConfigOrigins.of(
-            words, self.subcommand, options.get("default_config_files", ())
+            words, self.subcommand, parser_options.get("default_config_files", ())
         )
 
         def parse() -> None:
-            self.parser, self._command_parser = self._build_parsers(parser_class, options, run)
+            self.parser, self._command_parser = self._build_parsers(
+                parser_class, parser_options, run
+            )
             self._parse(args, words)
 
         self._explain_errors(parse)
@@ -235,27 +241,27 @@ class TrainerCLI:
         Args:
             kwargs: options that override those of the config.
         """
-        options = {**dict(self._command_objects.get("trainer") or {}), **kwargs}
+        trainer_options = {**dict(self._command_objects.get("trainer") or {}), **kwargs}
         # all that add some together: the option in the config alone would replace the others
         callbacks = [
-            *_listed(options.get("callbacks")),
+            *_listed(trainer_options.get("callbacks")),
             *(self._command_objects[key] for key in self._command_parser.callback_keys),
             *_listed(self.trainer_defaults.get("callbacks")),
         ]
-        if self.save_config_callback is not None and not options.get("fast_dev_run"):
+        if self.save_config_callback is not None and not trainer_options.get("fast_dev_run"):
             callbacks.append(
                 self.save_config_callback(
                     self._command_parser, self._command_config, **self.save_config_kwargs
                 )
             )
-        return self.trainer_class(**{**options, "callbacks": callbacks})
+        return self.trainer_class(**{**trainer_options, "callbacks": callbacks})
 
     # --- the path of a config ---
 
     def _build_parsers(
         self,
         parser_class: type[TrainerParser] | None,
-        options: Mapping[str, Any],
+        parser_options: Mapping[str, Any],
         has_commands: bool,
     ) -> tuple[TrainerParser, TrainerParser]:
         """Return the parser of the whole line and that of the command; without commands, one."""
@@ -265,7 +271,8 @@ class TrainerCLI:
         parser_class = parser_class or self.default_parser_class()
         commands = self.subcommands()
         main = command_parser = new_parser(
-            parser_class, {name: value for name, value in options.items() if name not in commands}
+            parser_class,
+            {name: value for name, value in parser_options.items() if name not in commands},
         )
         if not has_commands:
             self._add_arguments(main)
@@ -278,7 +285,8 @@ class TrainerCLI:
             summary = first_line.partition(";")[0].partition(". ")[0]  # it fits a narrow terminal
             usage = "%(prog)s [--config FILE] [--OPTION VALUE ...]"  # all of them fill a screen
             parser = new_parser(
-                parser_class, {"description": summary, "usage": usage, **options.get(name, {})}
+                parser_class,
+                {"description": summary, "usage": usage, **parser_options.get(name, {})},
             )
             # the parsers of other commands stay empty: to fill each takes its time
             if name == self.subcommand:
@@ -335,8 +343,14 @@ class TrainerCLI:
             args: the arguments.
             words: those of a command line; empty for a config object.
         """
-        from trainer_hooks.cli.run import parser as checks
         from trainer_hooks.cli.run.links import ArgumentLinks, find_links, merge_links
+        from trainer_hooks.cli.run.parser import (
+            check_environment,
+            complete,
+            parse_config,
+            set_defaults_from_checkpoint,
+            show_class_help,
+        )
 
         command_parser = self._command_parser
         is_object = is_config_object(args)
@@ -348,16 +362,16 @@ class TrainerCLI:
         self._links.add()
         if "ckpt_path" in command_parser.method_arguments:
             path = explicit.get("ckpt_path") or self._origins.explicit_value("ckpt_path")
-            checks.set_defaults_from_checkpoint(command_parser, path, self._origins.explicit_value)
+            set_defaults_from_checkpoint(command_parser, path, self._origins.explicit_value)
         # not checked any further: a line that is still being typed is seldom right
         if is_completing():
-            checks.complete(command_parser, self.subcommand)
+            complete(command_parser, self.subcommand)
         parse = self.parser.parse_object if is_object else self.parser.parse_args
         if not is_object:
-            checks.show_class_help(command_parser, words)
-            checks.check_environment(command_parser)
+            show_class_help(command_parser, words)
+            check_environment(command_parser)
             args = merge_links(words, self._links.sources)
-        self.config: Namespace = checks.parse_config(parse, args, self.subcommand)
+        self.config: Namespace = parse_config(parse, args, self.subcommand)
         self._links.check(self._command_config)
         seed = self._command_config.seed_everything
         if seed is not False:
@@ -376,30 +390,31 @@ class TrainerCLI:
     def _run(self, subcommand: str) -> None:
         from trainer_hooks.cli.run.config_errors import add_monitor_note
 
-        self._call_hook(f"before_{subcommand}")
+        self._call_if_defined(f"before_{subcommand}")
         if subcommand == "fit" and not hasattr(self, "fit"):
             optimizers = self._command_parser.optimizers
             self._explain_errors(lambda: check_optimizer(self.model, optimizers))
         # `fit` of a subclass takes the place of the Trainer's
         function = getattr(self, subcommand, None) or getattr(self.trainer, subcommand)
-        options = {
+        method_arguments = {
             n: self._command_objects[n]
             for n in self._command_parser.method_arguments
             if n in self._command_objects
         }
         if self.datamodule is not None:
-            options["datamodule"] = self.datamodule
+            method_arguments["datamodule"] = self.datamodule
         try:
-            self.returned = function(model=self.model, **options)
+            self.returned = function(model=self.model, **method_arguments)
         except MetricError as error:
             add_monitor_note(error, self._origins)
             raise
-        self._call_hook(f"after_{subcommand}")
+        self._call_if_defined(f"after_{subcommand}")
 
-    def _call_hook(self, name: str) -> None:
-        hook = getattr(self, name, None)
-        if callable(hook):
-            hook()
+    def _call_if_defined(self, name: str) -> None:
+        """Call a method that a subclass may have, such as `before_fit`."""
+        method = getattr(self, name, None)
+        if callable(method):
+            method()
 
     def _explain_errors(self, step: Callable[[], None]) -> None:
         """Run a step before the training; an error in the config becomes a one-line message."""
