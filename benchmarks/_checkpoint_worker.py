@@ -159,7 +159,7 @@ class Bench:
         trainer.save_checkpoint(self.file)
         module = trainer.module
         spans: list[float] = []
-        read, restore = StartingPoint.resume_loggers, StartingPoint.restore
+        read, restore = StartingPoint.read_and_resume_loggers, StartingPoint.restore
 
         def timed_read(start: Any) -> None:  # where the file is read
             began = time.perf_counter()
@@ -171,7 +171,7 @@ class Bench:
             restore(start, context, make_optimizers)
             spans[-1] += time.perf_counter() - began
 
-        StartingPoint.resume_loggers = timed_read  # type: ignore[method-assign]
+        StartingPoint.read_and_resume_loggers = timed_read  # type: ignore[method-assign]
         StartingPoint.restore = timed_restore  # type: ignore[method-assign]
 
         def resume() -> float:

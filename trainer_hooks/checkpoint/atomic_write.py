@@ -49,7 +49,8 @@ def open_atomically(target: Path) -> Iterator[IO[bytes]]:
 
     Its folder is made, and leftovers of killed processes in it are deleted.
     """
-    # not atomicwrites: it locks nothing, so a leftover could not be told from a running save
+    # not the package `atomicwrites`: it locks nothing, so a leftover could not be told from a
+    # running save
     make_folder(target.parent)
     remove_stale_parts(target.parent)
     file, part = open_part(target)

@@ -180,7 +180,7 @@ class RunContext:
         validation: the validations inside fit.
         steps: how the module's steps are called.
         state_registry: everything that changes in the run: what is saved, restored and undone.
-        resumed: the checkpoint whose position in the epoch the loop has yet to restore, or empty.
+        resumed: the checkpoint of which the loop has yet to restore its part, or empty.
         rebind_optimizers: lets the step of a fit use the present optimizers; None outside fit.
     """
 
@@ -298,7 +298,7 @@ class RunContext:
         self.data.let_go()
 
     def loop_state(self) -> dict[str, Any]:
-        """Return the training loop's position within the epoch, as plain data."""
+        """Return the training loop's flags, which no counter holds, as plain data."""
         return {
             "is_last_batch": self.batch.is_last,
             "is_in_cycle": self.cycle.is_open,
@@ -306,13 +306,13 @@ class RunContext:
         }
 
     def load_loop_state(self, state: dict[str, Any]) -> None:
-        """Restore the training loop's position; an older checkpoint may lack parts of it."""
+        """Restore the training loop's flags; an older checkpoint may lack parts of it."""
         self.batch.is_last = state.get("is_last_batch", False)
         self.cycle.is_open = state.get("is_in_cycle")
         self.batch.has_scheduled = state.get("has_scheduled", False)
 
     def _loader_positions(self) -> dict[str, Any]:
-        """Return the positions of the loaders and the loop, as plain data."""
+        """Return the positions of the loaders and the flags of the loop, as plain data."""
         positions: dict[str, Any] = {
             "evaluators": dict(self.validation.evaluators),
             "inside_batch": self.batch.is_taken,

@@ -38,8 +38,8 @@ class RegisteredState:
             its name; an empty path spreads its items over the top level.
         only_from_snapshot: whether checkpoints hold it only while there is a snapshot of it, since
             another state holds its present values.
-        is_loop_position: whether the loop restores it when it enters its position in the epoch,
-            after the hooks that open a training; else it is restored before them.
+        is_restored_by_loop: whether the loop restores it, after the hooks that open a training;
+            else it is restored before them.
         only_training_changes: whether only training steps change it. Any other state is in the
             snapshot that is made when a validation inside fit begins; a checkpoint that is saved in
             the validation holds the snapshot, since a resume runs the validation again.
@@ -55,7 +55,7 @@ class RegisteredState:
     load_state_dict: Callable[[Any], object]
     path: tuple[str, ...] | None = None
     only_from_snapshot: bool = False
-    is_loop_position: bool = False
+    is_restored_by_loop: bool = False
     only_training_changes: bool = False
     is_rolled_back: bool = True
     missing: str = LEAVE
@@ -144,15 +144,15 @@ class StateRegistry:
                     "Resume from another one."
                 )
 
-    def load(self, checkpoint: dict[str, Any], *, places: bool) -> None:
+    def load(self, checkpoint: dict[str, Any], *, by_loop: bool) -> None:
         """Restore the states that a checkpoint holds.
 
         Args:
             checkpoint: the loaded checkpoint.
-            places: True restores the states with `is_loop_position`, False all others.
+            by_loop: True restores the states with `is_restored_by_loop`, False all others.
         """
         for registered in self._states.values():
-            if registered.is_loop_position is not places:
+            if registered.is_restored_by_loop is not by_loop:
                 continue
             state = registered.read(checkpoint)
             if state is not None:

@@ -31,15 +31,14 @@ class TrainingState:
         optimization: optimizers and schedulers.
         is_configured: whether a fit has made the optimizers.
         setup: the options of the optimizers and schedulers when they were made, as plain data.
-        began: the submodules in training mode, and the parameters that required gradients, at the
-            start of the training.
+        began: `modes_of(module)` at the start of the training.
         scaler: the state of the loss scaler, between two fits.
         num_batches: number of training batches of the last epoch; infinity where it is unknown.
         length: number of training batches of an epoch that nothing ends early.
         samples: samples of a batch and of an epoch of the last fit; None if its loader has no such
             numbers.
-        left: the positions of the loaders and the loop after the last fit, for checkpoints that are
-            saved after it.
+        left: the positions of the loaders and the flags of the loop after the last fit, for
+            checkpoints that are saved after it.
         saved_at: when the last checkpoint was saved, or the one from which the last fit resumed.
         hparams: the module's saved hyperparameters at the start of the last fit, from which the
             origin is computed.

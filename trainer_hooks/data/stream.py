@@ -132,7 +132,8 @@ class TrainStream:
     def reopen(self, epoch: int, num_done: int, state: dict[str, Any]) -> Iterator[Any]:
         """Return an iterator over the rest of an epoch, after `num_done` batches.
 
-        The caller restores its own random state afterwards.
+        Unlike `open` it opens the loader at once. The state registry's entry `rng`, loaded last,
+        then restores the run's random state.
 
         Args:
             epoch: index of the epoch.
@@ -150,8 +151,8 @@ class TrainStream:
         has_loader_state = state["loader"] is not None and self._keeps_position and not workers_drew
         if not has_loader_state:
             self._positions.restore(self._opened_with.get("positions", []))
-        # The loader is opened from the state of its first opening; the caller then restores the
-        # state at the interruption.
+        # The loader is opened from the state of its first opening; the entry `rng` then restores
+        # the state at the interruption.
         rng.restore(self._opened_with["rng"])
         restore_generators(self._generators(), self._opened_with["generators"])
         if has_loader_state:
@@ -170,7 +171,10 @@ class TrainStream:
         return iterator
 
     def restore_between(self, state: dict[str, Any]) -> None:
-        """Restore the state that the next epoch depends on, saved between two epochs."""
+        """Restore the state that the next epoch depends on, saved where no epoch was open.
+
+        That is between two epochs, and inside one before its first batch or after its last.
+        """
         self.num_batches = state["num_batches"]
         warn_of_changes(self.loader, state.get("shape", []))
         self._positions.restore(state.get("positions", []))
@@ -256,9 +260,12 @@ class TrainStream:
             "loader": loader_state,
             "positions": [] if is_open else self._positions.read(),
             "num_batches": self.num_batches,
+            # what a resume compares with its own loader
             "shape": describe_structure(self.loader),
+            # the random state before the lookahead loaded its batch
             "rng_ahead": self._lookahead.rng_before if self._lookahead is not None else None,
             "workers_have_drawn": is_open and self._have_workers_drawn(),
+            # the fingerprint of the last batch, which a resume compares; none of a batch not done
             "last_print": {} if inside_batch else self.last.fingerprint,
         }
 

@@ -40,7 +40,7 @@ class Hooks:
         """Called when the module is complete and on its device, before optimizers are made."""
 
     def on_before_load(self, trainer: Trainer, module: Module, path: str | None) -> None:
-        """Called before a checkpoint is read, also if there is none (`path` is None)."""
+        """Called before a checkpoint is restored, also if there is none (`path` is None)."""
 
     def on_load_checkpoint(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]

@@ -55,7 +55,7 @@ class BatchEnd:
         self._step = step
         self._schedulers = schedulers
         self._validation = validation
-        self._requests = requests
+        self._requested_saves = requests
         self._consensus = consensus
         self._has_warned_of_none = False
         self.loss_check = NonFiniteLossCheck(context)
@@ -115,7 +115,7 @@ class BatchEnd:
             context.background.notify_durable()
         context.hooks.on_batch_checkpoint(context.trainer, context.module)
         if progress.is_checkpoint_requested:
-            self._requests.save()
+            self._requested_saves.save()
 
     def _end_epoch_early(self) -> None:
         """End the epoch after this batch, as `trainer.end_epoch()` requested.

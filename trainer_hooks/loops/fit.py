@@ -51,8 +51,8 @@ class FitLoop:
         self._step = make_step(context)
         self._schedulers = SchedulerStepper(context)
         # One object for batches and cycles: its warning is given once in a fit.
-        self._requests = CheckpointRequests(context)
-        self._cycles = EpochCycles(context, self._requests)
+        self._requested_saves = CheckpointRequests(context)
+        self._cycles = EpochCycles(context, self._requested_saves)
         self._validation = FitValidation(context, self._reach_consensus)
         self._sizes_of = batch_counter(context.module)
         self._duration: DurationLimit | RankConsensus | None = make_duration_limit(context)
@@ -65,7 +65,12 @@ class FitLoop:
                 context, make_duration_limit(context), self._step.sync
             )
         self._batch_end = BatchEnd(
-            context, self._step, self._schedulers, self._validation, self._requests, self._consensus
+            context,
+            self._step,
+            self._schedulers,
+            self._validation,
+            self._requested_saves,
+            self._consensus,
         )
         self._fetcher = BatchFetcher(context, self._batch_end, self._duration, self._consensus)
 
@@ -74,8 +79,9 @@ class FitLoop:
 
         ::
 
-            sanity check
+            sanity check, unless resumed
             on_train_start
+            positions and random states of a checkpoint               (_resume)
             while no limit is reached and no stop was requested:
                 on_epoch_start, on_train_epoch_start                  (_begin_epoch)
                 batches, with validations that are due on one         (_epoch)
@@ -99,7 +105,8 @@ class FitLoop:
                 context.state.stage = RunningStage.TRAINING
                 context.training.timekeeper.stopwatch.start()
                 context.training.metrics.enter(LogScope.TRAIN_EPOCH)
-                if progress.stage is EpochStage.ENDED:  # resumed after its checkpoint hook
+                # Saved in `on_epoch_checkpoint`: the epoch is not counted yet.
+                if progress.stage is EpochStage.ENDED:
                     progress.complete_epoch()
                 hooks.on_train_start(trainer, module)
                 context.training.metrics.enter(LogScope.CLOSED)
@@ -107,6 +114,7 @@ class FitLoop:
                 self._reach_consensus()
                 self._validation.start()
                 self._resume()
+                # A resume at the end of a cycle closes it; in any other fit none is open there.
                 if progress.stage is EpochStage.BETWEEN:
                     self._cycles.after_epoch()
                 # A resumed run enters at the stage in which its checkpoint was saved, so each part
@@ -285,7 +293,7 @@ class FitLoop:
             context.background.notify_durable()
         hooks.on_epoch_checkpoint(trainer, module)
         if context.training.progress.is_checkpoint_requested:
-            self._requests.save()
+            self._requested_saves.save()
 
     def _finish_epoch(self) -> None:
         """Run the parts after an epoch's batches, from the stage on in which the epoch is."""
@@ -310,17 +318,17 @@ class FitLoop:
             self._consensus.reach()
 
     def _resume(self) -> None:
-        """Restore the position in the epoch at which the checkpoint was saved."""
+        """Restore the states that wait for the loop; finish the batch of the save, if open."""
         context, progress = self.context, self.context.training.progress
         # Taken out, so that the content of the file does not stay in memory for the whole fit.
         checkpoint, context.resumed = context.resumed, {}
         if not checkpoint:
             return
-        context.state_registry.load(checkpoint, places=True)
+        context.state_registry.load(checkpoint, by_loop=True)
         if progress.stage is not EpochStage.BETWEEN:
             context.batch.is_last = self._is_complete()
-        # The checkpoint was saved in `on_train_batch_end` or a validation after this batch: finish
-        # the batch, which repeats the validation from its start.
+        # If the checkpoint was saved in `on_train_batch_end` or a validation after this batch,
+        # finish the batch, which repeats the validation from its start.
         if progress.stage is EpochStage.BATCHES and progress.is_batch_open:
             context.training.metrics.enter(LogScope.TRAIN_BATCH)
             self._batch_end.finish(progress.batches_in_window == 0, {})
@@ -328,7 +336,7 @@ class FitLoop:
         if is_past_checkpoint_hook and progress.is_checkpoint_requested:
             # The checkpoint was saved in the hook that should have served this request, which may
             # have been the last one.
-            self._requests.save()
+            self._requested_saves.save()
 
     def _stop_between_hooks(self, request: StopTraining) -> None:
         """Close the open batch and epoch after `StopTraining` was raised between two hooks."""
@@ -354,7 +362,7 @@ class EpochCycles:
 
     def __init__(self, context: RunContext, requests: CheckpointRequests) -> None:
         self._context = context
-        self._requests = requests
+        self._requested_saves = requests
         self._length = context.plan.iteration_length
         self._cycle = context.cycle
         if self._cycle.is_open is None:
@@ -390,7 +398,7 @@ class EpochCycles:
         context.hooks.on_iteration_end(context.trainer, context.module)
         context.hooks.on_iteration_checkpoint(context.trainer, context.module)
         if context.training.progress.is_checkpoint_requested:
-            self._requests.save()
+            self._requested_saves.save()
 
 
 def make_step(context: RunContext) -> TrainStep | ManualStep:

@@ -409,6 +409,7 @@ class Trainer:
         self._core.background.finish()
 
     def _notify_saved(self, path: str) -> None:
+        """Passed to `BackgroundSaves`, for files of background saves."""
         from trainer_hooks.trainer.run.checkpoint_saving import notify_saved
 
         notify_saved(self._core, self, path)
@@ -1444,11 +1445,6 @@ class Trainer:
     def _run(self, inputs: RunInputs) -> Any:
         from trainer_hooks.trainer.run.lifecycle import TrainerRun
 
-        if self._core.fn is not None:
-            raise UsageError(
-                f"{inputs.fn} was called inside {self._core.fn} of the same trainer: use "
-                "another Trainer for it, or call it afterwards."
-            )
         inputs = inputs.normalized()
         # not true in the forks: there the ranks run already, and come by here with the same inputs
         if self._core.processes.topology.starts == "fork":
@@ -1538,7 +1534,17 @@ class Trainer:
     def _resolve_checkpoint(
         self, ckpt_path: str | os.PathLike[str] | None, fn: str, module: Module
     ) -> str | None:
-        """Return the path that `ckpt_path` stands for, and record how it was named."""
+        """Return the path that `ckpt_path` stands for, and record how it was named.
+
+        Raises:
+            UsageError: a run of this trainer is going on.
+        """
+        # before the record changes: by that of the running run, savers know which file to keep
+        if self._core.fn is not None:
+            raise UsageError(
+                f"{fn} was called inside {self._core.fn} of the same trainer: use another Trainer "
+                "for it, or call it afterwards."
+            )
         self._core.start.named_path = None
         self._core.start.is_auto = ckpt_path == "auto"
         if ckpt_path is None:

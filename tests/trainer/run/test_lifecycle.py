@@ -817,6 +817,23 @@ def test_a_run_inside_a_run(outer, inner, bare) -> None:
     assert trainer.state.stopped
 
 
+@pytest.mark.parametrize("inner", RUNS)
+def test_a_refused_run_leaves_the_named_checkpoint(inner, bare, tmp_path) -> None:
+    """The running fit still knows the path that it was given, which no saver may delete."""
+    first, trainer, path = bare(), bare(max_epochs=2), str(tmp_path / "named.ckpt")
+    first.fit(Line(), DATA)
+    first.save_checkpoint(path)
+    module, other = noting([], "Line", Line), str(tmp_path / "other.ckpt")
+
+    def call(stage: str) -> None:
+        with pytest.raises(UsageError, match=f"{inner} was called inside fit"):
+            getattr(trainer, inner)(Line(), DATA, ckpt_path=other)
+
+    module.setup = call
+    trainer.fit(module, DATA, ckpt_path=path)
+    assert trainer.named_ckpt_path == trainer.ckpt_path == path
+
+
 def test_the_module_of_the_last_run(bare) -> None:
     """The other entry points take the last run's module and data module, or say that none is."""
     trainer, module = bare(), Line()

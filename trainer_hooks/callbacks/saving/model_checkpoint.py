@@ -45,7 +45,7 @@ _WHERE = "ModelCheckpoint"
 
 
 _UNITS = tuple(unit for unit in TimeUnit if unit is not TimeUnit.ITERATION)
-"""The units of `save_interval`; iterations end outside of the slots."""
+"""The units of `save_interval`; a cycle ends after the slots that this saver uses."""
 
 
 _RULES = {
@@ -95,8 +95,9 @@ class ModelCheckpoint(Saver):
         OptionError: an argument is outside its rule.
         MetricError: in a run, `monitor` was not logged or is no single number.
 
-    State: paths and scores of the best checkpoints, the last path, and the files of a pending save.
-    If the folder differs from the checkpoint's, only `best_model_path` is restored.
+    State: the ranking, its folder, the files that a save under way replaces, and the schedule. If
+    the folder differs from the checkpoint's, only `best_model_path`, the counts of saves and the
+    schedule are restored.
 
     Example::
 
@@ -187,7 +188,7 @@ class ModelCheckpoint(Saver):
         return self._schedule.triggers.every_n_epochs
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the ranking, its folder, the files of a pending save, and the schedule."""
+        """Return the ranking, its folder, the files that a save replaces, and the schedule."""
         return {
             "monitor": self.monitor,
             **self.tracker.state_dict(),
@@ -196,7 +197,7 @@ class ModelCheckpoint(Saver):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the state; of a ranking in another folder only the best path."""
+        """Restore the state; of another folder's ranking only the best path and the counts."""
         super().load_state_dict(state_dict)
         self._schedule.load_state_dict(state_dict)
         self._watched.is_validated = state_dict.get("is_monitor_validated", False)
@@ -221,20 +222,20 @@ class ModelCheckpoint(Saver):
 
     def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Save if it is due by count, by time, or after the validation that just ran."""
-        is_due = self._schedule.is_due_after_batch(trainer, self.tracker)
+        is_for_ranking = self._schedule.decide_after_batch(trainer, self.tracker)
         # the epoch's validation will log the monitor: a score of the last epoch must not rank this
-        if is_due and self.save_top_k != 0 and self._watched.is_to_come(trainer):
+        if is_for_ranking and self.save_top_k != 0 and self._watched.is_to_come(trainer):
             self._schedule.defer(trainer)
-        elif is_due is not None:
-            self._save_on_schedule(trainer, is_due)
+        elif is_for_ranking is not None:
+            self._save_on_schedule(trainer, is_for_ranking)
 
     def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Save if it is due by epochs, or was deferred until the epoch's validation had run."""
-        is_due = self._schedule.is_due_after_epoch(trainer)
+        is_for_ranking = self._schedule.decide_after_epoch(trainer)
         # on_batch_checkpoint after the last batch may have decided on this same state
         is_new = trainer.progress.batches_completed != self.tracker.ranking.considered_at
-        if is_new and is_due is not None:
-            self._save_on_schedule(trainer, is_due)
+        if is_new and is_for_ranking is not None:
+            self._save_on_schedule(trainer, is_for_ranking)
 
     def save_now(self, trainer: Trainer, module: Module) -> None:
         """Save an additional file, because `trainer.request_checkpoint()` was called.
@@ -488,9 +489,9 @@ class SaveSchedule:
     def start(self, trainer: Trainer) -> None:
         """Start the clock of a fit; counts continue from a resumed fit's."""
         self._at_train_epoch_end = acts_at_train_epoch_end(trainer, self._choice)
-        by_batches = self.triggers.every_n_train_steps > 0
+        by_steps = self.triggers.every_n_train_steps > 0
         by_time = self.triggers.train_time_interval is not None
-        self._watches_batches = by_batches or by_time or not self._at_train_epoch_end
+        self._watches_batches = by_steps or by_time or not self._at_train_epoch_end
         if self._interval is not None:
             self._interval.start(trainer.clock)
             self._watches_batches = True
@@ -509,7 +510,7 @@ class SaveSchedule:
         start = self._batches_at_start
         return start is not None and trainer.progress.batches_completed > start
 
-    def is_due_after_batch(self, trainer: Trainer, tracker: SaveTracker) -> bool | None:
+    def decide_after_batch(self, trainer: Trainer, tracker: SaveTracker) -> bool | None:
         """Decide which checkpoints to save after a batch and its validation.
 
         True: a checkpoint that may be among the best, and the last one. False: only the last one,
@@ -521,6 +522,7 @@ class SaveSchedule:
             return self._is_interval_due(trainer) or None
         triggers, step = self.triggers, trainer.global_step
         if triggers.every_n_train_steps > 0:
+            # moved before the save, so that the file holds it
             every, before, self._step_seen = triggers.every_n_train_steps, self._step_seen, step
             # not `step % every`: two optimizers count two steps a batch, and may jump over one
             return step // every != (before or 0) // every or None
@@ -531,10 +533,10 @@ class SaveSchedule:
         is_turn = not self._at_train_epoch_end and _is_validated(trainer)
         return self._is_due_epoch(trainer) if is_turn else None
 
-    def is_due_after_epoch(self, trainer: Trainer) -> bool | None:
+    def decide_after_epoch(self, trainer: Trainer) -> bool | None:
         """Decide which checkpoints to save after an epoch, also those deferred to it.
 
-        The values mean the same as those of `is_due_after_batch`.
+        The values mean the same as those of `decide_after_batch`.
         """
         is_interval_due = self._interval is not None and self._is_interval_due(trainer)
         if self._deferred_at == trainer.progress.batches_completed or is_interval_due:

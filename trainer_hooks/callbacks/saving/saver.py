@@ -59,7 +59,7 @@ class SavePlan:
         obsolete: paths to delete once the last of `files` is durable.
         link: a path that then becomes a link to the first of `files`.
         is_for_now: whether the file is temporary. It stands in its own `obsolete`, so that the
-            checkpoint tells the resumed run to delete it.
+            checkpoint tells the run that resumes to delete it.
     """
 
     files: tuple[str, ...]
@@ -89,7 +89,8 @@ class CheckpointRanking:
         kth_best_model_path: the worst of them, once there are as many as are kept.
         last_model_path: the newest checkpoint that was saved as the last one.
         current_score: the latest score, whether its checkpoint was saved or not.
-        saved_step: the optimizer steps completed at the last save.
+        saved_step: the step count at the last save that counts for the saver's schedule, in the
+            unit of that schedule.
         considered_at: the batches completed at the last decision about a save.
     """
 
@@ -220,11 +221,12 @@ class SaveTracker:
     Attributes:
         pending: the background save that was started last, until it is durable or has failed.
         reserved_names: the reserved names of files that do not exist yet.
-        left_over: files that were replaced, but not deleted, when the resumed run was killed.
+        left_over: the files that the loaded checkpoint was to replace; `delete_left_over` deletes
+            those that are still there.
         around: returns the context in which the files of a plan are written; None for no context.
         is_to_save: whether the run saves, so that a change of the folder deserves a warning.
 
-    State: the ranking, its folder, and the files that a pending save replaces.
+    State: the ranking, its folder, and the files that a save under way replaces.
     """
 
     def __init__(self, saver: Saver) -> None:
@@ -238,6 +240,7 @@ class SaveTracker:
         """Start an empty ranking for a new training. Files of an earlier one stay."""
         self.reserved_names.release_all()
         self._ranking = CheckpointRanking.empty(self._saver.mode)
+        # plans by their last file, until that is durable
         self._plans: dict[str, SavePlan] = {}
         self.pending: PendingSave | None = None
         self.left_over: tuple[str, ...] = ()
@@ -262,6 +265,8 @@ class SaveTracker:
 
     def write(self, trainer: Trainer, plan: SavePlan, ranking: CheckpointRanking) -> None:
         """Write the files of a plan, or start to in the background, under a new ranking.
+
+        `on_checkpoint_saved` then calls `complete`, for each durable file.
 
         Args:
             trainer: the trainer.
@@ -304,7 +309,8 @@ class SaveTracker:
             if self.pending is not None:
                 self._discard_failed_save(self.pending)
             self.pending = None
-        # all ranks share the files: one of them links and deletes
+        # None for a file that is not its plan's last, and for those of other savers; and all ranks
+        # share the files, so one of them links and deletes
         if plan is None or not trainer.is_global_zero:
             self.reserved_names.release(path)
             return
@@ -318,7 +324,7 @@ class SaveTracker:
                 saver.remove_checkpoint(trainer, old)
 
     def delete_left_over(self, trainer: Trainer) -> None:
-        """Delete the files that the resumed checkpoint had replaced, if a kill prevented it.
+        """Delete the files that the loaded checkpoint was to replace, if they are still there.
 
         A temporary checkpoint that the run resumes from is deleted at the next save.
         """
@@ -336,7 +342,7 @@ class SaveTracker:
                 saver.remove_checkpoint(trainer, old)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the ranking, its folder, and the files that a pending save replaces.
+        """Return the ranking, its folder, and the files that a save under way replaces.
 
         If the process is killed before they are deleted, a resume deletes them.
         """
@@ -357,7 +363,10 @@ class SaveTracker:
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Restore the ranking; if it is of another folder, only the path of the best checkpoint."""
+        """Restore the ranking; of another folder's only the best path and the counts.
+
+        The counts are `saved_step` and `considered_at`.
+        """
         saver, ranking = self._saver, self.ranking
         folder = state_dict.get("dirpath", saver.dirpath)
         if saver.dirpath in (None, folder):
@@ -435,7 +444,7 @@ class Saver(Checkpoint):
         auto_insert_metric_name: whether `{epoch}` becomes `epoch=3` or `3`.
         enable_version_counter: False to overwrite a file whose name is taken.
 
-    State: the ranking, its folder, and the files that a pending save replaces.
+    State: the ranking, its folder, and the files that a save under way replaces.
     """
 
     CHECKPOINT_JOIN_CHAR: str = "-"
@@ -499,11 +508,11 @@ class Saver(Checkpoint):
         return self._is_folder_given
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the ranking, its folder, and the files that a pending save replaces."""
+        """Return the ranking, its folder, and the files that a save under way replaces."""
         return self.tracker.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the state; of a ranking in another folder only the newest path."""
+        """Restore the state; of another folder's ranking only the best path and the counts."""
         self.tracker.load_state_dict(state_dict)
 
     def forget(self) -> None:

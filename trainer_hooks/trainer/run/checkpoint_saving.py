@@ -42,7 +42,7 @@ _NO_WARNING_IN = frozenset(
         "on_exception", "on_keyboard_interrupt", "on_stop_training_error",
     }
 )  # fmt: skip
-"""Hooks in which a save gives no warning: after a resume every hook is called exactly once."""
+"""Hooks in which a save gives no warning: a resume calls each hook once, or warns itself."""
 
 
 def save_checkpoint(
@@ -100,7 +100,7 @@ def save_in_background(
     is_sharded = core.processes.saves_shards and not any(map(is_safetensors, paths))
     checkpoint = build_checkpoint(core, trainer, weights_only, is_sharded=is_sharded)
     files = tuple(absolute_path(path) for path in paths)
-    write = _writer(core, is_sharded=is_sharded)
+    write = _begin_write(core, is_sharded=is_sharded)
     if not checkpoint:
         # rank 0 writes the checkpoint of all ranks; this rank's thread only notes the paths, so
         # that `on_checkpoint_saved` is called on every rank
@@ -152,7 +152,7 @@ def _write_now(
     """Write a checkpoint, a shard on each rank or everything on rank 0; return its path."""
     is_sharded = core.processes.saves_shards and not is_safetensors(path)
     checkpoint = build_checkpoint(core, trainer, weights_only, is_sharded=is_sharded)
-    write = partial(_writer(core, is_sharded=is_sharded), checkpoint, path)
+    write = partial(_begin_write(core, is_sharded=is_sharded), checkpoint, path)
     if is_sharded:
         from trainer_hooks.trainer.run.sharded_checkpoint import waiting_for_shards
 
@@ -163,13 +163,16 @@ def _write_now(
     return core.processes.run_on_rank_zero(write)
 
 
-def _writer(core: TrainerCore, *, is_sharded: bool) -> Callable[..., str]:
-    """Set the save's time in `training.saved_at`; return the function that writes to a path."""
+def _begin_write(core: TrainerCore, *, is_sharded: bool) -> Callable[..., str]:
+    """Set the save's time, and at a fit's first save its origin; return the function that writes.
+
+    It takes the checkpoint and a path, and returns the absolute path.
+    """
     training = core.training
     # strictly later than the previous save, even if the clock was set back or is another machine's:
     # `ckpt_path="last"` compares these times
     training.saved_at = max(time.time_ns(), training.saved_at + 1)
-    if training.origin is None:  # computed once in a fit
+    if training.origin is None:  # the first save of a fit
         training.origin = compute_run_origin(training.hparams, core.connector.callbacks)
     # the values of now: by the time that a thread writes, the training may have made another save
     summary: dict[str, Any] = {
@@ -200,6 +203,11 @@ def build_checkpoint(
         trainer: the trainer, for the hooks.
         weights_only: whether it is to hold weights alone.
         is_sharded: whether each rank writes its own shards, by `write_sharded_checkpoint`.
+
+    Returns:
+        The checkpoint. With `is_sharded` and several ranks, what `write_sharded_checkpoint` takes:
+        the checkpoint without its shards as `run`, this rank's `shards`, and the `names` of the
+        states of which each rank has its own.
 
     Raises:
         UsageError: there is no module to save yet.
@@ -273,14 +281,16 @@ def _contents(
                 checkpoint[type(datamodule).__qualname__] = state
         # the state is that of the fit's module; another one, only evaluated, has weights alone
         if not weights_only and module is training.module:
-            # the settings that a resume compares, then every entry of the state registry
             checkpoint["loops"] = lightning.loops_of(training.progress.state_dict())
             own = checkpoint["trainer_hooks"]
+            # what a resume compares with its own run
             own["state_versions"] = connector.state_versions()
             own["plugins"] = connector.plugin_records()
             own["world_size"] = core.processes.world_size
             own["setup"] = {**training.setup, "precision": core.precision.name}
             context = core.context if core.fn == "fit" else None
+            # every entry of the state registry: the callbacks' states too, as the entry `callbacks`
+            # calls `connector.state_dict`
             if context is None:  # between two runs, as `trainer.save_checkpoint` after a fit
                 build_state_registry(core, module, None).write(checkpoint, {})
                 own["inside_batch"] = training.left.get("inside_batch", False)

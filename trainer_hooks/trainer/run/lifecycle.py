@@ -93,7 +93,7 @@ class TrainerRun:
         self._reason = ""
         self._distributed_run: DistributedRun | None = None
         self._profiler: ProfilerAttachment | None = None
-        self._start = StartingPoint(core, trainer, inputs)
+        self._starting_point = StartingPoint(core, trainer, inputs)
         # here, before the run holds any callback: after an error nothing has to be torn down
         check_inputs(inputs)
 
@@ -102,8 +102,10 @@ class TrainerRun:
 
         ::
 
-            the run's folder, configure_callbacks, prepare_data, setup, the loaders
+            of a fit: its checkpoint read, for the loggers
+            the run's folder, configure_callbacks, prepare_data, setup
             on_configure_model, the module to its device, on_after_configure_model
+            the loaders
             on_before_load, the module's on_load_checkpoint
             the optimizers, the callbacks' on_load_checkpoint, the checkpoint restored
             on_after_load
@@ -142,7 +144,7 @@ class TrainerRun:
         if self._distributed_run is not None:
             # not earlier: with equal random states all ranks have built the same module and data
             self._distributed_run.spread_random_numbers()
-        self._start.restore(context, self._configure_optimizers)
+        self._starting_point.restore(context, self._configure_optimizers)
         loop = self._make_loop(context)
         if inputs.fn == "fit":
             hooks.on_fit_start(trainer, module)
@@ -300,7 +302,7 @@ class TrainerRun:
         core.connector.relay.on_stop = context.stop_by
         core.connector.relay.on_end_epoch = context.leave_epoch
         # before a folder is opened: a resumed run logs into that of its checkpoint
-        self._start.resume_loggers()
+        self._starting_point.read_and_resume_loggers()
         if self._distributed_run is not None:
             self._distributed_run.find_folders(inputs)
         if core.processes.is_global_zero and inputs.fn == "fit":

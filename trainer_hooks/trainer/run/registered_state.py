@@ -60,7 +60,7 @@ def build_state_registry(
     run = cast("RunContext", context)  # for what is loaded in a run alone
 
     def load_callbacks(states: dict[str, Any]) -> None:
-        core.start.load_report = connector.load_state_dict(states)
+        core.start.connector_report = connector.load_state_dict(states)
 
     def load_renewed(state: dict[str, Any]) -> None:
         if context is not None and context.data.renewed:
@@ -119,20 +119,21 @@ def build_state_registry(
                        if context is None or context.data.stream is None
                        else context.data.stream.state_dict(inside_batch=context.batch.is_taken)),
               lambda s: run.data.restore_position(s, progress),
-              missing=REFUSE, is_loop_position=True, only_training_changes=True, is_per_rank=True),
+              missing=REFUSE, is_restored_by_loop=True, only_training_changes=True,
+              is_per_rank=True),
         entry("renewed",
               lambda: (left.get("renewed") if context is None else context.data.renewed) or None,
               load_renewed, only_training_changes=True, is_per_rank=True),
         entry("val_generators",
               lambda: (evaluation["validate"].generator_states() if "validate" in evaluation
                        else left.get("val_generators", {})),
-              load_val_generators, is_loop_position=True, is_per_rank=True),
+              load_val_generators, is_restored_by_loop=True, is_per_rank=True),
         # buffers that differ between ranks, as they do inside an accumulation window
         *([entry("own_buffers",
                  lambda: ({} if processes.has_common_buffers and not progress.batches_in_window
                           else dict(module.named_buffers())),
                  lambda s: _load_buffers(module, s),
-                 is_loop_position=True, only_training_changes=True, is_per_rank=True)]
+                 is_restored_by_loop=True, only_training_changes=True, is_per_rank=True)]
           if processes.is_distributed else []),
         # only from a snapshot: as they are now, they stand among the weights
         entry("buffers", lambda: dict(module.named_buffers()), lambda s: _load_buffers(module, s),
@@ -140,16 +141,16 @@ def build_state_registry(
         entry("gradients", lambda: _gradients(core, module),
               lambda s: processes.load_gradients(
                   module, s, is_window_open=progress.batches_in_window > 0),
-              is_loop_position=True, only_training_changes=True, is_per_rank=True),
+              is_restored_by_loop=True, only_training_changes=True, is_per_rank=True),
         entry("modes", lambda: {**modes_of(module), "began": training.began},
-              lambda s: _load_modes(module, training, s), is_loop_position=True),
+              lambda s: _load_modes(module, training, s), is_restored_by_loop=True),
         entry("generators",
               lambda: generator_states(generators_in({"module": module, **owners_of(core)})),
               lambda s: restore_generators(
                   generators_in({"module": module, **owners_of(core)}), s),
-              is_loop_position=True, is_per_rank=True),
+              is_restored_by_loop=True, is_per_rank=True),
         entry("rng", rng.capture, rng.restore,
-              missing=REFUSE, is_loop_position=True, is_per_rank=True),
+              missing=REFUSE, is_restored_by_loop=True, is_per_rank=True),
     ]  # fmt: skip
     return StateRegistry(entries)
 

@@ -56,7 +56,8 @@ def restore_checkpoint(
         read_shards: fills tensors that the checkpoint has on the meta device; None if it has none.
 
     Raises:
-        CheckpointError: it does not fit. Until then nothing of the run is changed.
+        CheckpointError: it does not fit. Until then nothing of the run is changed, but for its
+            loaders where `reload_dataloaders_every_n_epochs` makes those of the saved epoch.
         DataError: it was saved inside an epoch of another loader.
         OptionError: an override names no option.
     """
@@ -85,24 +86,25 @@ def restore_checkpoint(
         context.training.optimization.optimizers if is_fit else (),
         read_shards,
     )
-    # a checkpoint that does not fit was refused above; from here on the states are loaded
+    # a fit has refused a checkpoint that does not fit; in an evaluation `load_weights` raises
     is_strict = context.module.strict_loading
     load_weights(context.module, checkpoint["state_dict"], path, strict=is_strict)
     restore_datamodule(context, checkpoint)
     if is_fit:
         # before the registry loads the optimizers, whose options an override replaces in the file
         _reconcile_settings(core, checkpoint, path, inputs.overrides)
-        context.state_registry.load(checkpoint, places=False)
+        # the entry `callbacks` is among them; it leaves its report in `start.connector_report`
+        context.state_registry.load(checkpoint, by_loop=False)
         parts = metric_parts(context.module, owners_of(core))
         _warn_of_gaps(context, checkpoint["trainer_hooks"], parts)
-        context.resumed = checkpoint  # the loop restores the positions, when it gets there
+        context.resumed = checkpoint  # the loop restores the rest, when it gets there
         # later saves must count as newer than this one, wherever it was saved
         core.training.saved_at = max(core.training.saved_at, summarize(path).saved_at)
     elif takes_callbacks:
-        start.load_report = core.connector.load_state_dict(checkpoint["callbacks"])
-    if start.load_report is not None:
+        start.connector_report = core.connector.load_state_dict(checkpoint["callbacks"])
+    if start.connector_report is not None:
         # given up, so that it is not taken for that of a later run
-        report, start.load_report = start.load_report, None
+        report, start.connector_report = start.connector_report, None
         start.report = _report_callbacks(core, checkpoint, report, upgraded)
     if is_fit:
         core.training.newest_path = path
@@ -280,7 +282,8 @@ def _require_resumable(context: RunContext, checkpoint: dict[str, Any], source: 
             "neither by trainer_hooks nor by Lightning. To start anew from its weights, use "
             f"{module}.load_from_checkpoint."
         )
-    # everything is checked before anything is changed: a refused resume leaves the run as it was
+    # all checks before any change: a refused resume leaves the run as it was, but for loaders that
+    # `reload_as_saved` has made
     context.state_registry.require(checkpoint, source)
     accumulated = own.get("accumulate_grad_batches", context.plan.accumulate_grad_batches)
     is_same_window = accumulated == context.plan.accumulate_grad_batches

@@ -30,11 +30,11 @@ class StartingPoint:
 
     def __init__(self, core: TrainerCore, trainer: Trainer, inputs: RunInputs) -> None:
         self._core, self._trainer, self._inputs = core, trainer, inputs
-        self._read: dict[str, Any] | None = None
+        self._read_early: dict[str, Any] | None = None
         self._reader: ShardReader | None = None
 
-    def resume_loggers(self) -> None:
-        """Resume the loggers' runs, before anything asks a logger for its folder."""
+    def read_and_resume_loggers(self) -> None:
+        """Read a fit's checkpoint and resume its loggers, before one is asked for its folder."""
         path = self._inputs.ckpt_path
         if path is None or self._inputs.fn != "fit":
             return
@@ -43,10 +43,10 @@ class StartingPoint:
         # all of it, although the loggers need little: `restore` takes over what was read here
         is_sharded = self._core.processes.is_sharded
         try:
-            self._read = load_checkpoint(path, reads_shards=not is_sharded)
+            self._read_early = load_checkpoint(path, reads_shards=not is_sharded)
         except CheckpointError:
-            return  # `restore` reads the file again, and raises the error if it still exists
-        known = self._read.get("trainer_hooks", {}).get("loggers", [])
+            return  # `restore` reads the file again, and raises, if it still cannot be read
+        known = self._read_early.get("trainer_hooks", {}).get("loggers", [])
         if known and is_running_elsewhere(summarize(path)):
             warn(
                 f"checkpoint {path!r} is of a run that is still going in another process: this one "
@@ -101,7 +101,8 @@ class StartingPoint:
         from trainer_hooks.checkpoint.lightning import is_lightning
 
         # a callback may have chosen another checkpoint than the loggers were resumed from
-        read, self._read = self._read if path == self._inputs.ckpt_path else None, None
+        read = self._read_early if path == self._inputs.ckpt_path else None
+        self._read_early = None
         # each rank of a sharded run reads its own shards, below
         checkpoint = read or load_checkpoint(path, reads_shards=not context.processes.is_sharded)
         if is_lightning(checkpoint):

@@ -55,16 +55,16 @@ class StartCheckpoint:
         named_path: the path, but None where `"last"`, `"best"` or `"auto"` chose it.
         is_auto: whether `"auto"` was passed: resume if there is a checkpoint, else start anew.
         is_open: whether a callback may still choose another path, as until `on_before_load`.
-        load_report: the report of `CallbackConnector.load_state_dict`, left here by the state
-            registry's entry for callbacks, until `StartingPoint` turns it into `report`.
-        report: the load report with plugins and migrations, as it was logged.
+        connector_report: the report of `CallbackConnector.load_state_dict`, left here by the state
+            registry's entry `callbacks`, until `restore_checkpoint` turns it into `report`.
+        report: the load report with changed plugins and upgraded states.
     """
 
     path: str | None = None
     named_path: str | None = None
     is_auto: bool = False
     is_open: bool = False
-    load_report: LoadReport | None = None
+    connector_report: LoadReport | None = None
     report: LoadReport | None = None
 
     def choose(self, path: str | os.PathLike[str] | None) -> None:
@@ -105,7 +105,7 @@ class TrainerCore:
         module: the module of the last run.
         compiled: the wrapper that `torch.compile` returned, if it was passed; or None.
         datamodule: the data module of the last run.
-        training: the progress of the last fit's module.
+        training: the training state of the last fit's module.
         start: the checkpoint of the last run.
         stop_reason: the reason of the last request to stop.
         told_hooks: hooks for which a warning about saving was given.

@@ -173,7 +173,7 @@ class CheckpointSaver(Saver):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the state; for another folder only the newest path of the ranking."""
+        """Restore the state; of another folder's ranking only the best path and the counts."""
         super().load_state_dict(state_dict)
         if "asked" in state_dict:
             self._due_tracker.load_state_dict(state_dict["asked"])
