@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ONLY_OF_CUTS = re.compile(
-    r"preempted-|exception-|on_exception|requested-|.*after_resume_\d|\..*\.trainer_hooks\.part$"
+    r"preempted-|exception-|on_exception|requested-|.*after_resume_\d"
+    r"|\..*\.(trainer_hooks\.part|\d+\.tmp|new)$"
 )
-"""The files that only a cut makes: a hidden part file stays until the next save in the folder."""
+"""The files that only a cut makes; hidden ones are of writes that a kill has broken off."""
 
 MOST_SHOWN = 4
 
@@ -77,7 +78,7 @@ def read_end(folder: Path) -> End:
 
 
 def _read_file(path: Path, name: str, end: End) -> None:
-    if path.is_symlink():
+    if path.is_symlink() and not path.name.startswith("."):
         end.links[name] = str(path.readlink())
         if not path.exists():
             end.broken.append(f"{name} points to {end.links[name]}, which is not there")
