@@ -1471,6 +1471,7 @@ class Trainer:
             result = loop.run()
             run.complete()
         except StopTraining as request:
+            self._core.connector.relay.end_forked_copy(request)
             # raised outside of hooks and loops, as in `prepare_data`: no failure of the run
             run.stop_in_order(request)
             if self._core.processes.is_distributed:
@@ -1481,6 +1482,8 @@ class Trainer:
                 run.fail(error)
                 raise error from request
         except BaseException as error:
+            # a step that forked, and whose child leaves it: the run is the parent's, also its end
+            self._core.connector.relay.end_forked_copy(error)
             run.fail(error)
             raise
         finally:

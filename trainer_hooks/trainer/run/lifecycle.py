@@ -267,7 +267,7 @@ class TrainerRun:
         for part, mode in self._modes:
             # not train(mode), which would set all submodules
             part.training = mode
-        core.connector.relay.on_stop = core.connector.relay.on_end_epoch = None
+        core.connector.relay.end_run()
         for callback in core.connector.callbacks:
             callback.attach_module(None)
         module.attach(self.trainer, None)
@@ -299,8 +299,7 @@ class TrainerRun:
             self._distributed_run.share_metrics()
         context = core.context = self._make_context(module)
         context.state_registry = build_state_registry(core, module, context)
-        core.connector.relay.on_stop = context.stop_by
-        core.connector.relay.on_end_epoch = context.leave_epoch
+        core.connector.relay.begin_run(context.stop_by, context.leave_epoch)
         # before a folder is opened: a resumed run logs into that of its checkpoint
         self._starting_point.read_and_resume_loggers()
         if self._distributed_run is not None:
