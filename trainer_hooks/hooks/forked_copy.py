@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from weakref import WeakSet
 
+from trainer_hooks._output import flush_output, losing_output
 from trainer_hooks.errors import UsageError
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ def end_process(error: BaseException) -> NoReturn:
     """
     code: Any = 1
     try:
-        # a closed or broken stream must not keep the process
-        with suppress(OSError, ValueError, AttributeError):
+        with losing_output():
             if isinstance(error, SystemExit):
                 code = 0 if error.code is None else error.code
                 if not isinstance(code, int):
@@ -75,8 +74,6 @@ def end_process(error: BaseException) -> NoReturn:
                     code = 1
             else:
                 sys.excepthook(type(error), error, error.__traceback__)
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError, AttributeError):
-                stream.flush()
+        flush_output()
     finally:
         os._exit(code & 0xFF)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from trainer_hooks._lazy import class_if_loaded
+from trainer_hooks._output import flush_output
 from trainer_hooks.checkpoint.atomic_write import check_writable
 from trainer_hooks.checkpoint.paths import is_inside, is_remote, require_local
 from trainer_hooks.context.context import RunContext, StepCalls
@@ -249,6 +250,8 @@ class TrainerRun:
         steps.append((remove_unused_folders, (core.loggers,)))
         if self._loop is not None:
             steps.append((log_end, (core, self.trainer, self._reason, self._error)))
+        # here, where a closed pipe is still no error: Python itself would complain as it exits
+        steps.append((flush_output, ()))
         # last: this restores the signal handlers, and a signal must not interrupt the steps above
         steps.append((self._exit_stack.close, ()))
         # every step is run, whichever fails: files must be closed and hooks paired in any case
