@@ -6,6 +6,8 @@ import logging
 import sys
 import warnings
 
+from trainer_hooks._output import losing_output
+
 log = logging.getLogger("trainer_hooks")
 
 _PACKAGE = __name__.partition(".")[0]
@@ -22,8 +24,11 @@ class _FallbackHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         others = [handler for handler in log.handlers if handler is not self]
         above = log.parent if log.propagate else None
-        if not others and (above is None or not above.hasHandlers()):
-            print(self.format(record), file=sys.stderr, flush=True)
+        if others or (above is not None and above.hasHandlers()):
+            return
+        if sys.stderr is not None:  # else `print` would take the standard output
+            with losing_output():
+                print(self.format(record), file=sys.stderr, flush=True)
 
 
 _fallback = _FallbackHandler()

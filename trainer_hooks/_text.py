@@ -6,6 +6,8 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
+from trainer_hooks._output import is_terminal
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
@@ -62,7 +64,7 @@ def show_table(
         file: the stream to write to; standard output if None. On a terminal, rich draws the table.
     """
     file = file or sys.stdout
-    if file.isatty():
+    if is_terminal(file):
         from rich import box
         from rich.table import Table
 
@@ -106,7 +108,7 @@ def show_tree(root: Branch, *, file: TextIO | None = None) -> None:
         file: the stream to write to; standard output if None. On a terminal, rich draws the tree.
     """
     file = file or sys.stdout
-    if file.isatty():
+    if is_terminal(file):
         _console(file, soft_wrap=True).print(_drawn(root))
         return
     print(*_indented(root, 0), sep="\n", file=file)

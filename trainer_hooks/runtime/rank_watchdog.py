@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from trainer_hooks._output import flush_output, losing_output
 from trainer_hooks.errors import UsageError
 from trainer_hooks.hooks.relay import current_hook_and_callback, error_summary_with_notes
 
@@ -179,14 +180,14 @@ class RankWatchdog:
         """End this process if it does not exit by itself."""
         self.has_seen_failure = True
         if rank != self._rank and not self._has_failed.is_set():
-            print(f"rank {self._rank}: {text}\nrank {self._rank}: ending, too", file=sys.stderr)
-            sys.stderr.flush()
+            with losing_output():
+                print(f"rank {self._rank}: {text}\nrank {self._rank}: ending, too", file=sys.stderr)
+            flush_output()
             self._has_failed.wait(_NOTICE_S)
         if self._has_failed.is_set() and stopped.wait(_EXIT_S):
             return
         # os._exit flushes nothing.
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush_output()
         # sys.exit would raise in this thread only, while the main thread stays in its collective.
         os._exit(1)
 

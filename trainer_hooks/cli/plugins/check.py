@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.cli.commands import USAGE_ERROR, print_failure
 from trainer_hooks.cli.plugins.survey import prints_diverted, survey_plugins
-from trainer_hooks.errors import OptionError, did_you_mean, error_summary
-from trainer_hooks.hooks.discovery import installed_plugins, is_interruption, load_entry_point
+from trainer_hooks.errors import OptionError, did_you_mean, error_summary, is_interruption
+from trainer_hooks.hooks.discovery import installed_plugins, load_entry_point
 from trainer_hooks.hooks.plugin import HOOKS_GROUP, Plugin, normal_name
 
 if TYPE_CHECKING:

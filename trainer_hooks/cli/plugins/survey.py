@@ -17,8 +17,8 @@ from trainer_hooks.connector.plugin_validation import (
     is_callback_or_foreign,
     with_adapters,
 )
-from trainer_hooks.errors import TrainerHooksWarning, error_summary
-from trainer_hooks.hooks.discovery import installed_plugins, is_interruption, iter_plugin_records
+from trainer_hooks.errors import TrainerHooksWarning, error_summary, is_interruption
+from trainer_hooks.hooks.discovery import installed_plugins, iter_plugin_records
 from trainer_hooks.hooks.plugin import Plugin, PluginFilter
 from trainer_hooks.hooks.spec import ALIASES, overrides
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, get_type_hints
 from jsonargparse import ArgumentError
 
 from trainer_hooks.cli.run.arguments import SUBCOMMANDS, import_class
-from trainer_hooks.errors import MetricError, TrainerHooksError, did_you_mean
-from trainer_hooks.hooks.discovery import is_interruption
+from trainer_hooks.errors import MetricError, TrainerHooksError, did_you_mean, is_interruption
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

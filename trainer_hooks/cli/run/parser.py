@@ -29,8 +29,8 @@ from trainer_hooks.checkpoint.inspection import UnusableFileError, as_mapping, i
 from trainer_hooks.checkpoint.paths import is_remote
 from trainer_hooks.cli.run.arguments import import_class
 from trainer_hooks.cli.run.optimizers import AUTOMATIC, ConfigurableClass
-from trainer_hooks.errors import OptionError, PluginError, UsageError, did_you_mean
-from trainer_hooks.hooks.discovery import installed_plugins, is_interruption, load_entry_point
+from trainer_hooks.errors import OptionError, PluginError, UsageError, did_you_mean, is_interruption
+from trainer_hooks.hooks.discovery import installed_plugins, load_entry_point
 from trainer_hooks.hooks.plugin import GROUPS, PluginFilter
 from trainer_hooks.loggers.registry import installed_loggers, load_logger
 from trainer_hooks.trainer.options.config import TrainerConfig, option_docs
