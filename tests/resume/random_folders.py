@@ -177,8 +177,14 @@ def _compare_calls(uncut: list[Any], calls: list[Any]) -> list[str]:
 
 def _is_newer_last(name: str, uncut: End, chain: End) -> bool:
     """Return whether a checkpoint is the last one, and newer than that of the uncut run."""
-    is_last = re.fullmatch(r"(second-)?last\.ckpt", name.rpartition("/")[2]) is not None
-    return is_last and chain.batches[name] > uncut.batches.get(name, -1)
+    if re.fullmatch(r"(second-)?last\.ckpt", name.rpartition("/")[2]) is None:
+        return False
+    first, second = uncut.batches.get(name, -1), chain.batches[name]
+    if first != second:
+        return first < second
+    # of the same batch, but another part of its end
+    places = [end.checkpoints[name]["trainer_hooks"]["progress"] for end in (uncut, chain)]
+    return places[0] != places[1]
 
 
 def _compare_files(uncut: End, chain: End, newer: set[str]) -> list[str]:

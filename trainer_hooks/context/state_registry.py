@@ -126,13 +126,16 @@ class StateRegistry:
     def pending(self, checkpoint: dict[str, Any]) -> dict[str, Any]:
         """Return by name the states that the loop has yet to restore from a checkpoint.
 
+        The counters are among them: the loop may have counted the epoch already, which the others
+        do not know of.
+
         Args:
             checkpoint: the checkpoint that a run resumes from; empty once the loop has done so.
         """
         states = {
             registered.name: registered.read(checkpoint)
             for registered in self._states.values()
-            if registered.is_restored_by_loop
+            if registered.is_restored_by_loop or registered.name == "progress"
         }
         return {name: state for name, state in states.items() if state is not None}
 
