@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from trainer_hooks._text import printable_lines
 from trainer_hooks.errors import UsageError
 from trainer_hooks.hooks.relay import current_hook_and_callback, error_summary_with_notes
 
@@ -179,7 +180,8 @@ class RankWatchdog:
         """End this process if it does not exit by itself."""
         self.has_seen_failure = True
         if rank != self._rank and not self._has_failed.is_set():
-            print(f"rank {self._rank}: {text}\nrank {self._rank}: ending, too", file=sys.stderr)
+            told = f"rank {self._rank}: {text}\nrank {self._rank}: ending, too"
+            print(printable_lines(told), file=sys.stderr)
             sys.stderr.flush()
             self._has_failed.wait(_NOTICE_S)
         if self._has_failed.is_set() and stopped.wait(_EXIT_S):
