@@ -383,7 +383,7 @@ def set_defaults_from_checkpoint(
         path: the checkpoint; a missing or unusable file sets no defaults.
         explicit_value: returns the class name that was chosen for a group, empty if none was.
     """
-    if not path or path in _CKPT_WORDS:
+    if not path or path in (*_CKPT_WORDS, "null"):
         return
     try:
         saved = inspect_file(path).data
@@ -489,6 +489,10 @@ def parse_config(parse: Callable[[Any], Namespace], args: Any, subcommand: str |
             "Let it do so where it is run alone."
         ) from error
     config = parsed if subcommand is None else parsed[subcommand]
+    if config.get("ckpt_path") == "None":
+        # of the word `null`: the parser reads it as None, and then makes the text of that, since
+        # a text is the first type that the argument takes
+        config.ckpt_path = None
     options, path = config.get("trainer"), config.get("ckpt_path")
     if options is not None and not hasattr(options, "as_dict"):
         raise UsageError(f"trainer: {options!r} is no mapping of options. Write one.")
