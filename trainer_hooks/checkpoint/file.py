@@ -29,7 +29,7 @@ from trainer_hooks._text import printable
 from trainer_hooks.checkpoint import seal
 from trainer_hooks.checkpoint.atomic_write import is_sharded_folder, open_atomically
 from trainer_hooks.checkpoint.encoding import decode
-from trainer_hooks.checkpoint.migrations import migrate
+from trainer_hooks.checkpoint.migrations import migrate, require_types
 from trainer_hooks.checkpoint.paths import absolute_path, is_remote, modified_at
 from trainer_hooks.checkpoint.safetensors_file import SAFETENSORS_SUFFIX, read_safetensors
 from trainer_hooks.checkpoint.seal import CheckpointSummary, load_verified
@@ -125,6 +125,7 @@ def load_checkpoint(
     # migrated before decoding: format 1 was not encoded, so its migration encodes it first
     present = migrate(checkpoint, str(path))
     checkpoint = {key: decode(value, str(path)) for key, value in present.items()}
+    require_types(checkpoint, str(path))
     if not has_shards(checkpoint):
         return checkpoint
     from trainer_hooks.checkpoint.sharded_folder import with_empty_tensors, with_tensors

@@ -357,3 +357,25 @@ def test_checkpoints_of_other_contents_are_told(action, ask, here) -> None:
         else:
             assert answer.code in (0, 1), seed
             assert is_clean(answer.out + answer.err), seed
+
+
+def test_a_resume_refuses_parts_of_other_types(here) -> None:
+    """A part that is another kind of value is a CheckpointError that names it."""
+    import configured
+
+    options = {
+        "accelerator": "cpu", "max_epochs": 1, "logger": False, "plugins": False,
+        "enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False,
+    }  # fmt: skip
+    trainer = Trainer(**options)
+    trainer.fit(configured.Trained(), datamodule=configured.Points())
+    trainer.save_checkpoint("good.ckpt")
+    whole = torch.load("good.ckpt", weights_only=True)
+    for name in ("callbacks", "optimizer_states", "progress", "metrics", "plugins", "rng", "setup"):
+        data = {**whole, "trainer_hooks": {**whole["trainer_hooks"]}}
+        (data if name in data else data["trainer_hooks"])[name] = torch.ones(2)
+        torch.save(data, "drawn.ckpt")
+        with pytest.raises(CheckpointError, match=f"its part '{name}' is a Tensor"):
+            trainer.fit(
+                configured.Trained(), datamodule=configured.Points(), ckpt_path="drawn.ckpt"
+            )
