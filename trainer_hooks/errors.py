@@ -31,6 +31,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from trainer_hooks._text import printable_lines
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -66,7 +68,14 @@ __all__ = [
 
 
 class TrainerHooksError(Exception):
-    """Base of every error that trainer_hooks raises on purpose."""
+    """Base of every error that trainer_hooks raises on purpose.
+
+    Its text has control characters escaped; `args` holds it as it was.
+    """
+
+    def __str__(self) -> str:
+        # a message quotes files, names and metadata of others, and a traceback goes to a terminal
+        return printable_lines(super().__str__())
 
 
 class TrainerHooksWarning(UserWarning):
@@ -218,6 +227,7 @@ def add_note(error: BaseException, note: str) -> None:
     """Add a note to an error, unless it has that note already; this never fails."""
     # from the dict: reading the attribute may run code of the error's class
     notes = error.__dict__.get("__notes__")
+    note = printable_lines(note)
     if isinstance(notes, list) and note in notes:
         return
     with suppress(Exception):  # the error's class may override `add_note`

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._output import is_terminal, losing_output
+from trainer_hooks._text import printable
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.model_table import RIGHT, check_depth, summarize, text_table, totals
 from trainer_hooks.errors import CallbackError
@@ -182,7 +183,8 @@ class RichModelSummary(ModelSummary):
                 style="dim" if not name.strip() else None,
             )
         for row in zip(*(cells for _, cells in summary_data), strict=True):
-            table.add_row(*map(Text, row))  # as Text: rich would read brackets as markup
+            # as Text: rich would read brackets as markup
+            table.add_row(*map(Text, map(printable, row)))
         if table.row_count:
             console.print(table)
         grid = Table.grid(padding=(0, 2))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from trainer_hooks._output import flush_output, losing_output
+from trainer_hooks._text import printable_lines
 from trainer_hooks.errors import UsageError
 from trainer_hooks.hooks.relay import current_hook_and_callback, error_summary_with_notes
 
@@ -180,8 +181,9 @@ class RankWatchdog:
         """End this process if it does not exit by itself."""
         self.has_seen_failure = True
         if rank != self._rank and not self._has_failed.is_set():
+            told = f"rank {self._rank}: {text}\nrank {self._rank}: ending, too"
             with losing_output():
-                print(f"rank {self._rank}: {text}\nrank {self._rank}: ending, too", file=sys.stderr)
+                print(printable_lines(told), file=sys.stderr)
             flush_output()
             self._has_failed.wait(_NOTICE_S)
         if self._has_failed.is_set() and stopped.wait(_EXIT_S):

@@ -13,6 +13,7 @@ from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks._log import ensure_visible_log, log, warn
 from trainer_hooks._options import check_option
 from trainer_hooks._output import losing_output
+from trainer_hooks._text import printable
 from trainer_hooks.callback import Callback
 from trainer_hooks.checkpoint.paths import absolute_path
 from trainer_hooks.clock.progress import EpochStage
@@ -1518,7 +1519,7 @@ class Trainer:
             for index, metrics in enumerate(results):
                 where = f"{fn} {index}" if len(results) > 1 else fn
                 shown = ", ".join(f"{name}={value:.6g}" for name, value in metrics.items())
-                self.print(f"{where}: {shown or 'no metrics were logged'}")
+                self.print(f"{where}: {printable(shown) or 'no metrics were logged'}")
         return results
 
     def _choose_module_and_checkpoint(

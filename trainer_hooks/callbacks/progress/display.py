@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TextIO, cast
 
 from trainer_hooks._options import is_int
 from trainer_hooks._output import is_terminal, losing_output
+from trainer_hooks._text import printable
 from trainer_hooks.callbacks.progress.progress_bar import ProgressBar
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.clock.timing import TimeUnit
@@ -384,9 +385,12 @@ class PlainLines:
 
 
 def format_metrics(metrics: Mapping[str, object], spec: str = ".4g", delimiter: str = ", ") -> str:
-    """Return `"loss=0.123, v_num=2"`; `spec` is the format of floats."""
+    """Return `"loss=0.123, v_num=2"`; `spec` is the format of floats.
+
+    Control characters of names and values are escaped, those of the delimiter are the user's own.
+    """
     return delimiter.join(
-        f"{name}={value:{spec}}" if isinstance(value, float) else f"{name}={value}"
+        printable(f"{name}={value:{spec}}" if isinstance(value, float) else f"{name}={value}")
         for name, value in metrics.items()
     )
 

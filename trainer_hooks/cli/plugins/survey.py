@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 import warnings
@@ -11,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._text import Branch, show_table, show_tree
+from trainer_hooks.cli.commands import print_json
 from trainer_hooks.connector.plugin_validation import (
     PluginSelection,
     all_hooks,
@@ -136,7 +136,7 @@ def list_plugins(*, is_json: bool) -> int:
     survey = survey_plugins()
     records = [_record(finding, survey.hooks) for finding in survey.findings]
     if is_json:
-        print(json.dumps(records, indent=2))
+        print_json(records)
     elif records:
         _show(records)
     else:
