@@ -188,7 +188,7 @@ class Stages:
 
 def is_resumable(folder: Path) -> bool:
     """Return whether a checkpoint lies in a folder that a fit can be resumed from."""
-    for path in folder.rglob("*.ckpt"):
+    for path in [*folder.rglob("*.ckpt"), *folder.rglob("*.pt")]:
         if not path.name.startswith("."):
             with suppress(CheckpointError):
                 if summarize(path).is_resumable:
