@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 # What is known to go wrong, by number, and why. It is drawn again once its line is taken out.
 KNOWN: dict[int, str] = {
     10: "a save in a hook that is no slot loses or doubles hook calls",
-    11: "a requested file of weights alone is there twice, if a kill came before the next checkpoint",
+    11: "a requested file of weights alone is saved twice if a kill comes before a checkpoint",
 }
 
 
