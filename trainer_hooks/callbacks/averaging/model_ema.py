@@ -217,7 +217,7 @@ class ModelEmaCallback(ModelCheckpoint):
                 "metrics. Give one of them another prefix=, and the watch_metric= that goes with "
                 "it."
             )
-        if trainer.progress.is_fresh:
+        if trainer.progress.is_new_training:
             self._reset()
 
     def on_after_load(
@@ -242,7 +242,7 @@ class ModelEmaCallback(ModelCheckpoint):
                 "unseen with evaluate_during_training=False."
             )
         # the best average of an earlier fit still counts
-        if trainer.ckpt_path is not None or not trainer.progress.is_fresh:
+        if not trainer.progress.is_new_training:
             super().on_fit_start(trainer, module)
 
     def on_validation_run_end(self, trainer: Trainer, module: Module) -> None:

@@ -123,7 +123,7 @@ class SaveBestModelCallback(ModelCheckpoint, metaclass=ABCMeta):
         is_resumed = trainer.ckpt_path is not None
         if self.reset_on_train and not is_resumed:
             self.forget()
-        elif is_resumed or not trainer.progress.is_fresh:
+        elif not trainer.progress.is_new_training:
             super().on_fit_start(trainer, module)
 
     def on_fit_end(self, trainer: Trainer, module: Module) -> None:
