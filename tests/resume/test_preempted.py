@@ -88,6 +88,27 @@ def test_a_run_that_made_way_before_its_first_batch(trainer_of, Tiny, tmp_path, 
         assert read_checkpoint(tmp_path / "c" / "last.ckpt")["global_step"] == 6
 
 
+def test_which_fit_begins_a_training(trainer_of, Tiny, tmp_path):
+    """It is the first fit of a module without a checkpoint, also where that is of step 0."""
+    told = []
+
+    class Asks(Callback):
+        def on_fit_start(self, trainer, module):
+            told.append((trainer.progress.is_new_training, trainer.progress.is_untrained))
+
+    def saver():
+        return ModelCheckpoint(tmp_path / "c", every_n_epochs=1)
+
+    preempted(trainer_of(Asks(), saver(), Sends(0, "on_train_start")), Tiny())
+    trainer, module = trainer_of(Asks(), saver(), epochs=1), Tiny()
+    trainer.fit(module, BATCHES, ckpt_path="auto")
+    trainer.max_epochs = 2
+    trainer.fit(module, BATCHES)
+    trainer_of(Asks(), saver(), epochs=3).fit(Tiny(), BATCHES, ckpt_path="auto")
+    trainer.fit(Tiny(), BATCHES)
+    assert told == [(True, True), (False, True), (False, False), (False, False), (True, True)]
+
+
 @pytest.mark.parametrize("save_weights_only", [False, True])
 def test_the_last_checkpoint_is_the_temporary_one(trainer_of, Tiny, tmp_path, save_weights_only):
     """A link called last leads to it, until the resumed run saves, also where it stops again."""
