@@ -13,6 +13,8 @@ from trainer_hooks.clock.progress import EpochStage, Progress
 def test_a_new_progress_is_fresh() -> None:
     """Nothing is counted yet, no epoch is under way, nothing was validated."""
     progress = Progress()
+    assert progress.is_untrained
+    assert progress.is_new_training
     assert progress.is_fresh
     assert progress.stage is EpochStage.BETWEEN
     assert progress.validated_at == -1
@@ -23,7 +25,19 @@ def test_a_new_progress_is_fresh() -> None:
 @pytest.mark.parametrize("counter", ["batches_completed", "epochs_completed"])
 def test_anything_trained_is_not_fresh(counter: str) -> None:
     """One batch, or one epoch of an empty loader, ends the fresh state."""
-    assert not Progress(**{counter: 1}).is_fresh  # type: ignore[arg-type]
+    progress = Progress(**{counter: 1})  # type: ignore[arg-type]
+    assert not progress.is_untrained
+    assert not progress.is_new_training
+    assert not progress.is_fresh
+
+
+def test_a_restored_step_0_is_no_new_training() -> None:
+    """Nothing is trained, and yet it goes on; that it does is not saved with it."""
+    progress = Progress(is_restored=True)
+    assert progress.is_untrained
+    assert not progress.is_new_training
+    assert not progress.is_fresh
+    assert "is_restored" not in progress.state_dict()
 
 
 def test_begin_epoch_opens_it_at_its_first_batch() -> None:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import math
+import os
+import random
+import signal
+import tempfile
+import warnings
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -92,8 +99,11 @@ from trainer_hooks.compat.composer.callbacks import (
     SpeedMonitor,
     ThresholdStopper,
 )
+from trainer_hooks.errors import TerminationSignal
 from trainer_hooks.runtime import rng
 from trainer_hooks.testing import TinyModule
+from trainer_hooks.testing.harness import CallbackHarness
+from trainer_hooks.testing.nested_diff import nested_differences
 
 pytestmark = pytest.mark.slow  # a training for each check of each callback
 
@@ -547,6 +557,87 @@ def test_a_built_in_callback_keeps_the_contract(name, callback_contract) -> None
 def test_they_resume_with_validations_elsewhere(name, options, callback_contract) -> None:
     """Those that go by validations keep the contract wherever in the epoch these are."""
     callback_contract(CASES[name][0], trainer_options=options)
+
+
+class _Leaves(Callback):
+    """Sends SIGTERM as an epoch begins, or after a batch."""
+
+    def __init__(self, at: int | None) -> None:
+        self.at = at
+
+    def on_train_epoch_start(self, trainer, module) -> None:
+        if self.at == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx) -> None:
+        if trainer.progress.batches_completed == self.at:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+class _SavesAsItLeaves(Checkpoint):
+    """Saves nothing but one checkpoint as the process is told to end."""
+
+    def save_now(self, trainer, module) -> None:
+        trainer.save_checkpoint("left/left.ckpt")
+
+
+def _end_of_run(harness: CallbackHarness, *cuts: int) -> dict[str, Any]:
+    """Train in an empty folder, cut after some batches; return the state at the end."""
+    with harness.new_folder():
+        for at in (*cuts, None):
+            is_resumed = Path("left/left.ckpt").exists()
+            with rng.isolated():
+                rng.reseed(3 + is_resumed)
+                callback, module = harness.make(), harness.make_module()
+                # the first saver is the one that saves
+                callbacks = _SavesAsItLeaves(), _Leaves(at), callback
+                trainer = harness.make_trainer(*callbacks, enable_checkpointing=True)
+                ckpt_path = "left/left.ckpt" if is_resumed else None
+                # a callback may have ended the run before that batch
+                ends = pytest.raises if at == 0 else contextlib.suppress
+                with ends(TerminationSignal):
+                    trainer.fit(module, ckpt_path=ckpt_path)
+        state = callback.state_dict()
+        return {
+            **{key: copy.deepcopy(state[key]) for key in state.keys() - callback.volatile_state},
+            "weights": dict(module.state_dict()),
+            "steps": trainer.global_step,
+            "metrics": dict(trainer.callback_metrics),
+            "files": sorted(str(file) for file in Path().rglob("*") if "left" not in str(file)),
+        }
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_run_that_made_way_at_step_0_is_the_uncut_one(name) -> None:
+    """What a callback had done before the first batch counts: it is no new training after it.
+
+    Some are cut a second time, after a batch that is drawn.
+    """
+    factory, options = CASES[name]
+    chance = random.Random(name)
+    later = chance.sample(range(1, 4), chance.randrange(2))
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        harness = CallbackHarness(
+            factory,
+            options.get("module", TinyModule),
+            options.get("trainer_options", {}),
+            frozenset(options.get("may_differ", ())),
+            Path(folder).resolve(),
+        )
+        with contextlib.chdir(folder):
+            if not factory().is_stateful:
+                return
+            uncut, again, cut = (_end_of_run(harness, *cuts) for cuts in ((), (), (0, *later)))
+    if name == "CheckpointSaver":
+        del uncut["files"]  # it also saves as the training of an interrupted process ends
+    steady = [
+        key
+        for key in uncut
+        if key not in harness.may_differ and not nested_differences(uncut[key], again[key])
+    ]
+    differing = {key: nested_differences(uncut[key], cut.get(key)) for key in steady}
+    assert {key: found for key, found in differing.items() if found} == {}
 
 
 def test_no_built_in_callback_is_left_out() -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from quiet_trainers import quiet_trainers
 
-from trainer_hooks import Callback, StopTraining, Trainer
+from trainer_hooks import Callback, StopTraining
 from trainer_hooks.callbacks import Checkpoint, ModelCheckpoint
 from trainer_hooks.checkpoint.file import read_checkpoint
 from trainer_hooks.errors import CheckpointError, TerminationSignal, TrainerHooksWarning
@@ -34,18 +35,7 @@ class Sends(Callback):
 @pytest.fixture
 def trainer_of(tmp_path):
     """Return a function that makes a trainer as a new process would."""
-
-    def make(*callbacks, epochs=2, **options) -> Trainer:
-        quiet = {
-            "accelerator": "cpu",
-            "logger": False,
-            "enable_progress_bar": False,
-            "enable_model_summary": False,
-            "default_root_dir": tmp_path,
-        }
-        return Trainer(callbacks=callbacks, max_epochs=epochs, **{**quiet, **options})
-
-    return make
+    return quiet_trainers(tmp_path, epochs=2)
 
 
 def names(folder: Path) -> list[str]:
@@ -76,6 +66,65 @@ def test_a_run_that_made_way_goes_on(trainer_of, Tiny, tmp_path, options, signum
     assert again.global_step == 12
     last = {"last.ckpt"} if options else set()
     assert set(names(tmp_path / "c")) == {"epoch=2-step=12.ckpt", *last}
+
+
+@pytest.mark.parametrize("save_last", [None, True, "link"])
+def test_a_run_that_made_way_before_its_first_batch(trainer_of, Tiny, tmp_path, save_last):
+    """The resumed run takes over the file of step 0: none of untrained weights is left."""
+
+    def saver():
+        return ModelCheckpoint(tmp_path / "c", save_last=save_last, every_n_train_steps=3)
+
+    preempted(trainer_of(saver(), Sends(0, "on_train_start")), Tiny())
+    left = {None: set(), True: set(), "link": {"preempted-epoch=0-step=0.ckpt"}}[save_last]
+    assert set(names(tmp_path / "c")) == left | (
+        {"last.ckpt"} if save_last else {"preempted-epoch=0-step=0.ckpt"}
+    )
+    trainer_of(saver()).fit(Tiny(), BATCHES, ckpt_path="auto")
+    assert set(names(tmp_path / "c")) == {"epoch=1-step=6.ckpt"} | (
+        {"last.ckpt"} if save_last else set()
+    )
+    if save_last:
+        assert read_checkpoint(tmp_path / "c" / "last.ckpt")["global_step"] == 6
+
+
+def test_which_fit_begins_a_training(trainer_of, Tiny, tmp_path):
+    """It is the first fit of a module without a checkpoint, also where that is of step 0."""
+    told = []
+
+    class Asks(Callback):
+        def on_fit_start(self, trainer, module):
+            told.append((trainer.progress.is_new_training, trainer.progress.is_untrained))
+
+    def saver():
+        return ModelCheckpoint(tmp_path / "c", every_n_epochs=1)
+
+    preempted(trainer_of(Asks(), saver(), Sends(0, "on_train_start")), Tiny())
+    trainer, module = trainer_of(Asks(), saver(), epochs=1), Tiny()
+    trainer.fit(module, BATCHES, ckpt_path="auto")
+    trainer.max_epochs = 2
+    trainer.fit(module, BATCHES)
+    trainer_of(Asks(), saver(), epochs=3).fit(Tiny(), BATCHES, ckpt_path="auto")
+    trainer.fit(Tiny(), BATCHES)
+    assert told == [(True, True), (False, True), (False, False), (False, False), (True, True)]
+
+
+@pytest.mark.parametrize("save_weights_only", [False, True])
+def test_the_last_checkpoint_is_the_temporary_one(trainer_of, Tiny, tmp_path, save_weights_only):
+    """A link called last leads to it, until the resumed run saves, also where it stops again."""
+
+    def saver():
+        last = True if save_weights_only else "link"
+        options = {"save_last": last, "save_weights_only": save_weights_only}
+        return ModelCheckpoint(tmp_path / "c", every_n_train_steps=4, **options)
+
+    last = tmp_path / "c" / "last.ckpt"
+    for batches in (4, 5):
+        preempted(trainer_of(saver(), Sends(batches)), Tiny())
+        assert last.readlink().name == f"preempted-epoch=1-step={batches + 1}.ckpt"
+    trainer_of(saver()).fit(Tiny(), BATCHES, ckpt_path="last")
+    assert names(tmp_path / "c") == ["epoch=1-step=8.ckpt", "last.ckpt"]
+    assert read_checkpoint(last)["global_step"] == 8
 
 
 def test_again_and_again(trainer_of, Tiny, tmp_path):

@@ -339,7 +339,7 @@ CASES = {
     "state not back": (StateNotTakenBack, "state_round_trip", "state['batches']: 3 and 0"),
     "state's type": (StateOfOtherType, "state_round_trip", "state['batches']: 3 and 3.0"),
     "state lost": (StateLost, "resumes", "callbacks['StateLost']['batches']"),
-    "state reset": (ForgetsAtFitStart, "resumes", "if trainer.progress.is_fresh"),
+    "state reset": (ForgetsAtFitStart, "resumes", "if trainer.progress.is_new_training"),
     "training": (ChangesTraining, "resumes", "apart"),
     "resume raises": (ResumeFails, "resumes", "cut after batch 1 and resumed"),
     "shared list": (SharedList, "shared_state", "SharedList.losses was [] and is [0]"),

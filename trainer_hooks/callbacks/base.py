@@ -54,7 +54,7 @@ class ScheduledCallback(Callback):
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the schedule when a new training begins."""
-        if trainer.progress.is_fresh:
+        if trainer.progress.is_new_training:
             self._schedule.forget()
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
@@ -82,7 +82,7 @@ class WeightOwner(Callback):
             # in `setup`, before any weight is copied or any layer is replaced
             require_whole_weights(trainer, self)
             require_no_owner(trainer, self)
-            if trainer.progress.is_fresh:
+            if trainer.progress.is_new_training:
                 self._reset()
 
     def goes_with(self, other: WeightOwner) -> bool:

@@ -184,7 +184,7 @@ class EarlyStopping(Callback):
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the state when a new training begins."""
         self._request = ""
-        if trainer.progress.is_fresh:
+        if trainer.progress.is_new_training:
             self._reset()
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:

@@ -251,13 +251,13 @@ class BaseFinetuning(Callback):
         """Reset the state when a new training begins."""
         if stage == "fit":
             self._loaded_state = None
-            if trainer.progress.is_fresh:
+            if trainer.progress.is_new_training:
                 self._freeze_state = None
 
     def on_after_configure_model(self, trainer: Trainer, module: Module) -> None:
         """Freeze the module's parts at the start of a new training."""
         # layers that `configure_model` made are there, and no optimizer has their parameters yet
-        if trainer.state.fn == "fit" and trainer.progress.is_fresh:
+        if trainer.state.fn == "fit" and trainer.progress.is_new_training:
             self.freeze_before_training(module)
 
     def on_load_checkpoint(
@@ -379,7 +379,7 @@ class BackboneFinetuning(BaseFinetuning):
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Reset the state when a new training begins."""
         super().setup(trainer, module, stage)
-        if stage == "fit" and trainer.progress.is_fresh:
+        if stage == "fit" and trainer.progress.is_new_training:
             self.previous_backbone_lr = None
 
     def freeze_before_training(self, pl_module: Module) -> None:

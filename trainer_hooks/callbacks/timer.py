@@ -149,7 +149,7 @@ class Timer(ScheduledCallback):
         """Reset the times when a new training begins."""
         super().on_fit_start(trainer, module)
         self._is_logged = False
-        if trainer.progress.is_fresh:
+        if trainer.progress.is_new_training:
             self._spans = {stage: _Span() for stage in _STAGES}
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:

@@ -113,6 +113,26 @@ def open_folder_part(target: Path) -> tuple[Path, int]:
         os.close(lock)  # before the lock was taken, another process deleted it as stale
 
 
+def copy_folder(source: Path, target: Path) -> None:
+    """Copy the files of a folder into a new one that is at `target` once all are durable."""
+    part, lock = open_folder_part(target)
+    try:
+        for file in source.iterdir():
+            with file.open("rb") as whole, (part / file.name).open("wb") as copy:
+                shutil.copyfileobj(whole, copy)
+                copy.flush()
+                os.fsync(copy.fileno())
+        sync_folder(part)
+        replace_atomically(part, target)
+        sync_folder(target.parent)
+    except BaseException:
+        with suppress(OSError):
+            remove_folder(part)
+        raise
+    finally:
+        os.close(lock)
+
+
 def remove_stale_parts(folder: Path) -> None:
     """Delete the part files of processes that have died. It never fails."""
     for path in folder.glob(f".*{PART_SUFFIX}"):

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import shutil
 import time
 import warnings
 from contextlib import contextmanager
@@ -27,7 +28,11 @@ import torch
 from trainer_hooks._files import file_fault, is_missing
 from trainer_hooks._text import printable
 from trainer_hooks.checkpoint import seal
-from trainer_hooks.checkpoint.atomic_write import is_sharded_folder, open_atomically
+from trainer_hooks.checkpoint.atomic_write import (
+    copy_folder,
+    is_sharded_folder,
+    open_atomically,
+)
 from trainer_hooks.checkpoint.encoding import decode
 from trainer_hooks.checkpoint.migrations import migrate, require_types
 from trainer_hooks.checkpoint.paths import absolute_path, is_remote, modified_at
@@ -94,6 +99,32 @@ def write_checkpoint(
             "is untouched. Check that the folder exists, is writable and has room."
         ) from error
     return target
+
+
+def copy_checkpoint(source: str, target: str) -> None:
+    """Copy a checkpoint, a file or a sharded folder, to another path of the same store.
+
+    As with `write_checkpoint`, the copy is there whole or not at all.
+
+    Raises:
+        CheckpointError: it cannot be written; the checkpoint that was there before is untouched.
+    """
+    if is_remote(target):
+        from trainer_hooks.checkpoint import remote
+
+        remote.copy(source, target)
+        return
+    try:
+        if _is_folder(source):
+            copy_folder(Path(absolute_path(source)), Path(target))
+            return
+        with Path(source).open("rb") as whole, open_atomically(Path(target)) as file:
+            shutil.copyfileobj(whole, file)
+    except OSError as error:
+        raise CheckpointError(
+            f"checkpoint {target!r} could not be written as a copy of {source!r}: {error}. What "
+            "was there before is untouched. Check that the folder is writable and has room."
+        ) from error
 
 
 def load_checkpoint(

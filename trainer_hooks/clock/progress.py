@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -47,6 +47,7 @@ class Progress:
         is_checkpoint_requested: whether a `trainer.request_checkpoint()` is not fulfilled yet.
         is_epoch_end_requested: whether a `trainer.end_epoch()` is not fulfilled yet.
         stage: the stage of the epoch.
+        is_restored: whether a fit has restored a checkpoint into them. No checkpoint holds this.
     """
 
     epochs_completed: int = 0
@@ -66,11 +67,26 @@ class Progress:
     is_checkpoint_requested: bool = False
     is_epoch_end_requested: bool = False
     stage: EpochStage = EpochStage.BETWEEN
+    is_restored: bool = field(default=False, compare=False)
+
+    @property
+    def is_untrained(self) -> bool:
+        """Whether no batch and no epoch is completed, as in a resume from step 0, too."""
+        return self.batches_completed == 0 and self.epochs_completed == 0
+
+    @property
+    def is_new_training(self) -> bool:
+        """Whether the training begins here: no checkpoint was restored, no batch is completed.
+
+        In hooks before `on_after_load`, the checkpoint of this fit is not restored yet: there it
+        says whether an earlier fit of this trainer has trained the module.
+        """
+        return self.is_untrained and not self.is_restored
 
     @property
     def is_fresh(self) -> bool:
-        """Whether no batch and no epoch is completed."""
-        return self.batches_completed == 0 and self.epochs_completed == 0
+        """The older name of `is_new_training`."""
+        return self.is_new_training
 
     def begin_epoch(self) -> None:
         """Begin the next epoch."""
@@ -124,7 +140,9 @@ class Progress:
     def state_dict(self) -> dict[str, Any]:
         """Return the counters as plain data."""
         # a plain str: a checkpoint that holds an Enum could not be loaded safely
-        return {**asdict(self), "stage": str(self.stage)}
+        state = {**asdict(self), "stage": str(self.stage)}
+        del state["is_restored"]
+        return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the counters; one that the state lacks, as an older one may, stays as it is.
@@ -134,9 +152,9 @@ class Progress:
         # before the counters are set: an unknown stage raises and leaves them as they are
         stage = EpochStage(state_dict.get("stage", self.stage))
         validates, saves = self.is_validation_requested, self.is_checkpoint_requested
-        for field in fields(self):
-            if field.name in state_dict:
-                setattr(self, field.name, state_dict[field.name])
+        for counter in fields(self):
+            if counter.name in state_dict:
+                setattr(self, counter.name, state_dict[counter.name])
         self.stage = stage
         self.is_validation_requested |= validates
         self.is_checkpoint_requested |= saves

@@ -47,6 +47,7 @@ class RunRequests:
         wants_validation: whether a validation was requested that not all ranks know of yet.
         wants_checkpoint: whether a checkpoint was requested that not all ranks know of yet.
         ends_epoch: whether the end of the epoch was requested that not all ranks know of yet.
+        serving: the state key of the saver that serves a requested checkpoint, or an empty string.
     """
 
     is_stopping: bool = False
@@ -60,6 +61,7 @@ class RunRequests:
     wants_validation: bool = False
     wants_checkpoint: bool = False
     ends_epoch: bool = False
+    serving: str = ""
 
     def raise_pending_signal(self) -> None:
         """Raise the exception of a signal that came since the last batch, if one did.

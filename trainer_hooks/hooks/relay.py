@@ -322,6 +322,30 @@ class HookRelay(Hooks):
                     self.end_forked_copy,
                 )(*args)
 
+    def fire_after(self, hook: str, implementer: object, *args: Any) -> None:
+        """Call a hook on the members that come after one, as a run does that was cut off there."""
+        listeners = self._listeners_after(hook, implementer)
+        _fan_out(
+            hook,
+            listeners,
+            self._handle_stop,
+            self._handle_return_value,
+            self.end_forked_copy,
+        )(*args)
+
+    def has_listeners_after(self, hook: str, implementer: object) -> bool:
+        """Return whether `fire_after` would call anything."""
+        return bool(self._listeners_after(hook, implementer))
+
+    def _listeners_after(self, hook: str, implementer: object) -> tuple[_Listener, ...]:
+        self._connect_pending()
+        implementers = [member.implementer for member in self._members]
+        # by identity: a callback may define equality
+        places = [at for at, one in enumerate(implementers) if one is implementer]
+        later = self._members[places[0] + 1 :] if places else ()
+        listeners = (self._listener(hook, member) for member in later)
+        return tuple(listener for listener in listeners if listener is not None)
+
     def fire_event(
         self,
         event: str,
@@ -494,6 +518,14 @@ def current_hook(frame: FrameType | None = None) -> str:
     """
     firing = _firing_frame(sys._getframe(1) if frame is None else frame)  # noqa: SLF001 - documented
     return "" if firing is None else str(firing.f_locals["hook"])
+
+
+def current_hook_and_label() -> tuple[str, str]:
+    """Return the innermost hook that is being fired and the label of its member; else two ''."""
+    firing = _firing_frame(sys._getframe(1))  # noqa: SLF001 - documented
+    if firing is None:
+        return "", ""
+    return firing.f_locals["hook"], firing.f_locals.get("label", "")
 
 
 def current_hook_and_callback(frame: FrameType | None) -> str:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from trainer_hooks._log import warn
+from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.context.plan import NEVER
 from trainer_hooks.errors import StopTraining, TrainerHooksWarning
 from trainer_hooks.loops.metric_flush import flush_metrics
 from trainer_hooks.loops.train_step import TrainStep
+from trainer_hooks.metrics.store import LogScope
 
 if TYPE_CHECKING:
     from trainer_hooks.clock.progress import Progress
@@ -149,12 +151,15 @@ class CheckpointRequests:
         self._context = context
         self._has_warned = False
 
-    def save(self) -> None:
+    def save(self, after: str = "") -> None:
         """Let every checkpoint callback save now.
 
         It is called after the checkpoint hook, so that the file holds what callbacks changed in the
         hook. The request is cleared before the file is written, so that a resume from the file does
         not save again; if writing fails, the request is kept.
+
+        Args:
+            after: the state key of a saver, to leave out it and those before it.
         """
         context, progress = self._context, self._context.training.progress
         trainer = context.trainer
@@ -169,8 +174,13 @@ class CheckpointRequests:
                 "Trainer(callbacks=[...]), and leave out enable_checkpointing=False.",
                 TrainerHooksWarning,
             )
+        if after:
+            keys = [saver.state_key for saver in savers]
+            savers = savers[keys.index(after) + 1 :] if after in keys else []
         # Every saver, also after one that asked to stop: each has files of its own.
         for saver in savers:
+            # For the files: a resume from one lets the savers after it save, too.
+            context.requests.serving = saver.state_key
             try:
                 with context.connector.handling_errors(saver, "save_now"):
                     saver.save_now(trainer, context.module)
@@ -179,6 +189,70 @@ class CheckpointRequests:
             except BaseException:
                 progress.is_checkpoint_requested = True
                 raise
+            finally:
+                context.requests.serving = ""
+
+
+class UnfinishedSlot:
+    """The slot in which the resumed checkpoint was saved, with the turns that were still to come.
+
+    The process may have been killed before the savers after that one had saved: without their turn
+    their files would stay behind the others, or be missing.
+
+    Args:
+        context: the run context, before the loop takes `resumed`.
+        requests: saves checkpoints that were requested.
+    """
+
+    def __init__(self, context: RunContext, requests: CheckpointRequests) -> None:
+        self._context = context
+        self._requested_saves = requests
+        # None in older checkpoints, and in those that were not saved in a slot
+        slot = context.resumed.get("trainer_hooks", {}).get("slot") or {}
+        self._hook, self._after = slot.get("hook", ""), slot.get("after", "")
+        self._progress = context.training.progress.state_dict()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether any turn is still to come."""
+        context, after = self._context, self._after_callback
+        if self._hook == "save_now":
+            savers = context.trainer.checkpoint_callbacks
+            return after in savers and after is not savers[-1]
+        if after is None:
+            return False
+        return (
+            context.training.progress.is_checkpoint_requested
+            or context.hooks.has_listeners_after(self._hook, after)
+        )
+
+    def finish(self) -> None:
+        """Call the hook on the callbacks after that one, and serve a request for a checkpoint."""
+        context, progress, after = (
+            self._context,
+            self._context.training.progress,
+            self._after_callback,
+        )
+        # In `on_epoch_checkpoint` the epoch is not counted yet, in the rest of the resume it is.
+        is_epoch_counted = self._progress["epochs_completed"] != progress.epochs_completed
+        if is_epoch_counted:
+            progress.load_state_dict(self._progress)
+        in_batches = progress.stage is EpochStage.BATCHES
+        context.training.metrics.enter(LogScope.TRAIN_BATCH if in_batches else LogScope.CLOSED)
+        if self._hook == "save_now":
+            self._requested_saves.save(self._after)
+        elif after is not None:
+            context.hooks.fire_after(self._hook, after, context.trainer, context.module)
+            if progress.is_checkpoint_requested:
+                self._requested_saves.save()
+        if is_epoch_counted:
+            progress.complete_epoch()
+
+    @property
+    def _after_callback(self) -> object:
+        """The callback whose turn it was, or None if it does not take part any more."""
+        callbacks = self._context.connector.callbacks
+        return next((each for each in callbacks if each.state_key == self._after), None)
 
 
 def discard_unserved_requests(progress: Progress, warns: bool) -> None:

@@ -20,7 +20,7 @@ from trainer_hooks.errors import (
     TrainerHooksWarning,
     add_note,
 )
-from trainer_hooks.loops.batch_end import BatchEnd, CheckpointRequests
+from trainer_hooks.loops.batch_end import BatchEnd, CheckpointRequests, UnfinishedSlot
 from trainer_hooks.loops.batch_fetcher import END, BatchFetcher
 from trainer_hooks.loops.duration import batch_counter, make_duration_limit
 from trainer_hooks.loops.metric_flush import flush_metrics
@@ -105,6 +105,8 @@ class FitLoop:
                 context.state.stage = RunningStage.TRAINING
                 context.training.timekeeper.stopwatch.start()
                 context.training.metrics.enter(LogScope.TRAIN_EPOCH)
+                # Before the loop takes the checkpoint.
+                slot = UnfinishedSlot(context, self._requested_saves)
                 # Saved in `on_epoch_checkpoint`: the epoch is not counted yet.
                 if progress.stage is EpochStage.ENDED:
                     progress.complete_epoch()
@@ -113,7 +115,7 @@ class FitLoop:
                 # `on_train_start` may have requested a stop on one rank alone.
                 self._reach_consensus()
                 self._validation.start()
-                self._resume()
+                self._resume(slot)
                 # A resume at the end of a cycle closes it; in any other fit none is open there.
                 if progress.stage is EpochStage.BETWEEN:
                     self._cycles.after_epoch()
@@ -317,8 +319,8 @@ class FitLoop:
         if self._consensus is not None:
             self._consensus.reach()
 
-    def _resume(self) -> None:
-        """Restore the states that wait for the loop; finish the batch of the save, if open."""
+    def _resume(self, slot: UnfinishedSlot) -> None:
+        """Restore the states that wait for the loop; finish the batch or the slot of the save."""
         context, progress = self.context, self.context.training.progress
         # Taken out, so that the content of the file does not stay in memory for the whole fit.
         checkpoint, context.resumed = context.resumed, {}
@@ -332,6 +334,8 @@ class FitLoop:
         if progress.stage is EpochStage.BATCHES and progress.is_batch_open:
             context.training.metrics.enter(LogScope.TRAIN_BATCH)
             self._batch_end.finish(progress.batches_in_window == 0, {})
+        if slot.is_open:
+            slot.finish()
         is_past_checkpoint_hook = progress.stage in (EpochStage.ENDED, EpochStage.BETWEEN)
         if is_past_checkpoint_hook and progress.is_checkpoint_requested:
             # The checkpoint was saved in the hook that should have served this request, which may

@@ -289,7 +289,7 @@ def _check_resume(
             f"the state comes back from {framework}'s checkpoint",
             f"saved, and when the training goes on: {summarize_differences(differences)}",
             f"{framework} may load before `setup`: reset nothing there, or where "
-            "`trainer.progress.is_fresh` only.",
+            "`trainer.progress.is_new_training` only.",
         )
 
 

@@ -40,8 +40,8 @@ _PARTS = {
         "the callback's state",
         (
             "Return from state_dict everything that the callback goes by, and take it back in "
-            "load_state_dict. Reset it in on_fit_start only if trainer.progress.is_fresh. Name "
-            "keys that are meant to differ, such as times, in the class's volatile_state."
+            "load_state_dict. Reset it in on_fit_start only if trainer.progress.is_new_training. "
+            "Name keys that are meant to differ, such as times, in the class's volatile_state."
         ),
     ),
     "training": ("the weights and optimizers, bit for bit,", _FOLLOWS),

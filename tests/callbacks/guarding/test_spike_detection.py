@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import json
 import pickle
+import random
+from contextlib import suppress
 
 import pytest
 import torch
 
 from trainer_hooks import Module
-from trainer_hooks.callbacks import SpikeDetection, TrainingSpikeException
+from trainer_hooks.callbacks import ModelCheckpoint, SpikeDetection, TrainingSpikeException
 from trainer_hooks.errors import OptionError, UsageError
 
 pytestmark = pytest.mark.filterwarnings(
@@ -122,7 +124,8 @@ def test_it_raises_before_the_step(bare, tmp_path):
     assert "training spike detected in batch 4: its loss is 5, and 1 is usual" in str(error)
     assert module.weight.item() == 4.0
     assert detection.bad_batches == [3, 4]
-    assert json.loads((tmp_path / "skip_batches.json").read_text()) == [3, 4]
+    listed = json.loads((tmp_path / "skip_batches.json").read_text())
+    assert (listed["batches"], listed["given"]) == ([3, 4], [])
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.batch_idx) == (str(error), 4)
 
@@ -132,7 +135,7 @@ def test_it_skips_and_goes_on(bare, tmp_path):
     path = tmp_path / "lists" / "bad.json"
     detection, module, error = run(bare, on_spike="skip", exclude_batches_path=path)
     assert error is None
-    assert detection.bad_batches == json.loads(path.read_text()) == [4, 7, 9]
+    assert detection.bad_batches == json.loads(path.read_text())["batches"] == [4, 7, 9]
     assert module.seen == list(range(10))
     assert module.weight.item() == 7.0
     assert not (tmp_path / "skip_batches.json").exists()
@@ -148,13 +151,96 @@ def test_a_skipped_batch_in_a_window(bare):
     assert [number for number, out in enumerate(outputs) if not out] == [4, 7, 9]
 
 
-def test_the_list_of_an_earlier_run(bare, tmp_path):
-    """A new run leaves out what is on the list, without running it."""
-    (tmp_path / "skip_batches.json").write_text("[3, 4, 7, 9]")
-    detection, module, error = run(bare)
-    assert error is None
-    assert module.seen == [0, 1, 2, 5, 6, 8]
-    assert detection.bad_batches == [3, 4, 7, 9]
+@pytest.mark.parametrize("on_spike", ["raise", "skip"])
+def test_a_list_of_the_users_own(bare, tmp_path, on_spike):
+    """Each run leaves out what is on a list that the user names, without running it."""
+    path = tmp_path / "own.json"
+    path.write_text("[3, 4, 7, 9]")
+    losses = [*LOSSES[:6], 6.0, *LOSSES[7:]]
+    for _ in range(2):
+        detection, module, error = run(bare, losses, on_spike=on_spike, exclude_batches_path=path)
+        assert (error is None) is (on_spike == "skip")
+        assert module.seen == [0, 1, 2, 5, 6, 8][: 6 if on_spike == "skip" else 5]
+        found = [6] if on_spike == "skip" else [5, 6]
+        assert detection.bad_batches == sorted({3, 4, 7, 9, *found})
+        listed = json.loads(path.read_text())
+        assert (listed["given"], listed["batches"]) == ([3, 4, 7, 9], found)
+
+
+@pytest.mark.parametrize("on_spike", ["raise", "skip"])
+@pytest.mark.parametrize("is_named", [False, True])
+def test_the_list_of_another_run(bare, tmp_path, on_spike, is_named):
+    """A new training does not go by what an earlier one has found, wherever that wrote it."""
+    options = {"exclude_batches_path": tmp_path / "bad.json"} if is_named else {}
+    first, second = (run(bare, on_spike=on_spike, **options) for _ in range(2))
+    assert first[1].seen == second[1].seen
+    assert first[0].bad_batches == second[0].bad_batches
+    assert type(first[2]) is type(second[2])
+
+
+def test_a_list_in_the_folder_of_the_checkpoints(bare, tmp_path):
+    """There it is found by the run's next start, and by no other run that logs beside it."""
+    saver = ModelCheckpoint(tmp_path / "c", every_n_train_steps=2, save_top_k=-1)
+    for seen in (range(5), [5, 6, 7]):
+        module = Told(LOSSES)
+        with pytest.raises(TrainingSpikeException):
+            bare(SpikeDetection(), saver, enable_checkpointing=True).fit(
+                module, BATCHES, ckpt_path="auto"
+            )
+        assert module.seen == list(seen)
+    assert (tmp_path / "c" / "skip_batches.json").is_file()
+    assert not (tmp_path / "skip_batches.json").exists()
+
+
+class Normed(Told):
+    """Told, with all that a forward pass changes: dropout, the statistics of BatchNorm, a log."""
+
+    def __init__(self, losses):
+        super().__init__(losses)
+        self.norm = torch.nn.BatchNorm1d(1)
+
+    def training_step(self, batch, batch_idx):
+        self.norm(torch.dropout(torch.full((2, 1), float(batch_idx)), 0.5, train=True))
+        loss = super().training_step(batch, batch_idx)
+        self.log("loss", loss.nan_to_num(7.0), on_epoch=True)
+        return loss
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_skipping_run_that_was_killed_is_the_uncut_one(bare, tmp_path, seed):
+    """It runs the batches that it skips also the second time; spikes and the cut are drawn."""
+    chance = random.Random(seed)
+    losses = [chance.choice([1.0, 1.1, 0.9, 50.0, float("inf")]) for _ in range(12)]
+    cut, every = chance.randrange(1, 12), chance.choice([1, 2, 5])
+    ends = []
+    for folder, cuts in (("whole", ()), ("cut", (cut,))):
+        for at in (*cuts, None):
+            # a resume has its random numbers from the checkpoint; without one it starts anew
+            torch.manual_seed(99 if list((tmp_path / folder).glob("*.ckpt")) else 0)
+            saver = ModelCheckpoint(tmp_path / folder, every_n_train_steps=every)
+            detection = SpikeDetection(on_spike="skip")
+            trainer = bare(detection, saver, enable_checkpointing=True, max_epochs=2)
+            module = Normed(losses)
+            if at is not None:
+                module.on_train_batch_end = ends_at(trainer, at)
+            with suppress(Killed):
+                trainer.fit(module, BATCHES[:6], ckpt_path="auto")
+        norm = {name: buffer.tolist() for name, buffer in module.norm.named_buffers()}
+        ends.append((norm, module.weight.item(), detection.bad_batches, torch.rand(()).item()))
+        ends[-1] += (float(trainer.callback_metrics["loss_epoch"]),)
+    assert ends[0] == ends[1]
+
+
+class Killed(BaseException):
+    """Ends a run where a kill would."""
+
+
+def ends_at(trainer, batches):
+    def end(outputs, batch, batch_idx):
+        if trainer.progress.batches_completed == batches:
+            raise Killed
+
+    return end
 
 
 @pytest.mark.parametrize("text", ["{}", "[1.5]", "[-1]", "[true]", "nonsense"])

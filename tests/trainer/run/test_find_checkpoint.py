@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from quiet_trainers import quiet_trainers
 
-from trainer_hooks import Callback, Trainer
+from trainer_hooks import Callback
 from trainer_hooks.callbacks import Checkpoint, ModelCheckpoint
 from trainer_hooks.checkpoint.file import read_checkpoint, summarize, write_checkpoint
 from trainer_hooks.errors import (
@@ -28,19 +29,8 @@ DAY = 86_400
 
 @pytest.fixture
 def trainer_of(tmp_path):
-    """Return a function that makes a trainer as a new process would, all of its files in a root."""
-
-    def make(*callbacks, epochs=1, **options) -> Trainer:
-        quiet = {
-            "accelerator": "cpu",
-            "logger": False,
-            "enable_progress_bar": False,
-            "enable_model_summary": False,
-            "default_root_dir": tmp_path,
-        }
-        return Trainer(callbacks=callbacks, max_epochs=epochs, **{**quiet, **options})
-
-    return make
+    """Return a function that makes a trainer as a new process would."""
+    return quiet_trainers(tmp_path, epochs=1)
 
 
 @pytest.fixture

@@ -189,7 +189,7 @@ class EventSource:
         """Set the timestamp to the trainer's progress where it differs, as after a restore."""
         progress, state = trainer.progress, self.state
         batches = state.timestamp.batch.value
-        if progress.is_fresh and batches:
+        if progress.is_untrained and batches:
             state.timestamp, state.previous_timestamp = self._timestamp_class(), None
         elif progress.batches_stepped != batches:
             state.timestamp, state.previous_timestamp = self._timestamp_of(trainer), None

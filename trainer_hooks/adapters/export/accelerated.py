@@ -112,7 +112,11 @@ class AcceleratedHostTrainer(HostTrainerProxy):
         """The number of whole epochs, and whether the training is fresh."""
         epoch = self.current_epoch
         return HostProgress(
-            epoch, is_fresh=epoch == 0, framework=self._framework, callback=self._callback
+            epoch,
+            is_untrained=epoch == 0,
+            is_new_training=epoch == 0,
+            framework=self._framework,
+            callback=self._callback,
         )
 
     sanity_checking = property(lambda _: False)

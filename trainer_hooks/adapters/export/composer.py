@@ -85,7 +85,8 @@ class ComposerHostTrainer:
         now = self.proxy_target.timestamp
         return HostProgress(
             int(now.epoch),
-            is_fresh=not int(now.batch),
+            is_untrained=not int(now.batch),
+            is_new_training=not int(now.batch),
             framework="Composer",
             callback=self._callback,
         )

@@ -102,17 +102,30 @@ class HostProgress:
 
     Args:
         epochs_completed: number of whole epochs.
-        is_fresh: whether nothing was trained yet.
+        is_untrained: whether nothing was trained yet.
+        is_new_training: whether the training begins here, and goes on from no checkpoint.
         framework: the host framework, for errors.
         callback: the callback that reads it, for errors.
     """
 
     def __init__(
-        self, epochs_completed: int, *, is_fresh: bool, framework: str, callback: Callback
+        self,
+        epochs_completed: int,
+        *,
+        is_untrained: bool,
+        is_new_training: bool,
+        framework: str,
+        callback: Callback,
     ) -> None:
         self.epochs_completed = epochs_completed
-        self.is_fresh = is_fresh
+        self.is_untrained = is_untrained
+        self.is_new_training = is_new_training
         self._reader = framework, callback
+
+    @property
+    def is_fresh(self) -> bool:
+        """The older name of `is_new_training`."""
+        return self.is_new_training
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # such as `__deepcopy__`, which Python itself looks for

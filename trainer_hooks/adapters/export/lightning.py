@@ -68,7 +68,8 @@ class _LightningHostTrainer(HostTrainerProxy):
         return HostProgress(
             trainer.current_epoch,
             # a resumed fit: Lightning restores its counters after `on_fit_start`
-            is_fresh=trainer.global_step == 0 and not trainer.ckpt_path,
+            is_untrained=trainer.global_step == 0,
+            is_new_training=trainer.global_step == 0 and not trainer.ckpt_path,
             framework=self._framework,
             callback=self._callback,
         )

@@ -64,7 +64,8 @@ class TransformersHostTrainer:
         """The number of epochs, and whether the training is fresh."""
         return HostProgress(
             self.current_epoch,
-            is_fresh=self.global_step == 0,
+            is_untrained=self.global_step == 0,
+            is_new_training=self.global_step == 0,
             framework="transformers",
             callback=self._callback,
         )

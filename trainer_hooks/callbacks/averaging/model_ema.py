@@ -27,7 +27,7 @@ from trainer_hooks.hooks.catalogue import Hooks
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from torch import nn
@@ -128,9 +128,9 @@ class ModelEmaCallback(ModelCheckpoint):
         self.decay = decay
         self.evaluate_during_training = evaluate_during_training
         self.watch_metric = check_monitor(watch_metric, _WHERE)
-        self._file = FixedSavePath(save_path, _WHERE)
+        self._file = file = FixedSavePath(save_path, _WHERE)
         super().__init__(
-            self._file.folder,
+            file.folder,
             monitor=watch_metric,
             mode="max" if greater_is_better else "min",
             save_weights_only=True,
@@ -141,7 +141,7 @@ class ModelEmaCallback(ModelCheckpoint):
             self.monitor = None  # without a monitor the newest average counts as the best
         # An instance attribute over the class's: this saver's one file has the suffix that the
         # user chose.
-        self.FILE_EXTENSION = self._file.suffix
+        self.FILE_EXTENSION = file.suffix
         # pytorch-accelerated's callback has these attributes from its saver of the best model
         self.reset_on_train = self.load_saved_checkpoint = False
         self._watched.name_resolver = resolve_metric_name
@@ -167,7 +167,7 @@ class ModelEmaCallback(ModelCheckpoint):
             decay=self.decay,
             watch_metric=self.watch_metric,
             mode=self.mode,
-            name=self._file.stem + self.FILE_EXTENSION,
+            name=self._file_name,
         )
 
     @property
@@ -217,7 +217,7 @@ class ModelEmaCallback(ModelCheckpoint):
                 "metrics. Give one of them another prefix=, and the watch_metric= that goes with "
                 "it."
             )
-        if trainer.progress.is_fresh:
+        if trainer.progress.is_new_training:
             self._reset()
 
     def on_after_load(
@@ -242,7 +242,7 @@ class ModelEmaCallback(ModelCheckpoint):
                 "unseen with evaluate_during_training=False."
             )
         # the best average of an earlier fit still counts
-        if trainer.ckpt_path is not None or not trainer.progress.is_fresh:
+        if not trainer.progress.is_new_training:
             super().on_fit_start(trainer, module)
 
     def on_validation_run_end(self, trainer: Trainer, module: Module) -> None:
@@ -275,22 +275,6 @@ class ModelEmaCallback(ModelCheckpoint):
         if own is not None and self._average.is_exchanged:
             # A resume trains on from state_dict, which must hold the training's own weights.
             own["average"], checkpoint["state_dict"] = checkpoint["state_dict"], own["average"]
-
-    def candidates(self, trainer: Trainer) -> list[str]:
-        """Return the file, if it exists, and the checkpoint of an early exit."""
-        path, candidates = self.format_checkpoint_name(), super().candidates(trainer)
-        return self._file.among(path, candidates, self.CHECKPOINT_NAME_PREEMPTED)
-
-    def format_checkpoint_name(
-        self,
-        metrics: Mapping[str, Any] | None = None,
-        filename: str | None = None,
-        ver: int | None = None,
-    ) -> str:
-        """Return the path of the file, or of a file with another name in its folder."""
-        if filename is None:
-            metrics, filename = {}, self._file.stem
-        return super().format_checkpoint_name(metrics or {}, filename, ver)
 
     def _weights_to_save(self, plan: SavePlan) -> AbstractContextManager[None]:
         """Return the context for a save: averaged weights, or the training's own for a resume."""

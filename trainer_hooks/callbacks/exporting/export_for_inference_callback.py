@@ -138,7 +138,7 @@ class ExportForInferenceCallback(Callback):
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Drop the sample of an earlier training."""
-        if trainer.progress.is_fresh:
+        if trainer.progress.is_new_training:
             self._sample_call = None
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:

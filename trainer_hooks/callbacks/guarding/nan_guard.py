@@ -185,7 +185,7 @@ class NaNGuard(Callback):
         """Reset the state when a new training begins, and determine how often to check."""
         if self.action == "rollback":
             require_whole_weights(trainer, self)
-        if trainer.progress.is_fresh:
+        if trainer.progress.is_new_training:
             self._reset()
         logged = trainer.log_every_n_steps
         # NEVER: no metrics are flushed, so no other moment makes the host wait for the device

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import uuid
 from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,6 +23,7 @@ from trainer_hooks._options import (
     whole_number,
 )
 from trainer_hooks.callback import Callback
+from trainer_hooks.callbacks.base import decide_on_rank_zero
 from trainer_hooks.checkpoint.paths import is_remote
 from trainer_hooks.errors import OptionError, TrainerHooksError, UsageError
 from trainer_hooks.hooks.band import Band
@@ -72,6 +74,12 @@ class SpikeDetection(Callback):
     training goes on from the last checkpoint, without the batches on the list. With
     `on_spike="skip"` the run goes on: the batch takes no part in the step.
 
+    The file names the run that wrote it, and only a resume of that run reads its list, with
+    `on_spike="raise"`. With `"skip"` a resume goes by the checkpoint alone: it finds the spikes
+    after it once more, so that it is the run that was not interrupted, with the forward passes of
+    those batches too. A plain JSON list of numbers in a file that you pass is yours: every run
+    leaves out its batches, before their forward pass.
+
     In manual optimization, a spike is found when the batch is done; it cannot be skipped there.
     To judge a batch, its loss must be known, so the host waits for the device at each batch.
 
@@ -81,8 +89,9 @@ class SpikeDetection(Callback):
         warmup: the number of first batches that are not judged, unless their loss is not finite.
         atol: the least difference of a spike; None: any.
         rtol: the least difference of a spike, as a multiple of the mean; None: any.
-        exclude_batches_path: the file of the list, or a folder for it; `skip_batches.json` in the
-            trainer's root unless given.
+        exclude_batches_path: the file of the list, or a folder for it; unless given,
+            `skip_batches.json` in the folder of the first saver, or without one in that of the
+            run's logs, or else in the trainer's root.
         finite_only: whether a loss that is not finite is a spike.
         on_spike: `"raise"` or `"skip"`.
 
@@ -90,7 +99,7 @@ class SpikeDetection(Callback):
         bad_batches: the list, in order.
         last_val: the last loss that was not a spike, or None.
 
-    State: the list, the losses of the window, and the last loss.
+    State: the list, the losses of the window, the last loss, and the run's name in the file.
 
     Raises:
         OptionError: an argument is outside its rule, or the file holds no such list.
@@ -106,6 +115,7 @@ class SpikeDetection(Callback):
     """
 
     band: ClassVar[Band] = Band.CONTROL
+    volatile_state: ClassVar[frozenset[str]] = frozenset({"run"})
 
     @option_rules(
         mode=one_of("min", "max"),
@@ -118,7 +128,7 @@ class SpikeDetection(Callback):
         exclude_batches_path=Rule(
             "the path of a file",
             lambda path: isinstance(path, str | os.PathLike) and is_text(os.fspath(path)),
-            "Pass such a path, or None for skip_batches.json in the trainer's root.",
+            "Pass such a path, or None for skip_batches.json in the folder of the checkpoints.",
         ).unless(None),
     )
     def __init__(
@@ -148,6 +158,8 @@ class SpikeDetection(Callback):
         self._losses_seen = 0
         self._judged_batch = -1
         self._scale: Any = None
+        self._run = ""
+        self._given: list[int] = []
 
     @property
     def state_key(self) -> str:
@@ -161,6 +173,7 @@ class SpikeDetection(Callback):
             "values": list(self._values),
             "last_val": self.last_val,
             "taken_in": self._losses_seen,
+            "run": self._run,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -169,12 +182,18 @@ class SpikeDetection(Callback):
         self._values = deque(state_dict["values"], maxlen=self.window)
         self.last_val = state_dict["last_val"]
         self._losses_seen = state_dict["taken_in"]
+        # a state of an older version names no run
+        self._run = state_dict.get("run", "")
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
-        """Reset the state in a new training, and read the list of earlier runs."""
-        if trainer.progress.is_fresh:
+        """Reset the state in a new training, and read the list from before a resume."""
+        if trainer.progress.is_new_training:
             self.bad_batches, self.last_val, self._losses_seen = [], None, 0
             self._values.clear()
+            self._run = ""
+        if not self._run:
+            # no random number of the run, which has to be the same with and without this callback
+            self._run = decide_on_rank_zero(trainer, lambda: uuid.uuid4().hex[:12])
         self._judged_batch = -1
         closed = any(map(needs_closure, trainer.optimizers))
         if self.on_spike == "skip" and (closed or not module.automatic_optimization):
@@ -257,7 +276,9 @@ class SpikeDetection(Callback):
         if trainer.is_global_zero:
             path = self._path(trainer)
             path.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(path, lambda file: json.dump(self.bad_batches, file, indent=4))
+            found = [number for number in self.bad_batches if number not in self._given]
+            listed = {"run": self._run, "batches": found, "given": self._given}
+            replace_file(path, lambda file: json.dump(listed, file, indent=4))
         if skips:
             trainer.skip_batch()
             return
@@ -268,36 +289,54 @@ class SpikeDetection(Callback):
         """Return the file of the list.
 
         Raises:
-            UsageError: no path was given, and the trainer's root is remote.
+            UsageError: no path was given, and all folders of the run are remote.
         """
         if self.exclude_batches_path is not None:
             path = Path(self.exclude_batches_path)
             return path / _FILE if path.is_dir() else path
-        root = trainer.default_root_dir
-        if is_remote(root):
+        saved = [folder for saver in trainer.checkpoint_callbacks for folder in saver.folders()]
+        logged = [] if trainer.log_dir is None else [trainer.log_dir]
+        folders = [*saved[:1], *logged, trainer.default_root_dir]
+        local = [folder for folder in folders if not is_remote(folder)]
+        if not local:
             raise UsageError(
-                f"{_WHERE} with Trainer(default_root_dir={root!r}): its list is a local file. Pass "
-                "exclude_batches_path=..., a path on this machine."
+                f"{_WHERE} with Trainer(default_root_dir={folders[-1]!r}): its list is a local "
+                "file. Pass exclude_batches_path=..., a path on this machine."
             )
-        return Path(root) / _FILE
+        return Path(local[0]) / _FILE
 
     def _read(self, trainer: Trainer) -> list[int]:
-        """Return the list of earlier runs.
+        """Return the batches to leave out: those of the user, and those that this run found.
 
         Raises:
             OptionError: the file does not hold a list of batch numbers.
         """
-        path = self._path(trainer)
+        path, self._given = self._path(trainer), []
         if not path.exists():
             return []
         try:
-            listed = json.loads(path.read_text(encoding="utf-8"))
+            content = json.loads(path.read_text(encoding="utf-8"))
         except ValueError:
-            listed = None
-        numbers: list[Any] = listed if isinstance(listed, list) else [None]
-        if not all(is_int(number, 0) for number in numbers):
+            content = None
+        # a plain list names no run: it is the user's, in a file that the user names
+        listed: Any = {"given": content} if isinstance(content, list) else content
+        parts: list[Any] = (
+            [listed.get(key, []) for key in ("batches", "given")] if _is_list(listed) else [None]
+        )
+        if not all(isinstance(one, list) and all(is_int(n, 0) for n in one) for one in parts):
             raise OptionError(
                 f"file {str(path)!r} of {_WHERE}: it must hold a JSON list of the numbers of "
                 "batches. Mend or remove it, or pass another exclude_batches_path."
             )
-        return numbers
+        found, given = parts
+        if self.exclude_batches_path is not None:
+            self._given = given
+        # with "skip" the checkpoint says it all: the spikes after it are found once more, and their
+        # batches have their forward pass, as in a run that was not interrupted
+        is_own = listed.get("run") == self._run and self.on_spike == "raise"
+        return [*self._given, *(found if is_own else ())]
+
+
+def _is_list(content: Any) -> bool:
+    """Return whether the content of a file has the form of a list with its run."""
+    return isinstance(content, dict) and ("run" in content or "given" in content)

@@ -183,7 +183,7 @@ class MemoryFiles:
         Raises:
             UsageError: there are such files, and `overwrite` is False.
         """
-        if self.overwrite or not trainer.progress.is_fresh:
+        if self.overwrite or not trainer.progress.is_new_training:
             return
         folder, depth = self.folder_in(trainer), self.filename.count("/")
         existing = [

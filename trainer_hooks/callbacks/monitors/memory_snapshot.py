@@ -121,7 +121,7 @@ class MemorySnapshot(Callback):
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Check whether there is anything to record, and that no file would be overwritten."""
         self.files, self._batches_to_skip = [], self.skip_batches
-        if trainer.progress.is_fresh:
+        if trainer.progress.is_new_training:
             self._is_done = False
         self._is_on = False
         if self._is_done or not is_real_fit(trainer):

@@ -169,7 +169,7 @@ class SlowStepDetector(Callback):
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the medians, and for a new training the slow batches."""
         self._reset()
-        if trainer.progress.is_fresh:
+        if trainer.progress.is_new_training:
             self.slow_steps, self.count = deque(maxlen=self.max_records), 0
 
     def on_before_dataloader(self, trainer: Trainer, module: Module) -> None:

@@ -432,7 +432,7 @@ class ThroughputMonitor(Callback):
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the counts if a new training begins."""
-        if trainer.progress.is_fresh:
+        if trainer.progress.is_new_training:
             # tests and predictions are no part of a training: their counts go on
             for stage in ("train", "validate"):
                 self._stages[stage] = _StageCounts()

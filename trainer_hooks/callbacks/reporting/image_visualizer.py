@@ -127,7 +127,7 @@ class ImageVisualizer(ScheduledCallback):
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the state when a new training begins."""
         super().on_fit_start(trainer, module)
-        if trainer.progress.is_fresh:
+        if trainer.progress.is_new_training:
             self._has_begun = False
 
     def on_train_batch_start(

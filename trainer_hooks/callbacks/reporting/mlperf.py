@@ -224,13 +224,13 @@ class MLPerfCallback(Callback):
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Begin the result, or reopen the result of a resumed run."""
-        if trainer.progress.is_fresh:
+        if trainer.progress.is_new_training:
             self._reset()
         if not is_real_fit(trainer) or not trainer.is_global_zero:
             return
         name = self.system_name or default_system_name(trainer)
         path = self.root_folder / "results" / name / self.benchmark / f"result_{self.index}.txt"
-        if trainer.progress.is_fresh:
+        if trainer.progress.is_new_training:
             self._begin(trainer, path, name)
         # MLPerf counts the time from the first step: a result cannot begin in the middle.
         elif not self._run_id:

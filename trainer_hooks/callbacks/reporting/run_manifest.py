@@ -124,7 +124,7 @@ class RunManifest(Callback):
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Make the manifest, and write the start of the run."""
-        if trainer.progress.is_fresh:
+        if trainer.progress.is_new_training:
             self.starts = []
         self._begin(trainer, module, "fit")
 

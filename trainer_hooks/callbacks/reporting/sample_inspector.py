@@ -154,7 +154,7 @@ class SampleInspector(Callback):
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the counts when a new training begins."""
-        if trainer.progress.is_fresh:
+        if trainer.progress.is_new_training:
             self.taken = dict.fromkeys(_STAGES, 0)
 
     def on_train_batch_start(

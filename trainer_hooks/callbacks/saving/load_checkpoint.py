@@ -111,7 +111,7 @@ class LoadCheckpoint(Callback):
 
     def on_before_load(self, trainer: Trainer, module: Module, path: str | None) -> None:
         """Reset for a new training, and load if this is the event."""
-        if trainer.state.fn == "fit" and trainer.progress.is_fresh:
+        if trainer.state.fn == "fit" and trainer.progress.is_new_training:
             self.is_loaded = False
         if self.event is not Event.BEFORE_LOAD or self.is_loaded:
             return

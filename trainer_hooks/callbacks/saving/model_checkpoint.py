@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from trainer_hooks.callbacks.saving.file_names import FixedSavePath
     from trainer_hooks.clock.timing import Time
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
@@ -110,6 +111,9 @@ class ModelCheckpoint(Saver):
     CHECKPOINT_NAME_LAST: str = "last"
     CHECKPOINT_NAME_EXCEPTION: str = "exception-{epoch}-{step}"
     CHECKPOINT_NAME_PREEMPTED: str = "preempted-{epoch}-{step}"
+
+    # of a subclass that always overwrites one file
+    _file: FixedSavePath | None = None
 
     def __init__(
         self,
@@ -207,6 +211,40 @@ class ModelCheckpoint(Saver):
         super().forget()
         self._schedule.reset()
         self.last_exception_path = ""
+
+    def candidates(self, trainer: Trainer) -> list[str]:
+        """Return the checkpoints in its folder, also in the folders of earlier runs.
+
+        Of a saver of one file they are that, and those saved because a signal ended the process.
+        """
+        files = super().candidates(trainer)
+        if self._file is None:
+            return files
+        return self._file.among(
+            self.format_checkpoint_name(), files, self.CHECKPOINT_NAME_PREEMPTED
+        )
+
+    def format_checkpoint_name(
+        self,
+        metrics: Mapping[str, Any] | None = None,
+        filename: str | None = None,
+        ver: int | None = None,
+    ) -> str:
+        """Return the path of a checkpoint with these metrics, inside `dirpath` if it is known.
+
+        Args:
+            metrics: numbers or one-element tensors; a missing one shows as `nan`.
+            filename: template to use instead of this callback's own, or of its one file's name.
+            ver: a version to append, as in `-v1`.
+        """
+        if self._file is not None and filename is None:
+            metrics, filename = {}, self._file.stem
+        return super().format_checkpoint_name(metrics or {}, filename, ver)
+
+    @property
+    def _file_name(self) -> str:
+        """The name of the one file that a subclass overwrites."""
+        return f"{'' if self._file is None else self._file.stem}{self.FILE_EXTENSION}"
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Start the schedule."""
@@ -367,7 +405,13 @@ class ModelCheckpoint(Saver):
         if self.save_last is True and not self.save_weights_only:
             return self._with_last(None, [], metrics, ranking), ranking
         path = self._free_path(metrics, self.CHECKPOINT_NAME_PREEMPTED, is_versioned=True)
-        return SavePlan.for_now(path), ranking
+        if not self.save_last:
+            return SavePlan.for_now(path), ranking
+        # until the resumed run has saved, the last checkpoint is this one, and not an older file
+        previous = ranking.last_model_path
+        last = self._free_path(metrics, self.CHECKPOINT_NAME_LAST, reusable=(previous,))
+        ranking.last_model_path = last
+        return SavePlan.for_now(path, previous, last), ranking
 
     def _with_last(
         self,

@@ -95,7 +95,7 @@ class OnExceptionCheckpoint(Checkpoint):
         # only where the trainer chose the file: one that the user named is not ours to delete
         came_from_it = trainer.ckpt_path == self.ckpt_path and trainer.named_ckpt_path is None
         # or the file is of this trainer's previous fit, which continues in memory
-        self._is_mine = came_from_it or (self._is_mine and not trainer.progress.is_fresh)
+        self._is_mine = came_from_it or (self._is_mine and not trainer.progress.is_new_training)
 
     def on_exception(self, trainer: Trainer, module: Module, exception: BaseException) -> None:
         """Save, if the exception ended a fit that has begun."""

@@ -22,8 +22,8 @@ from trainer_hooks.callbacks.monitored_metric import is_better
 from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
 from trainer_hooks.callbacks.saving.file_names import fill_template, template_names
 from trainer_hooks.callbacks.saving.saver_options import resolved_folder
-from trainer_hooks.checkpoint.atomic_write import reserve_name
-from trainer_hooks.checkpoint.file import summarize
+from trainer_hooks.checkpoint.atomic_write import remove_stale_parts, reserve_name
+from trainer_hooks.checkpoint.file import copy_checkpoint, summarize
 from trainer_hooks.checkpoint.paths import (
     exists,
     files_in,
@@ -68,9 +68,15 @@ class SavePlan:
     is_for_now: bool = False
 
     @classmethod
-    def for_now(cls, path: str) -> SavePlan:
-        """Return the plan of a temporary file, which a resumed run deletes at its first save."""
-        return cls((path,), (path,), is_for_now=True)
+    def for_now(cls, path: str, replaced: str = "", link: str | None = None) -> SavePlan:
+        """Return the plan of a temporary file, which a resumed run deletes at its first save.
+
+        Args:
+            path: the file.
+            replaced: a path that it replaces.
+            link: a path that becomes a link to it.
+        """
+        return cls((path,), (path, replaced) if replaced else (path,), link, is_for_now=True)
 
 
 @dataclass(slots=True)
@@ -221,12 +227,12 @@ class SaveTracker:
     Attributes:
         pending: the background save that was started last, until it is durable or has failed.
         reserved_names: the reserved names of files that do not exist yet.
-        left_over: the files that the loaded checkpoint was to replace; `delete_left_over` deletes
-            those that are still there.
+        left_over: the files that the loaded checkpoint was to replace; `finish_loaded_save`
+            deletes those that are still there.
         around: returns the context in which the files of a plan are written; None for no context.
         is_to_save: whether the run saves, so that a change of the folder deserves a warning.
 
-    State: the ranking, its folder, and the files that a save under way replaces.
+    State: the ranking, its folder, and the files that a save under way writes and replaces.
     """
 
     def __init__(self, saver: Saver) -> None:
@@ -244,6 +250,7 @@ class SaveTracker:
         self._plans: dict[str, SavePlan] = {}
         self.pending: PendingSave | None = None
         self.left_over: tuple[str, ...] = ()
+        self._loaded_plan = SavePlan(())
         self._for_now: tuple[str, ...] = ()
 
     @property
@@ -323,28 +330,42 @@ class SaveTracker:
             if not is_new and self._may_delete(old, trainer.named_ckpt_path):
                 saver.remove_checkpoint(trainer, old)
 
-    def delete_left_over(self, trainer: Trainer) -> None:
-        """Delete the files that the loaded checkpoint was to replace, if they are still there.
+    def finish_loaded_save(self, trainer: Trainer) -> None:
+        """Finish the save of the loaded checkpoint, if its process was killed before it had.
 
-        A temporary checkpoint that the run resumes from is deleted at the next save.
+        The plan's other files become copies of the checkpoint, its link is made, and the files that
+        it was to replace are deleted. A temporary checkpoint that the run resumes from is deleted
+        at the next save.
         """
         saver = self._saver
         left, self.left_over = self.left_over, ()
+        plan, self._loaded_plan = self._loaded_plan, SavePlan(())
         resumed_from = trainer.ckpt_path
-        if resumed_from is None or not trainer.is_global_zero:
+        if resumed_from is None or not trainer.is_global_zero or trainer.fast_dev_run:
             return
-        self._for_now = tuple(old for old in left if old == resumed_from)
+        if any(_is_same_file(file, resumed_from) for file in plan.files):
+            for file in (*plan.files, *filter(None, [plan.link])):
+                if not is_remote(file):
+                    remove_stale_parts(Path(file).parent)
+            # one that is newer is of a later save: the user chose an earlier checkpoint
+            for file in plan.files:
+                if _is_older(file, resumed_from):
+                    copy_checkpoint(resumed_from, file)
+            if plan.link is not None and _is_older(plan.link, resumed_from):
+                _link_to(plan.files[0], plan.link)
+        # what is to be replaced although the plan writes it is temporary; older checkpoints have
+        # no plan
+        written = plan.files or (resumed_from,)
+        self._for_now = tuple(old for old in left if old in written)
         for old in left:
             # another training may have used the name since
-            if not exists(old) or not self._may_delete(old, resumed_from):
-                continue
-            if summarize(old).saved_at < summarize(resumed_from).saved_at:
+            if exists(old) and self._may_delete(old, resumed_from) and _is_older(old, resumed_from):
                 saver.remove_checkpoint(trainer, old)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the ranking, its folder, and the files that a save under way replaces.
+        """Return the ranking, its folder, and the files that a save under way writes and replaces.
 
-        If the process is killed before they are deleted, a resume deletes them.
+        If the process is killed before the save is complete, a resume finishes it.
         """
         ranking = self.ranking
         state = {item.name: getattr(ranking, item.name) for item in fields(ranking)}
@@ -355,9 +376,13 @@ class SaveTracker:
             for old in plan.obsolete
             if plan.is_for_now or old not in plan.files
         ]
+        # the save before this one is complete when a file is written, so there is one plan at most
+        plan = next(reversed(self._plans.values()), SavePlan(()))
         return {
             "dirpath": self._saver.dirpath,
             "obsolete": obsolete,
+            "files": list(plan.files),
+            "link": plan.link,
             **state,
             "best_k_models": dict(ranking.best_k_models),
         }
@@ -372,6 +397,9 @@ class SaveTracker:
         if saver.dirpath in (None, folder):
             ranking.load_state_dict(state_dict)
             self.left_over = tuple(state_dict.get("obsolete", ()))
+            # older checkpoints have no plan
+            files = tuple(state_dict.get("files", ()))
+            self._loaded_plan = SavePlan(files, link=state_dict.get("link"))
             return
         # the files of another folder are not this saver's to rank or delete
         kept = ("best_model_path", "saved_step", "considered_at")
@@ -444,7 +472,7 @@ class Saver(Checkpoint):
         auto_insert_metric_name: whether `{epoch}` becomes `epoch=3` or `3`.
         enable_version_counter: False to overwrite a file whose name is taken.
 
-    State: the ranking, its folder, and the files that a save under way replaces.
+    State: the ranking, its folder, and the files that a save under way writes and replaces.
     """
 
     CHECKPOINT_JOIN_CHAR: str = "-"
@@ -508,7 +536,7 @@ class Saver(Checkpoint):
         return self._is_folder_given
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the ranking, its folder, and the files that a save under way replaces."""
+        """Return the ranking, its folder, and the files that a save under way affects."""
         return self.tracker.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -545,11 +573,11 @@ class Saver(Checkpoint):
         return [path for each in folders for path in files_in(each, self.FILE_EXTENSION, depth)]
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
-        """Reset for a new training; in a resumed one delete files that a killed process left."""
-        if trainer.progress.is_fresh:  # a second fit of the same module goes on instead
+        """Reset for a new training; in a resumed one finish the save that a kill has cut off."""
+        if trainer.progress.is_new_training:  # a second fit of the same module goes on instead
             self.forget()
         else:
-            self.tracker.delete_left_over(trainer)
+            self.tracker.finish_loaded_save(trainer)
 
     def on_checkpoint_saved(self, trainer: Trainer, module: Module, path: str) -> None:
         """Link to the durable file, and delete the files that it replaces."""
@@ -650,6 +678,21 @@ def earlier_folders(trainer: Trainer) -> list[str]:
     else:
         return folders
     return [*folders, *map(str, runs.glob(f"*/{_FOLDER}"))]
+
+
+def _is_same_file(path: str, other: str) -> bool:
+    """Return whether two paths lead to the same file, perhaps by a link."""
+    if path == other or is_remote(path) or is_remote(other):
+        return path == other
+    return Path(path).resolve() == Path(other).resolve()
+
+
+def _is_older(path: str, checkpoint: str) -> bool:
+    """Return whether there is no whole checkpoint at `path`, or one saved before `checkpoint`."""
+    try:
+        return summarize(path).saved_at < summarize(checkpoint).saved_at
+    except CheckpointError:  # a broken link, or half a file of another tool
+        return True
 
 
 def _link_to(target: str, link: str) -> None:

@@ -90,7 +90,7 @@ class WSDCheckpointCallback(Saver):
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Read the phases from the scheduler, and load the initial checkpoint of a new training."""
         super().on_fit_start(trainer, module)
-        if self.initial_checkpoint is not None and trainer.progress.is_fresh:
+        if self.initial_checkpoint is not None and trainer.progress.is_new_training:
             restore_weights_and_optimizers(trainer, module, str(self.initial_checkpoint))
         scheduler = _wsd_scheduler(trainer)
         ends = sorted(int(step) for step in scheduler.get_checkpoint_steps())

@@ -133,7 +133,7 @@ class BatchSizeFinder(Callback):
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Find the size for a new training."""
-        if trainer.progress.is_fresh:
+        if trainer.progress.is_new_training:
             self.scale_batch_size(trainer, module)
 
     def on_validation_start(self, trainer: Trainer, module: Module) -> None:

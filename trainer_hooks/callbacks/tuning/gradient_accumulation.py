@@ -115,7 +115,7 @@ class GradientAccumulationScheduler(Callback):
                 f"{_WHERE} with an optimizer that evaluates the loss itself, such as LBFGS: it "
                 "would need all batches of a window again at each evaluation. Use larger batches."
             )
-        if trainer.progress.is_fresh:
+        if trainer.progress.is_new_training:
             self._set_window(trainer, 0)
 
     def on_train_epoch_start(self, trainer: Trainer, module: Module) -> None:

@@ -152,7 +152,7 @@ class LearningRateFinder(Callback):
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Find the rate for a new training; set the earlier one in a resumed training."""
-        if trainer.progress.is_fresh:
+        if trainer.progress.is_new_training:
             self.lr_find(trainer, module)
         elif self.update_attr and self.chosen is not None:
             # the module's attribute alone: the optimizers' states came from the checkpoint

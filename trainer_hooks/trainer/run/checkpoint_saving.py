@@ -19,7 +19,7 @@ from trainer_hooks.checkpoint.safetensors_file import (
     require_weights_only,
 )
 from trainer_hooks.errors import TrainerHooksWarning, UsageError
-from trainer_hooks.hooks.relay import current_hook
+from trainer_hooks.hooks.relay import current_hook, current_hook_and_label
 from trainer_hooks.module.torch_wrappers import unsharded_class
 from trainer_hooks.trainer.run.registered_state import build_state_registry
 from trainer_hooks.trainer.run.run_origin import compute_run_origin, process_identity
@@ -29,9 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from trainer_hooks.checkpoint.background import BackgroundSave
-    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.context.context import RunContext, Trainer
     from trainer_hooks.module.module import Module
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
+
+_SLOTS = frozenset({"on_batch_checkpoint", "on_epoch_checkpoint", "on_iteration_checkpoint"})
+"""Hooks in which savers save one after the other."""
 
 _NO_WARNING_IN = frozenset(
     {
@@ -316,7 +319,11 @@ def _contents(
                 pending = context.state_registry.pending(context.resumed)
                 snapshot = context.validation.snapshot or pending
                 context.state_registry.write(checkpoint, snapshot)
-                was_inside_batch = context.resumed.get("trainer_hooks", {}).get("inside_batch")
+                resumed = context.resumed.get("trainer_hooks", {})
+                slot = resumed.get("slot") if resumed else _slot_of_save(core, context)
+                if slot:
+                    own["slot"] = slot
+                was_inside_batch = resumed.get("inside_batch")
                 own["inside_batch"] = context.batch.is_taken or bool(was_inside_batch)
                 has_stream = context.data.stream is not None
                 window = context.plan.accumulate_grad_batches if has_stream else None
@@ -325,3 +332,19 @@ def _contents(
         # last: callbacks may look at all of it, and change it
         connector.relay.on_save_checkpoint(trainer, module, checkpoint)
     return checkpoint
+
+
+def _slot_of_save(core: TrainerCore, context: RunContext) -> dict[str, str]:
+    """Return the slot in which a checkpoint is saved and whose turn it is; an empty dict if none.
+
+    If the process is killed before the callbacks after that one had their turn, a resume calls
+    them: `loops/batch_end.UnfinishedSlot`.
+    """
+    hook, label = current_hook_and_label()
+    if not hook and context.requests.serving:
+        return {"hook": "save_now", "after": context.requests.serving}
+    if hook not in _SLOTS:
+        return {}
+    keys = (each.callback.state_key for each in core.connector.entries if each.label == label)
+    key = next(keys, "")  # empty for the module's own hook
+    return {"hook": hook, "after": key} if key else {}

@@ -224,7 +224,7 @@ def best_of_last_fit(trainer: Trainer, core: TrainerCore, fn: str) -> str | None
     module is evaluated as it is. A warning is given if the best checkpoint is not the newest state.
     """
     training = core.training
-    if core.module is not training.module or training.progress.is_fresh:
+    if core.module is not training.module or training.progress.is_untrained:
         return None
     savers = _with_books(trainer)
     best = next((saver.best_model_path for saver in savers if saver.best_model_path), "")

@@ -73,7 +73,9 @@ def restore_checkpoint(
         _require_resumable(context, checkpoint, path)
     # an evaluation without a fit before it takes the callbacks' states, too; after a fit they
     # would be overwritten by older ones
-    takes_callbacks = is_fit or (core.training.progress.is_fresh and "callbacks" in checkpoint)
+    takes_callbacks = is_fit or (
+        core.training.progress.is_new_training and "callbacks" in checkpoint
+    )
     upgraded: tuple[str, ...] = ()
     if takes_callbacks:
         versions = checkpoint.get("trainer_hooks", {}).get("state_versions", {})
@@ -95,6 +97,8 @@ def restore_checkpoint(
         _reconcile_settings(core, checkpoint, path, inputs.overrides)
         # the entry `callbacks` is among them; it leaves its report in `start.connector_report`
         context.state_registry.load(checkpoint, by_loop=False)
+        # not in `load_state_dict`, which a trial run calls too, to undo what it counted
+        core.training.progress.is_restored = True
         parts = metric_parts(context.module, owners_of(core))
         _warn_of_gaps(context, checkpoint["trainer_hooks"], parts)
         context.resumed = checkpoint  # the loop restores the rest, when it gets there

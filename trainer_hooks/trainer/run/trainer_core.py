@@ -337,4 +337,4 @@ def _activity(core: TrainerCore, module: str) -> str:
     position = f"epoch {progress.epochs_completed}, step {progress.steps_completed}"
     if progress.stage is EpochStage.BATCHES:
         position += f", after {progress.batches_in_epoch} batches"
-    return activity if progress.is_fresh else f"{activity}, {position}"
+    return activity if progress.is_untrained else f"{activity}, {position}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABCMeta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -23,7 +23,6 @@ from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
 
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
@@ -94,9 +93,9 @@ class SaveBestModelCallback(ModelCheckpoint, metaclass=ABCMeta):
             load_saved_checkpoint=load_saved_checkpoint,
         )
         self.watch_metric = check_monitor(watch_metric, where)
-        self._file = FixedSavePath(save_path, where)
+        self._file = file = FixedSavePath(save_path, where)
         super().__init__(
-            self._file.folder,
+            file.folder,
             monitor=watch_metric,
             mode="max" if greater_is_better else "min",
             save_weights_only=not (save_optimizer or save_scheduler),
@@ -104,7 +103,7 @@ class SaveBestModelCallback(ModelCheckpoint, metaclass=ABCMeta):
             enable_version_counter=False,
             save_on_train_epoch_end=True,
         )
-        self.FILE_EXTENSION = self._file.suffix
+        self.FILE_EXTENSION = file.suffix
         self._watched.name_resolver = resolve_metric_name
         self.reset_on_train = reset_on_train
         self.load_saved_checkpoint = load_saved_checkpoint
@@ -115,7 +114,7 @@ class SaveBestModelCallback(ModelCheckpoint, metaclass=ABCMeta):
         return self._generate_state_key(
             watch_metric=self.watch_metric,
             mode=self.mode,
-            name=self._file.stem + self.FILE_EXTENSION,
+            name=self._file_name,
         )
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
@@ -123,7 +122,7 @@ class SaveBestModelCallback(ModelCheckpoint, metaclass=ABCMeta):
         is_resumed = trainer.ckpt_path is not None
         if self.reset_on_train and not is_resumed:
             self.forget()
-        elif is_resumed or not trainer.progress.is_fresh:
+        elif not trainer.progress.is_new_training:
             super().on_fit_start(trainer, module)
 
     def on_fit_end(self, trainer: Trainer, module: Module) -> None:
@@ -133,22 +132,6 @@ class SaveBestModelCallback(ModelCheckpoint, metaclass=ABCMeta):
             return
         if is_real_fit(trainer):
             restore_weights_and_optimizers(trainer, module, path)
-
-    def candidates(self, trainer: Trainer) -> list[str]:
-        """Return the file, if it exists, and files saved because a signal ended the process."""
-        path, files = self.format_checkpoint_name(), super().candidates(trainer)
-        return self._file.among(path, files, self.CHECKPOINT_NAME_PREEMPTED)
-
-    def format_checkpoint_name(
-        self,
-        metrics: Mapping[str, Any] | None = None,
-        filename: str | None = None,
-        ver: int | None = None,
-    ) -> str:
-        """Return the path of the file; with a `filename`, that of another file in its folder."""
-        if filename is None:
-            metrics, filename = {}, self._file.stem
-        return super().format_checkpoint_name(metrics or {}, filename, ver)
 
 
 SaveBestModelCallback.register(ModelEmaCallback)

@@ -91,7 +91,7 @@ class MetricStopper(Callback):
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the state when a new training begins."""
         self._has_validated = False
-        if trainer.progress.is_fresh:
+        if trainer.progress.is_new_training:
             self._reset()
 
     def on_train_batch_end(

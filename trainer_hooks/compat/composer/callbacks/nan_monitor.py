@@ -57,7 +57,7 @@ class NaNMonitor(Callback):
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the flag when a new training begins."""
-        if trainer.progress.is_fresh:
+        if trainer.progress.is_new_training:
             self._is_nan = None
 
     def on_before_backward(self, trainer: Trainer, module: Module, loss: Tensor) -> None:

@@ -1,0 +1,32 @@
+"""Trainers that write nothing but into one folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainer_hooks import Trainer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def quiet_trainers(root: Path, *, epochs: int) -> Callable[..., Trainer]:
+    """Return a function that makes a trainer as a new process would, all of its files in a root.
+
+    Args:
+        root: the folder.
+        epochs: the default of the function's argument `epochs`.
+    """
+
+    def make(*callbacks, epochs=epochs, **options) -> Trainer:
+        quiet = {
+            "accelerator": "cpu",
+            "logger": False,
+            "enable_progress_bar": False,
+            "enable_model_summary": False,
+            "default_root_dir": root,
+        }
+        return Trainer(callbacks=callbacks, max_epochs=epochs, **{**quiet, **options})
+
+    return make
