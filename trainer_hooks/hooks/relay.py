@@ -268,6 +268,12 @@ class HookRelay(Hooks):
             if listener is not None:
                 _fan_out(hook, (listener,), self._handle_stop, self._handle_return_value)(*args)
 
+    def implementers(self, hook: str) -> list[object]:
+        """Return the objects on which a hook is called, in their order."""
+        self._connect_pending()
+        members = self._members
+        return [one.implementer for one in members if one.listener(hook, self.hooks) is not None]
+
     def fire_event(
         self,
         event: str,
