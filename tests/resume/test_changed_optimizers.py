@@ -16,7 +16,7 @@ from trainer_hooks.callbacks import BaseFinetuning
 from trainer_hooks.errors import CheckpointError, OptimizationError
 
 OURS = SimpleNamespace(
-    Module=Module, Callback=Callback, BaseFinetuning=BaseFinetuning, OurCallback=Callback
+    Module=Module, Callback=Callback, BaseFinetuning=BaseFinetuning, OurCallback=Callback, more=[]
 )
 
 

@@ -114,7 +114,8 @@ def parts(plan: Plan, names: Any) -> tuple[Any, list[Any]]:
 
     Args:
         plan: the plan.
-        names: has `Module`, `Callback` and `BaseFinetuning`.
+        names: has `Module`, `Callback` and `BaseFinetuning`, and in `more` what makes further
+            callbacks.
     """
     # the layers that are trained later, by the epoch
     later = {0: plan["first"]}
@@ -199,7 +200,7 @@ def _callbacks(plan: Plan, names: Any, later: dict[int, int]) -> list[Any]:
             is_opaque = plan["wraps"] == "opaque"
             trainer.optimizers = [Wrapper(o, is_opaque=is_opaque) for o in trainer.optimizers]
 
-    callbacks: list[Any] = []
+    callbacks: list[Any] = [make() for make in names.more]
     if plan["adds"] == "finetuning":
         callbacks.append(Finetuning())
     if plan["adds"] == "callback's fit hook":
