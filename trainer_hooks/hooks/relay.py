@@ -340,6 +340,12 @@ class HookRelay(Hooks):
         listeners = (self._listener(hook, member) for member in later)
         return tuple(listener for listener in listeners if listener is not None)
 
+    def implementers(self, hook: str) -> list[object]:
+        """Return the objects on which a hook is called, in their order."""
+        self._connect_pending()
+        members = self._members
+        return [one.implementer for one in members if one.listener(hook, self.hooks) is not None]
+
     def fire_event(
         self,
         event: str,

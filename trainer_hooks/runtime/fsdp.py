@@ -168,21 +168,29 @@ class ShardedGroup(ProcessGroup):
         self,
         checkpoint: dict[str, Any],
         module: nn.Module,
+        read: Callable[[Any], object] | None = None,
+    ) -> dict[str, Any]:
+        """Return a checkpoint with this rank's shards of its weights."""
+        sharder = tensors.CheckpointSharder(read)
+        weights = sharder.weights(checkpoint["state_dict"], module.state_dict())
+        sharder.finish()
+        return {**checkpoint, "state_dict": weights}
+
+    def shard_optimizer_states(
+        self,
+        checkpoint: dict[str, Any],
         optimizers: Sequence[Optimizer],
         read: Callable[[Any], object] | None = None,
     ) -> dict[str, Any]:
-        """Return a checkpoint with this rank's shards of its weights and optimizer states."""
+        """Return a checkpoint with this rank's shards of its optimizer states."""
         sharder = tensors.CheckpointSharder(read)
-        weights = sharder.weights(checkpoint["state_dict"], module.state_dict())
-        result = {**checkpoint, "state_dict": weights}
-        if optimizers:
-            pairs = zip(checkpoint["optimizer_states"], optimizers, strict=True)
-            result["optimizer_states"] = [
-                sharder.optimizer_state(state, optimizer, ("optimizer_states", number))
-                for number, (state, optimizer) in enumerate(pairs)
-            ]
+        pairs = zip(checkpoint["optimizer_states"], optimizers, strict=True)
+        states = [
+            sharder.optimizer_state(state, optimizer, ("optimizer_states", number))
+            for number, (state, optimizer) in enumerate(pairs)
+        ]
         sharder.finish()
-        return result
+        return {**checkpoint, "optimizer_states": states}
 
     def gradients(self, module: nn.Module) -> dict[str, torch.Tensor]:
         """Return the gradients that this rank holds, by name and unsharded."""

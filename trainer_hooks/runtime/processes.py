@@ -101,16 +101,29 @@ class Processes:
         self,
         checkpoint: dict[str, Any],
         module: nn.Module,  # noqa: ARG002 - the interface
-        optimizers: Sequence[Optimizer],  # noqa: ARG002 - the interface
         read: Callable[[Any], object] | None = None,  # noqa: ARG002 - the interface
     ) -> dict[str, Any]:
-        """Return a checkpoint as the module and the optimizers of this rank load it.
+        """Return a checkpoint with its weights as the module of this rank loads them.
 
         Args:
             checkpoint: the checkpoint that was read.
             module: the module that loads the weights.
-            optimizers: the optimizers that load the states; empty if they are not restored.
             read: fills tensors by their path in the checkpoint, if it has them on the meta device.
+        """
+        return checkpoint
+
+    def shard_optimizer_states(
+        self,
+        checkpoint: dict[str, Any],
+        optimizers: Sequence[Optimizer],  # noqa: ARG002 - the interface
+        read: Callable[[Any], object] | None = None,  # noqa: ARG002 - the interface
+    ) -> dict[str, Any]:
+        """Return a checkpoint with its optimizer states as the optimizers of this rank load them.
+
+        Args:
+            checkpoint: the checkpoint that was read.
+            optimizers: the optimizers that load the states.
+            read: as for `shard_checkpoint`.
         """
         return checkpoint
 

@@ -108,9 +108,10 @@ class TrainerRun:
             on_configure_model, the module to its device, on_after_configure_model
             the loaders
             on_before_load, the module's on_load_checkpoint
-            the optimizers, the callbacks' on_load_checkpoint, the checkpoint restored
-            on_after_load
-            on_fit_start, or on_evaluation_run_start
+            the optimizers
+            on_before_restore, the weights restored, the callbacks' on_load_checkpoint
+            counters and callbacks restored, on_after_load
+            on_fit_start, the optimizers restored; or on_evaluation_run_start
         """
         core, trainer, inputs = self.core, self.trainer, self.inputs
         module = inputs.module
@@ -145,10 +146,11 @@ class TrainerRun:
         if self._distributed_run is not None:
             # not earlier: with equal random states all ranks have built the same module and data
             self._distributed_run.spread_random_numbers()
-        self._starting_point.restore(context, self._configure_optimizers)
-        loop = self._make_loop(context)
+        with self._starting_point.restoring(context, self._configure_optimizers):
+            loop = self._make_loop(context)
+            if inputs.fn == "fit":
+                hooks.on_fit_start(trainer, module)
         if inputs.fn == "fit":
-            hooks.on_fit_start(trainer, module)
             self._log_hparams()
         elif inputs.fn != "predict":
             hooks.on_evaluation_run_start(trainer, module, inputs.fn)

@@ -19,6 +19,7 @@ from trainer_hooks.data.data_hooks import defines
 from trainer_hooks.data.generators import generator_states, generators_in, restore_generators
 from trainer_hooks.errors import TrainerHooksWarning
 from trainer_hooks.metrics.metric_objects import load_metric_states, metric_parts, metric_states
+from trainer_hooks.module.added_groups import added_groups
 from trainer_hooks.module.module import Module
 from trainer_hooks.runtime import rng
 
@@ -85,6 +86,10 @@ def build_state_registry(
               lambda: training.optimization.state_dict() if training.is_configured else {},
               lambda s: training.optimization.load_state_dict(s),
               path=(), only_training_changes=True),
+        # nothing is loaded here: a resume adds the groups before it compares the optimizers
+        entry("added_groups",
+              lambda: added_groups(training.optimization, module, training.setup) or None,
+              lambda _: None, only_training_changes=True),
         # under Lightning's key for it, the name of its precision plugin
         entry("scaler",
               lambda: (training.scaler if context is None else precision.state_dict()) or None,
