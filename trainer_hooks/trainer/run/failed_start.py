@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
 from trainer_hooks.checkpoint.atomic_write import open_atomically
-from trainer_hooks.checkpoint.file import summarize
 from trainer_hooks.checkpoint.paths import (
     exists,
     file_name,
@@ -66,6 +65,9 @@ def record_start(core: TrainerCore, error: BaseException | str | None) -> None:
         return
     if not exists(start.path):
         return
+    # here and below: a fit that resumes nothing and saves nothing does not load it
+    from trainer_hooks.checkpoint.file import summarize
+
     text = error if isinstance(error, str) else error_summary_with_notes(error)
     content = {
         "checkpoint": file_name(start.path),
@@ -86,6 +88,8 @@ def warn_of_failed_start(path: str, asked: str) -> None:
     # by the time of the save, too: `last.ckpt` is another checkpoint after each save
     if record.get("checkpoint") != file_name(path) or "error" not in record:
         return
+    from trainer_hooks.checkpoint.file import summarize
+
     if record.get("saved_at") != summarize(path).saved_at:
         return
     warn(
