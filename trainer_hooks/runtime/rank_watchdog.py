@@ -135,7 +135,7 @@ class RankWatchdog:
         self.report_rank_failure(self._rank, text)
 
     def report_rank_failure(self, rank: int, text: str) -> None:
-        """Report that a rank failed, which may have died without a report of its own; -1 for all."""
+        """Report the failure of a rank, which may have died without a word; -1 is for all."""
         # The rank that hosts the store may be gone; then the other ranks see a lost connection.
         with suppress(RuntimeError):
             # Sets the key only if it is missing: later failures follow from the first.
