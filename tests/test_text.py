@@ -7,7 +7,14 @@ import io
 import pyte
 import pytest
 
-from trainer_hooks._text import Branch, aligned, show_table, show_tree
+from trainer_hooks._text import (
+    Branch,
+    aligned,
+    printable,
+    printable_lines,
+    show_table,
+    show_tree,
+)
 
 ROWS = [["on_fit_start", "3", "[red]"], ["x", "1000", ""]]
 TREE = Branch("fit", (Branch("setup", (Branch("Counter"),)), Branch("[idle]", is_faint=True)))
@@ -86,3 +93,26 @@ def test_a_tree_on_a_terminal_is_drawn(monkeypatch) -> None:
         "\u2502   \u2514\u2500\u2500 Counter",
         "\u2514\u2500\u2500 [idle]",
     ]
+
+
+HOSTILE = "\x1b[2Ja\x07\x7f\x9b31m\u202e\ud800\n\x85b"
+SHOWN = r"\x1b[2Ja\x07\x7f\x9b31m\u202e\ud800\n\x85b"
+
+
+@pytest.mark.parametrize("stream_type", [io.StringIO, Terminal])
+def test_control_characters_are_escaped(stream_type, monkeypatch) -> None:
+    """In every text of a table and of a tree, on a terminal and in a file."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "200")
+    file = stream_type()
+    show_table([HOSTILE], [[HOSTILE]], title=HOSTILE, file=file)
+    show_tree(Branch(HOSTILE, (Branch(HOSTILE),)), file=file)
+    assert file.getvalue().count(SHOWN) == 5
+    assert "\x07" not in file.getvalue()
+
+
+def test_what_is_printable_stays() -> None:
+    """Letters of any script stay, a second call changes nothing, and lines can be kept."""
+    assert printable("Größe 大 🙂") == "Größe 大 🙂"
+    assert printable(printable(HOSTILE)) == printable(HOSTILE) == SHOWN
+    assert printable_lines("a\n\tb\x1b") == "a\n\tb\\x1b"

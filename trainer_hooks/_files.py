@@ -1,8 +1,9 @@
-"""Atomic writing of text files: whole or not at all."""
+"""Text files written atomically, and a check of paths before they are opened."""
 
 from __future__ import annotations
 
 import os
+import stat
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,6 +13,37 @@ if TYPE_CHECKING:
 
 _MAX_NAME_BYTES = 255
 """Bytes that file systems allow for a file name."""
+
+
+def file_fault(path: str | os.PathLike[str]) -> str:
+    """Return why there is no regular file at `path`, such as "it is a folder"; empty if there is.
+
+    Ask before a path of others is read: to open a pipe blocks until another process writes to it,
+    and a device such as `/dev/zero` has no end.
+    """
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116 - of a text that need not be a path
+    except OSError as error:  # of a loop of links, a name that is too long, a folder without rights
+        return f"it cannot be opened ({error.strerror})"
+    except ValueError:
+        return "its name holds a null character"
+    if stat.S_ISREG(mode):
+        return ""
+    if stat.S_ISDIR(mode):
+        return "it is a folder"
+    return "it is no regular file but a pipe, a socket or a device, which is not read"
+
+
+def is_missing(path: str | os.PathLike[str]) -> bool:
+    """Return whether there is nothing at `path`; False if the system refuses to say."""
+    # not Path.exists, which raises for a folder without rights and for a name that is too long
+    try:
+        os.stat(path)  # noqa: PTH116
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
 
 
 def hidden_beside(path: Path, ending: str, most: int = _MAX_NAME_BYTES) -> Path:

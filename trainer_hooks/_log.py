@@ -6,6 +6,9 @@ import logging
 import sys
 import warnings
 
+from trainer_hooks._output import losing_output
+from trainer_hooks._text import printable_lines
+
 log = logging.getLogger("trainer_hooks")
 
 _PACKAGE = __name__.partition(".")[0]
@@ -22,8 +25,11 @@ class _FallbackHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         others = [handler for handler in log.handlers if handler is not self]
         above = log.parent if log.propagate else None
-        if not others and (above is None or not above.hasHandlers()):
-            print(self.format(record), file=sys.stderr, flush=True)
+        if others or (above is not None and above.hasHandlers()):
+            return
+        if sys.stderr is not None:  # else `print` would take the standard output
+            with losing_output():
+                print(printable_lines(self.format(record)), file=sys.stderr, flush=True)
 
 
 _fallback = _FallbackHandler()
@@ -52,7 +58,8 @@ def warn(message: str, category: type[Warning]) -> None:
     """Give a warning that points at the first caller outside this package.
 
     So the warning shows the user's own line, however deep in the package it is given, and Python's
-    rule "once per line" counts the user's lines.
+    rule "once per line" counts the user's lines. Control characters are escaped, as a message may
+    quote names and files of others.
     """
     # the filter marks a rank that leaves messages to rank 0, and holds for warnings too
     if _is_error in log.filters:
@@ -60,7 +67,7 @@ def warn(message: str, category: type[Warning]) -> None:
     level, frame = 2, sys._getframe(1)  # noqa: SLF001 - documented, and what warnings itself uses
     while frame.f_back is not None and _is_own(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
+    warnings.warn(printable_lines(message), category, stacklevel=level)
 
 
 def _is_own(module: str) -> bool:

@@ -6,6 +6,8 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
+from trainer_hooks._output import is_terminal
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
@@ -33,13 +35,28 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[
     ]
 
 
-def printable(text: object) -> str:
-    """Return a text on one line, with control characters escaped."""
+def printable(text: object, keeps: str = "") -> str:
+    """Return a text with control characters escaped, so that a terminal shows and obeys none.
+
+    These are C0, C1 and DEL, the ends of lines, the marks that turn the direction of writing, and
+    halves of surrogate pairs, which cannot be encoded. A second call changes nothing.
+
+    Args:
+        text: the text, or an object in place of its `str`.
+        keeps: characters to leave as they are.
+    """
     shown = str(text)
     # not rich's escape_control_codes, which knows five of the hundreds that exist
     if shown.isprintable():
         return shown
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
+    return "".join(
+        c if c.isprintable() or c in keeps else c.encode("unicode_escape").decode() for c in shown
+    )
+
+
+def printable_lines(text: object) -> str:
+    """Return a text as `printable` does, in its lines and with its tabs."""
+    return printable(text, "\n\t")
 
 
 def show_table(
@@ -51,7 +68,7 @@ def show_table(
     whole: Collection[int] = (),
     file: TextIO | None = None,
 ) -> None:
-    """Print a table.
+    """Print a table, with the control characters in its texts escaped.
 
     Args:
         header: the columns' names.
@@ -62,7 +79,9 @@ def show_table(
         file: the stream to write to; standard output if None. On a terminal, rich draws the table.
     """
     file = file or sys.stdout
-    if file.isatty():
+    title, header = printable(title), [printable(name) for name in header]
+    rows = [[printable(cell) for cell in row] for row in rows]
+    if is_terminal(file):
         from rich import box
         from rich.table import Table
 
@@ -99,21 +118,21 @@ class Branch:
 
 
 def show_tree(root: Branch, *, file: TextIO | None = None) -> None:
-    """Print a tree.
+    """Print a tree, with the control characters in its texts escaped.
 
     Args:
         root: the first line, with all others below it.
         file: the stream to write to; standard output if None. On a terminal, rich draws the tree.
     """
     file = file or sys.stdout
-    if file.isatty():
+    if is_terminal(file):
         _console(file, soft_wrap=True).print(_drawn(root))
         return
     print(*_indented(root, 0), sep="\n", file=file)
 
 
 def _indented(branch: Branch, depth: int) -> Iterator[str]:
-    yield _INDENT * depth + branch.text
+    yield _INDENT * depth + printable(branch.text)
     for below in branch.branches:
         yield from _indented(below, depth + 1)
 
@@ -121,7 +140,7 @@ def _indented(branch: Branch, depth: int) -> Iterator[str]:
 def _drawn(branch: Branch) -> Tree:
     from rich.tree import Tree
 
-    tree = Tree(branch.text, style="dim" if branch.is_faint else "")
+    tree = Tree(printable(branch.text), style="dim" if branch.is_faint else "")
     for below in branch.branches:
         tree.children.append(_drawn(below))
     return tree

@@ -28,7 +28,10 @@ from __future__ import annotations
 
 import difflib
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
+
+from trainer_hooks._text import printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,11 +63,19 @@ __all__ = [
     "error_message",
     "error_summary",
     "foreign_hint",
+    "is_interruption",
 ]
 
 
 class TrainerHooksError(Exception):
-    """Base of every error that trainer_hooks raises on purpose."""
+    """Base of every error that trainer_hooks raises on purpose.
+
+    Its text has control characters escaped; `args` holds it as it was.
+    """
+
+    def __str__(self) -> str:
+        # a message quotes files, names and metadata of others, and a traceback goes to a terminal
+        return printable_lines(super().__str__())
 
 
 class TrainerHooksWarning(UserWarning):
@@ -165,11 +176,45 @@ class TerminationSignal(SystemExit):
         return type(self), (self.signum,)
 
 
+def is_interruption(error: BaseException) -> bool:
+    """Return whether an error ends the program on request, and so is no fault of what raised it.
+
+    Such are Ctrl-C, the termination signal, and the exit that a signal handler of the user's own
+    raises inside whatever code is running. Everything else is a fault of that code: `sys.exit` in
+    it, too, and errors of its own that derive from `BaseException`.
+    """
+    if isinstance(error, KeyboardInterrupt | TerminationSignal):
+        return True
+    return not isinstance(error, Exception) and _is_from_signal_handler(error)
+
+
+def _is_from_signal_handler(error: BaseException) -> bool:
+    """Return whether an error passed through a Python function that handles a signal."""
+    import signal
+
+    handlers = {_code_of(signal.getsignal(signum)) for signum in signal.valid_signals()} - {None}
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code not in handlers:
+        trace = trace.tb_next
+    return trace is not None
+
+
+def _code_of(handler: object) -> object:
+    """Return the code of a function, a method, a partial, or an object's `__call__`; or None."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    if handler is not None and not hasattr(handler, "__code__"):  # a method has its function's
+        handler = getattr(type(handler), "__call__", None)  # noqa: B004 - its code is wanted
+    return getattr(handler, "__code__", None)
+
+
 def error_message(error: BaseException) -> str:
     """Return an error's message, or a note that its `__str__`, which may be any code, failed."""
     try:
         return str(error)
-    except Exception as another:  # noqa: BLE001 - named in place of the message
+    except BaseException as another:
+        if is_interruption(another):
+            raise
         return f"<str() of it raised {type(another).__name__}>"
 
 
@@ -182,6 +227,7 @@ def add_note(error: BaseException, note: str) -> None:
     """Add a note to an error, unless it has that note already; this never fails."""
     # from the dict: reading the attribute may run code of the error's class
     notes = error.__dict__.get("__notes__")
+    note = printable_lines(note)
     if isinstance(notes, list) and note in notes:
         return
     with suppress(Exception):  # the error's class may override `add_note`

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+from asyncio import CancelledError
+from functools import partial
+
 import pytest
 import torch
 
 from trainer_hooks import Callback, StopTraining
 from trainer_hooks.connector.connector import CallbackConnector
-from trainer_hooks.errors import TrainerHooksWarning
+from trainer_hooks.errors import TerminationSignal, TrainerHooksWarning
 
 
 class Counts(Callback):
@@ -109,9 +114,96 @@ def test_a_state_whose_error_cannot_be_told_is_lost_in_order(bare, Tiny, batches
     assert "MutedError: <str() of it raised AttributeError>" in disabled(trainer).state
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)])
-def test_ctrl_c_and_exit_are_never_swallowed(error, bare, Tiny, batches) -> None:
-    """Only `Exception` is a fault; what a person or the system wants passes."""
+class OwnError(BaseException):
+    """Derives from BaseException, as those of some packages do."""
+
+
+_NO_EXCEPTIONS = [
+    SystemExit(3),
+    CancelledError(),
+    GeneratorExit(),
+    OwnError("bad"),
+    StopIteration(),
+]
+
+
+@pytest.mark.parametrize("place", ["on_train_batch_end", "state_dict", "load_state_dict"])
+@pytest.mark.parametrize("error", _NO_EXCEPTIONS, ids=lambda error: type(error).__name__)
+def test_an_error_that_is_no_exception_disables_too(
+    error, place, bare, Tiny, batches, tmp_path
+) -> None:
+    """`sys.exit` and the like in a tolerated callback are faults of it, as in loading a plugin."""
+    first = bare(Counts(), Other())
+    first.fit(Tiny(), batches(4))
+    first.save_checkpoint(tmp_path / "first.ckpt")
+    trainer = bare(Counts(place, error=error), other := Other(), max_epochs=2, **DISABLE)
+
+    def resume() -> None:
+        trainer.fit(Tiny(), batches(4), ckpt_path=tmp_path / "first.ckpt")
+        trainer.save_checkpoint(tmp_path / "second.ckpt")
+
+    with pytest.warns(TrainerHooksWarning, match=f"failed in hook '{place}'"):
+        resume()
+    assert (trainer.global_step, other.count) == (8, 8)
+    assert disabled(trainer).error.startswith(type(error).__name__)
+    saved = torch.load(tmp_path / "second.ckpt", weights_only=True)["callbacks"]
+    # its state of the failure, or else the one that it was given
+    assert saved == {
+        "Counts": {"count": 5 if place == "on_train_batch_end" else 4},
+        "Other": {"count": 8},
+    }
+
+
+def test_on_save_checkpoint_disables_too(bare, Tiny, batches, tmp_path) -> None:
+    """The checkpoint is written without what the callback was to add."""
+
+    class Adds(Counts):
+        state_key = "Adds"
+
+        def on_save_checkpoint(self, trainer, module, checkpoint):
+            sys.exit("no more")
+
+    trainer = bare(Adds(), callback_errors={"Adds": "disable"})
+    trainer.fit(Tiny(), batches(2))
+    with pytest.warns(TrainerHooksWarning, match="failed in hook 'on_save_checkpoint'"):
+        trainer.save_checkpoint(tmp_path / "a.ckpt")
+    assert torch.load(tmp_path / "a.ckpt", weights_only=True)["callbacks"] == {"Adds": {"count": 2}}
+
+
+@pytest.mark.parametrize("handler", ["function", "partial", "object", "method"])
+def test_the_exit_of_a_signal_handler_is_never_swallowed(handler, bare, Tiny, batches) -> None:
+    """A handler of the program's own runs inside any hook, and its `sys.exit` ends the program."""
+
+    class Exits:
+        def __call__(self, *_):
+            sys.exit(5)
+
+        method = __call__
+
+    def function(*_):
+        sys.exit(5)
+
+    kinds = {
+        "function": function, "partial": partial(function, 1), "object": Exits(),
+        "method": Exits().method,
+    }  # fmt: skip
+
+    class Killed(Counts):
+        def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+            signal.raise_signal(signal.SIGTERM)
+
+    trainer = bare(Killed(), callback_errors={"Killed": "disable"})
+    before = signal.signal(signal.SIGTERM, kinds[handler])
+    try:
+        with pytest.raises(SystemExit, match="5"):
+            trainer.fit(Tiny(), batches(2))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), TerminationSignal(15)])
+def test_ctrl_c_and_termination_are_never_swallowed(error, bare, Tiny, batches) -> None:
+    """What a person or the system wants is no fault, and passes."""
     trainer = bare(Counts("on_train_batch_end", error=error), **DISABLE)
     with pytest.raises(type(error)):
         trainer.fit(Tiny(), batches(4))

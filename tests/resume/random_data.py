@@ -106,6 +106,41 @@ class BufferedStream(Stream):
             yield held.pop(int(torch.randint(len(held), ())))
 
 
+class CountedSamples(Numbered):
+    """Samples with a state of their own: how many were taken, which changes them."""
+
+    taken = 0
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor, int]:
+        inputs, target, number = super().__getitem__(index)
+        self.taken += 1
+        return inputs + 0.01 * self.taken, target, number
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"taken": self.taken}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.taken = state["taken"]
+
+
+class PlacedStream(Stream):
+    """A stream that keeps its place, and goes on from there after `load_state_dict`."""
+
+    place = resumed_at = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        first, self.resumed_at = self.resumed_at, 0
+        for number in self.numbers()[first:]:
+            first = self.place = first + 1
+            yield self.samples[number]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"place": self.place}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.place = self.resumed_at = state["place"]
+
+
 class OwnIterable:
     """An iterable of batches that is no DataLoader, and draws as it goes."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import random_data as data
 import torch
 from random_data import BATCH, Noise, Numbered, Order, OwnBatches, seeded
+from random_guests import make_guest
 from random_modules import Asking, Counter, Ending, Journal, Net, Skipper
 from torch.optim.lr_scheduler import OneCycleLR, ReduceLROnPlateau, StepLR
 from torch.utils.data import (
@@ -26,9 +27,11 @@ from trainer_hooks.callbacks import (
     ModelCheckpoint,
     ModelEmaCallback,
     ModelPruning,
+    OnExceptionCheckpoint,
     StochasticWeightAveraging,
     WeightAveraging,
 )
+from trainer_hooks.loggers import CSVLogger, TensorBoardLogger
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +46,8 @@ ENDS: dict[str, dict[str, Any]] = {
 }
 STREAMS = {"sized stream": data.SizedStream, "stream": data.Stream}
 STREAMS["buffered stream"] = data.BufferedStream
+STREAMS["stateful stream"] = data.Stream
+STREAMS["stateful stream with state"] = data.PlacedStream
 PASSED_ON = (
     "precision",
     "accumulate_grad_batches",
@@ -73,7 +78,11 @@ class Setup:
 
 def train_loader(o: Options) -> Any:
     augment: Any = None if o["augment"] == "none" else Noise(o["augment"])
-    samples = Numbered(o["samples"], data.Compose(augment) if o["is_deep"] else augment)
+    kind = data.CountedSamples if o["data"] == "stateful map with state" else Numbered
+    samples = kind(o["samples"], data.Compose(augment) if o["is_deep"] else augment)
+    loader = DataLoader
+    if o["data"].startswith("stateful"):
+        from torchdata.stateful_dataloader import StatefulDataLoader as loader
     if o["data"] == "list":
         return list(DataLoader(samples, BATCH))
     if o["data"] in ("iterable", "own sized"):
@@ -83,9 +92,11 @@ def train_loader(o: Options) -> Any:
         worked = {"num_workers": o["workers"], "persistent_workers": o["persistent"]}
         worked["prefetch_factor"] = o["prefetch"]
     if o["data"] in STREAMS:
-        return DataLoader(STREAMS[o["data"]](samples), BATCH, **worked)
-    source: Any = Subset(samples, range(o["samples"])) if o["is_deep"] else samples
-    return DataLoader(source, **ordered(o, source), **worked)
+        return loader(STREAMS[o["data"]](samples), BATCH, **worked)
+    source: Any = samples
+    if o["is_deep"] and o["data"] == "map":  # a Subset would hide the state of the samples
+        source = Subset(samples, range(o["samples"]))
+    return loader(source, **ordered(o, source), **worked)
 
 
 def ordered(o: Options, source: Any) -> dict[str, Any]:
@@ -165,7 +176,7 @@ def make_optimizers(net: Net) -> Any:
     return optimizers, schedulers
 
 
-def callbacks_of(o: Options, folder: Path) -> list[Callback]:
+def callbacks_of(o: Options, folder: Path, module: Net) -> list[Callback]:
     """Return the callbacks that are drawn; what they save is in the folder."""
     keeps = not o["callback_generator"]
     events = [*o["counts"], *(["on_validation_batch_end"] if o["counts_validation"] else [])]
@@ -197,7 +208,54 @@ def callbacks_of(o: Options, folder: Path) -> list[Callback]:
         found.append(kinds[o["average"]]())
     if o["prunes"]:
         found.append(ModelPruning("l1_unstructured", parameter_names=["weight"], amount=0.3))
+    if o["chain"]:
+        found += chain_savers(o, folder, monitor)
+    if o["guest"] != "none":
+        # among the others, at a place that the name of the guest decides
+        found.insert(len(o["guest"]) % (len(found) + 1), make_guest(o["guest"], monitor, module))
     return found
+
+
+def chain_savers(o: Options, folder: Path, monitor: str) -> list[Callback]:
+    """Return the savers of a run that is cut and resumed from what they have left."""
+    every, k = o["save_every"], o["save_top_k"]
+    epochs = {"epoch": 1, "2 epochs": 2}.get(every)
+    where: dict[str, Any] = {"enable_version_counter": o["versions"]}
+    where["dirpath"] = folder if o["folder"] == "named" else None
+    savers: list[Callback] = [
+        ModelCheckpoint(
+            monitor=monitor if k == 2 else None,
+            save_top_k=k,
+            save_last=o["save_last"],
+            async_save=o["async_save"],
+            **({"every_n_epochs": epochs} if epochs else {"every_n_train_steps": every}),
+            **where,
+        )
+    ]
+    second: dict[str, dict[str, Any]] = {
+        "epochs": {"every_n_epochs": 1, "filename": "second-{epoch}-{step}"},
+        "top": {"monitor": monitor, "save_top_k": 2, "mode": "max", "filename": "top-{step}"},
+        "last": {"every_n_train_steps": 4, "save_top_k": 0, "save_last": True},
+        "exception": {"every_n_epochs": 1, "save_on_exception": True, "save_top_k": 0},
+    }
+    if o["second_saver"] in second:
+        saver = ModelCheckpoint(**second[o["second_saver"]], **where)
+        if o["second_saver"] == "last":
+            saver.CHECKPOINT_NAME_LAST = "second-last"
+        savers.append(saver)
+    elif o["second_saver"] == "on exception":
+        savers.append(OnExceptionCheckpoint(folder))
+    return savers
+
+
+def loggers_of(o: Options, folder: Path) -> Any:
+    """Return the value of the Trainer's option `logger`."""
+    loggers: list[Any] = []
+    if o["logger"] in ("csv", "both"):
+        loggers.append(CSVLogger(folder, flush_logs_every_n_steps=2 if o["versions"] else 100))
+    if o["logger"] in ("tensorboard", "both"):
+        loggers.append(TensorBoardLogger(folder))
+    return loggers or False
 
 
 def setup_of(options: Options, folder: Path) -> Setup:
@@ -211,7 +269,7 @@ def setup_of(options: Options, folder: Path) -> Setup:
         module,
         train_loader(options),
         val_loaders(options),
-        callbacks_of(options, folder),
+        callbacks_of(options, folder, module),
         trainer_options,
     )
     if options["renews"]:

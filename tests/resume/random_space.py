@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from random_guests import GUESTS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -13,7 +15,19 @@ Options = dict[str, Any]
 SPACE: dict[str, tuple[Any, ...]] = {
     "cut": ("error", "file", "stop", "signal", "signal in validation", "hook"),
     "second_cut": (False, True),
-    "data": ("map", "list", "sized stream", "stream", "buffered stream", "iterable", "own sized"),
+    "data": (
+        "map",
+        "list",
+        "sized stream",
+        "stream",
+        "buffered stream",
+        "iterable",
+        "own sized",
+        "stateful map",  # of torchdata's StatefulDataLoader, whose data set may have a state
+        "stateful map with state",
+        "stateful stream",
+        "stateful stream with state",
+    ),
     "samples": (20, 15, 16, 30),  # so that no batch is of one sample, which BatchNorm refuses
     "augment": ("none", "torch", "numpy", "python", "all", "own generators"),
     "is_deep": (False, True),
@@ -76,10 +90,26 @@ SPACE: dict[str, tuple[Any, ...]] = {
     "log_every_n_steps": (1, 2),
     "renews": (0, 1, 2),
     "ends_epochs": (False, True),
+    # of chains alone: the cuts, savers, loggers, and a callback of another framework
+    "chain": ((),),  # drawn by itself: see `random_chains.draw_chain`
+    "save_every": (1, 2, 3, "epoch", "2 epochs"),
+    "save_top_k": (1, -1, 2, 0),
+    "save_last": (None, True, "link"),
+    "async_save": (False, True),
+    "versions": (True, False),
+    "second_saver": ("none", "epochs", "top", "last", "exception", "on exception"),
+    "folder": ("named", "of the run"),
+    "logger": ("none", "csv", "tensorboard", "both"),
+    "guest": ("none", "none", "none", "none", "none", "none", "none", *GUESTS),
 }
 
 
-WITHOUT_LENGTH = ("stream", "buffered stream", "iterable")
+CHAINED = tuple(SPACE)[tuple(SPACE).index("chain") + 1 :]
+"""The options that only chains have."""
+
+STATEFUL_MAP = ("stateful map", "stateful map with state")
+WITHOUT_LENGTH = ("stream", "buffered stream", "iterable", "stateful stream")
+WITHOUT_LENGTH += ("stateful stream with state",)
 MANUAL = ("accumulate_grad_batches", "microbatch_size", "gradient_clip_val", "skips")
 OF_VALIDATION = (
     "val_workers",
@@ -94,7 +124,7 @@ OF_VALIDATION = (
 # What cannot go together, as a condition, and the options that are made simplest then. A later rule
 # may rest on an earlier one.
 RULES: tuple[tuple[Callable[[Options], bool], tuple[str, ...]], ...] = (
-    (lambda o: o["data"] != "map", ("order", "drop_last", "is_deep")),
+    (lambda o: o["data"] not in ("map", *STATEFUL_MAP), ("order", "drop_last", "is_deep")),
     (lambda o: o["data"] in ("list", "iterable", "own sized"), ("workers",)),
     (lambda o: o["data"] == "list", ("augment",)),
     (lambda o: o["workers"] == 0, ("persistent", "prefetch")),
@@ -119,6 +149,9 @@ RULES: tuple[tuple[Callable[[Options], bool], tuple[str, ...]], ...] = (
         ("check_val_every_n_epoch",),
     ),
     (lambda o: o["average"] == "swa" and not o["ends"].endswith("epochs"), ("ends",)),
+    (lambda o: not o["chain"], CHAINED),
+    # a chain has cuts and savers of its own
+    (lambda o: bool(o["chain"]), ("cut", "second_cut", "saver")),
 )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._output import is_terminal, losing_output
+from trainer_hooks._text import printable
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.model_table import RIGHT, check_depth, summarize, text_table, totals
 from trainer_hooks.errors import CallbackError
@@ -56,15 +58,16 @@ class ModelSummary(Callback):
         # on all ranks: the forward of a sharded model is a collective
         table = summarize(module, self.max_depth)
         if trainer.is_global_zero:
-            self.summarize(
-                summary_data=table.data,
-                total_parameters=table.total_parameters,
-                trainable_parameters=table.trainable_parameters,
-                model_size=table.megabytes,
-                total_training_modes=table.total_training_modes,
-                total_flops=table.total_flops,
-                **self._summarize_kwargs,
-            )
+            with losing_output():
+                self.summarize(
+                    summary_data=table.data,
+                    total_parameters=table.total_parameters,
+                    trainable_parameters=table.trainable_parameters,
+                    model_size=table.megabytes,
+                    total_training_modes=table.total_training_modes,
+                    total_flops=table.total_flops,
+                    **self._summarize_kwargs,
+                )
 
     @staticmethod
     def summarize(
@@ -167,7 +170,7 @@ class RichModelSummary(ModelSummary):
         )
         console = Console()
         # not console.is_terminal: FORCE_COLOR makes that true for a log file too
-        if not (console.is_jupyter or console.file.isatty()):
+        if not (console.is_jupyter or is_terminal(console.file)):
             print(text_table(summary_data, below))
             return
         table = Table(header_style=summarize_kwargs.get("header_style", "bold magenta"))
@@ -180,7 +183,8 @@ class RichModelSummary(ModelSummary):
                 style="dim" if not name.strip() else None,
             )
         for row in zip(*(cells for _, cells in summary_data), strict=True):
-            table.add_row(*map(Text, row))  # as Text: rich would read brackets as markup
+            # as Text: rich would read brackets as markup
+            table.add_row(*map(Text, map(printable, row)))
         if table.row_count:
             console.print(table)
         grid = Table.grid(padding=(0, 2))

@@ -19,7 +19,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.nn.parameter import is_lazy
 
 from trainer_hooks._log import warn
-from trainer_hooks._text import aligned
+from trainer_hooks._text import aligned, printable
 from trainer_hooks.errors import CallbackError, TrainerHooksWarning, error_summary
 
 if TYPE_CHECKING:
@@ -238,7 +238,8 @@ def totals(
 def text_table(summary_data: SummaryData, below: Sequence[tuple[str, str]]) -> str:
     """Return the table with the lines below it as plain text."""
     header = [name.strip() for name, _ in summary_data]
-    rows = list(zip(*(cells for _, cells in summary_data), strict=True))
+    columns = [[printable(cell) for cell in cells] for _, cells in summary_data]
+    rows = list(zip(*columns, strict=True))
     right = {index for index, name in enumerate(header) if name in RIGHT}
     lines = aligned([header, *rows], right) if rows else []
     figures = aligned(below, right={0})

@@ -16,13 +16,13 @@ import secrets
 import shutil
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from trainer_hooks._files import hidden_beside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 PART_SUFFIX = ".trainer_hooks.part"
 """How the name of an unfinished file ends; it begins with a dot."""
@@ -284,7 +284,8 @@ def reserve_name(target: Path) -> NameReservation | None:
 
 def is_sharded_folder(path: str | os.PathLike[str]) -> bool:
     """Return whether `path` is a sharded checkpoint: a folder with a seal."""
-    return Path(path, SEAL).is_file()
+    # not Path.is_file, which raises for a name that is too long
+    return os.path.isfile(os.path.join(path, SEAL))  # noqa: PTH113, PTH118
 
 
 def is_unfinished_folder(path: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -162,8 +163,14 @@ class BackgroundSave:
         self.path = paths[0]
         self.error: BaseException | None = None
         self._ended = threading.Event()
+        self._process = os.getpid()
         # taken by the writer or by `call_off`, whichever is first, and never given back
         self._is_taken = threading.Lock()
+
+    @property
+    def is_of_other_process(self) -> bool:
+        """Whether this process is a fork of the one that saves, and has no thread that writes."""
+        return self._process != os.getpid()
 
     @property
     def is_durable(self) -> bool:
@@ -277,6 +284,8 @@ class BackgroundSaves:
 
     def catch_up(self) -> None:
         """Wait until no save is pending, and notify of all files; a save's error is not raised."""
+        if self.pending is not None and self.pending.is_of_other_process:
+            self._drop()
         while True:
             save = self.pending
             if save is not None:
@@ -303,6 +312,12 @@ class BackgroundSaves:
         """Free the memory of the copy, unless a save still needs it."""
         if self.pending is None:
             self._copier.release()
+
+    def _drop(self) -> None:
+        """Forget the save of the process that this one was forked from, which also announces it."""
+        # not its lock or event: the writer may have held them as the process was forked
+        self.pending, self.has_news = None, False
+        self._written.clear()
 
     def _note(self, path: str) -> None:
         # in the writer's thread, which calls no hooks: it only leaves the path for the main thread

@@ -24,10 +24,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer_hooks._files import file_fault, is_missing
+from trainer_hooks._text import printable
 from trainer_hooks.checkpoint import seal
 from trainer_hooks.checkpoint.atomic_write import is_sharded_folder, open_atomically
 from trainer_hooks.checkpoint.encoding import decode
-from trainer_hooks.checkpoint.migrations import migrate
+from trainer_hooks.checkpoint.migrations import migrate, require_types
 from trainer_hooks.checkpoint.paths import absolute_path, is_remote, modified_at
 from trainer_hooks.checkpoint.safetensors_file import SAFETENSORS_SUFFIX, read_safetensors
 from trainer_hooks.checkpoint.seal import CheckpointSummary, load_verified
@@ -113,6 +115,8 @@ def load_checkpoint(
             run.
     """
     if Path(path).suffix == SAFETENSORS_SUFFIX:  # has neither a seal nor a format
+        if not is_remote(path):
+            require_file(Path(absolute_path(path)), str(path))
         checkpoint = read_safetensors(path, map_location)
     else:
         checkpoint = read_checkpoint(path, map_location)
@@ -121,6 +125,7 @@ def load_checkpoint(
     # migrated before decoding: format 1 was not encoded, so its migration encodes it first
     present = migrate(checkpoint, str(path))
     checkpoint = {key: decode(value, str(path)) for key, value in present.items()}
+    require_types(checkpoint, str(path))
     if not has_shards(checkpoint):
         return checkpoint
     from trainer_hooks.checkpoint.sharded_folder import with_empty_tensors, with_tensors
@@ -147,6 +152,7 @@ def read_checkpoint(path: str | os.PathLike[str], map_location: Any = "cpu") -> 
         # all its files first, also the shards that are read later
         _require_undamaged_folder(path)
         run = Path(absolute_path(path), seal.RUN)
+        require_file(run, str(run))
         return _unpickle(run, str(path), map_location=map_location)
     with _at_hand(path) as file:
         name = str(path)
@@ -251,14 +257,35 @@ def _at_hand(path: str | os.PathLike[str]) -> Iterator[Path]:
             yield local
         return
     file = Path(absolute_path(path))
-    if file.is_dir():
+    require_file(file, str(path))
+    yield file
+
+
+def require_file(file: Path, name: str) -> None:
+    """Raise unless a checkpoint can be opened at a path of this machine, without waiting for it.
+
+    Args:
+        file: the path; it may be that of a sharded folder.
+        name: the path as it was given, for messages.
+
+    Raises:
+        CheckpointNotFoundError: there is no file.
+        CheckpointError: there is something else, such as a pipe, or it may not be looked at.
+    """
+    fault = file_fault(file)
+    if not fault or is_sharded_folder(file):
+        return
+    if os.path.isdir(file):  # noqa: PTH112 - as `exists`: Path's raise for a name that is too long
         raise CheckpointNotFoundError(
-            f"checkpoint {str(path)!r} is not there: it is a folder without a seal, and so no "
+            f"checkpoint {name!r} is not there: it is a folder without a seal, and so no "
             "checkpoint of several processes, or an unfinished one. Give another one."
         )
-    if not file.is_file():
-        raise CheckpointNotFoundError(f"checkpoint {str(path)!r} is not there.{_others(file)}")
-    yield file
+    if is_missing(file):
+        link = ": it is a link that leads nowhere" if file.is_symlink() else ""
+        raise CheckpointNotFoundError(f"checkpoint {name!r} is not there{link}.{_others(file)}")
+    raise CheckpointError(
+        f"checkpoint {name!r} cannot be read: {fault}. Give the path of a checkpoint."
+    )
 
 
 def _unpickle(file: Path | IO[bytes], name: str, **options: Any) -> dict[str, Any]:
@@ -332,10 +359,10 @@ def _first_line(error: Exception) -> str:
 
 def _others(file: Path) -> str:
     """List the checkpoints beside a missing file: often one of them was meant."""
-    if not file.parent.is_dir():
+    if not os.path.isdir(file.parent):  # noqa: PTH112
         return f" Its folder {str(file.parent)!r} does not exist either."
     # sharded folders too: they are named as files are
-    names = sorted(entry.name for entry in file.parent.glob("*.ckpt"))
+    names = sorted(printable(entry.name) for entry in file.parent.glob("*.ckpt"))
     if not names:
         return " In its folder there is no .ckpt file."
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""

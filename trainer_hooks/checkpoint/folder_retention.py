@@ -8,6 +8,7 @@ import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -28,7 +29,6 @@ from trainer_hooks.errors import MetricError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from trainer_hooks.checkpoint.inspection import CheckpointContents
 
@@ -113,7 +113,8 @@ def plan_retention(
     # listed before any file is read: a checkpoint saved meanwhile is newer, and must not push out
     # one that was judged to be among the newest
     listed = sorted(folder.iterdir())
-    targets = {path.resolve() for path in listed if path.is_symlink()}
+    # not Path.resolve, which raises for a link that leads to itself
+    targets = {Path(os.path.realpath(path)) for path in listed if path.is_symlink()}
     files = [
         path
         for path in listed

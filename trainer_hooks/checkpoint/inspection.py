@@ -19,13 +19,14 @@ from zipfile import is_zipfile
 import torch
 from torch import Tensor
 
+from trainer_hooks._files import file_fault, is_missing
 from trainer_hooks.checkpoint.atomic_write import is_sharded_folder, size_of_folder
 from trainer_hooks.checkpoint.encoding import decode
 from trainer_hooks.checkpoint.file import verify_checkpoint
 from trainer_hooks.checkpoint.lightning import lightning_progress
 from trainer_hooks.checkpoint.migrations import FORMAT, migrate
 from trainer_hooks.checkpoint.safetensors_file import is_safetensors, read_safetensors
-from trainer_hooks.checkpoint.seal import RUN
+from trainer_hooks.checkpoint.seal import RUN, require_regular_files
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.errors import CheckpointError
 
@@ -229,6 +230,10 @@ def verify_file(path: str | os.PathLike[str], newest_format: int) -> CheckpointC
 def _inspect_folder(folder: Path) -> CheckpointContents:
     from trainer_hooks.checkpoint.sharded_folder import with_empty_tensors
 
+    try:
+        require_regular_files(folder)
+    except (OSError, ValueError) as error:
+        raise UnusableFileError(folder, FileFault.DAMAGED, str(error)) from error
     file = folder / RUN
     data = _loaded(file, _head(file))
     if _kind(data) is not CheckpointKind.OURS:
@@ -242,15 +247,16 @@ def _inspect_folder(folder: Path) -> CheckpointContents:
 
 def _head(file: Path) -> bytes:
     """Return the first bytes of a file, or raise if there are none to read."""
-    if file.is_dir():
-        raise UnusableFileError(file, FileFault.NO_CHECKPOINT, "it is a folder without a seal")
-    if file.exists() and not file.is_file():  # opening a pipe would block
-        raise UnusableFileError(file, FileFault.NO_CHECKPOINT, "it is no regular file")
+    if is_missing(file):
+        raise UnusableFileError(file, FileFault.MISSING, _not_there(file))
+    if fault := file_fault(file):
+        # exists is False for a path that the system refuses to look at
+        kind = FileFault.NO_CHECKPOINT if os.path.exists(file) else FileFault.UNREADABLE  # noqa: PTH110
+        is_folder = os.path.isdir(file)  # noqa: PTH112
+        raise UnusableFileError(file, kind, f"{fault} without a seal" if is_folder else fault)
     try:
         with file.open("rb") as content:
             head = content.read(8)
-    except FileNotFoundError:
-        raise UnusableFileError(file, FileFault.MISSING, _not_there(file)) from None
     except OSError as error:
         reason = error.strerror or str(error)
         raise UnusableFileError(file, FileFault.UNREADABLE, reason) from error

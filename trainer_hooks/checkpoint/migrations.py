@@ -100,3 +100,58 @@ def migrate(checkpoint: dict[str, Any], source: str) -> dict[str, Any]:
             "one."
         ) from error
     return {**checkpoint, "trainer_hooks": {**checkpoint["trainer_hooks"], "format": FORMAT}}
+
+
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "callbacks": dict,
+    "optimizer_states": list,
+    "lr_schedulers": list,
+}
+_OWN_TYPES: dict[str, type | tuple[type, ...]] = {
+    "accumulate_grad_batches": int,
+    "clock": dict,
+    "evaluated": dict,
+    "evaluators": dict,
+    "generators": dict,
+    "gradients": dict,
+    "history": dict,
+    "inside_batch": bool,
+    "loggers": list,
+    "loop": dict,
+    "metric_objects": dict,
+    "metrics": dict,
+    "modes": dict,
+    "plugins": list,
+    "progress": dict,
+    "rng": dict,
+    "setup": dict,
+    "state_versions": dict,
+    "stream": dict,
+    "val_generators": (dict, list),
+    "wall_times": dict,
+    "world_size": int,
+}
+"""The types of the parts of a checkpoint in the present format, as far as it holds them."""
+
+
+def require_types(checkpoint: dict[str, Any], source: str) -> None:
+    """Raise unless the parts of a checkpoint in the present format have their types.
+
+    Args:
+        checkpoint: a checkpoint that trainer_hooks wrote, or another program after it.
+        source: the file, for messages.
+
+    Raises:
+        CheckpointError: a part holds something else.
+    """
+    for parts, types in ((checkpoint, _TYPES), (checkpoint["trainer_hooks"], _OWN_TYPES)):
+        for name, type_ in types.items():
+            # some parts of a real file are None, but none of its lists is
+            if name in parts and not isinstance(parts[name], type_):
+                if parts[name] is None and type_ is not list:
+                    continue
+                raise CheckpointError(
+                    f"checkpoint {source!r} cannot be used: its part {name!r} is a "
+                    f"{type(parts[name]).__qualname__}. It was changed by another tool. Resume "
+                    "from another one."
+                )

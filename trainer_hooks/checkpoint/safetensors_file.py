@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import torch
 
 from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError, UsageError
-
-if TYPE_CHECKING:
-    import os
 
 SAFETENSORS_SUFFIX = ".safetensors"
 
@@ -77,7 +75,7 @@ def read_safetensors(path: str | os.PathLike[str], map_location: Any = "cpu") ->
         CheckpointError: it is damaged or no safetensors file, or the library is not installed.
     """
     library = _library(path)
-    if not Path(path).is_file():
+    if not os.path.isfile(path):  # noqa: PTH113 - Path's raises for a name that is too long
         raise CheckpointNotFoundError(f"checkpoint {str(path)!r} is not there.")
     device = str(map_location) if isinstance(map_location, str | torch.device) else "cpu"
     try:

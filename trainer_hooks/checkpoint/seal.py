@@ -15,14 +15,15 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo, is_zipfile
 
+from trainer_hooks._files import file_fault
 from trainer_hooks.checkpoint.atomic_write import SEAL, sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     Checksums = Mapping[int, tuple[int, int]]
     """The length and the CRC-32 of stretches of a file, by their offsets."""
@@ -172,11 +173,13 @@ def verify_seal(file: IO[bytes], sums: Checksums | None = None) -> None:
         if _checksum(listing, text) != crc:
             raise ValueError("its directory has another checksum")
     try:
-        if is_zipfile(file):  # a file without a zip directory is left to torch to refuse
+        if is_zipfile(file):  # a file of another format is left to torch to refuse
             with ZipFile(file) as parts:
                 damaged = damaged_part(parts, file.fileno(), sums or {})
             if damaged is not None:
                 raise ValueError(f"{damaged} has another checksum")
+        elif file.seek(0) == 0 and file.read(len(HEADER)) == HEADER:
+            raise ValueError("its end is missing")
     # zipfile's for damaged headers: an encrypted part is a RuntimeError, an unknown compression a
     # NotImplementedError
     except (BadZipFile, EOFError, RuntimeError, NotImplementedError, zlib.error) as error:
@@ -229,6 +232,7 @@ def check_folder(folder: Path) -> None:
         ValueError: a file is not as it was written; the message names the difference.
         OSError: a file cannot be read.
     """
+    require_regular_files(folder)
     files = _read_folder_seal(folder)["files"]
     for name, written in files.items():
         if not (folder / name).is_file():
@@ -258,8 +262,37 @@ def _read_folder_seal(folder: Path) -> dict[str, Any]:
     text, _, crc = (folder / SEAL).read_text(encoding="utf-8", errors="replace").partition("\n")
     if crc.strip() != f"{zlib.crc32(text.encode()):08x}":
         raise ValueError("its seal is damaged")
-    facts: dict[str, Any] = json.loads(text)
+    try:
+        facts: dict[str, Any] = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError("its seal is damaged") from error
+    # the checksum is no secret: another program may have written any seal with a right one
+    files = facts.get("files") if isinstance(facts, dict) else None
+    if (
+        not isinstance(files, dict)
+        or not isinstance(facts.get("saved_at"), int)
+        or not all(_is_listed(name, sums) for name, sums in files.items())
+    ):
+        raise ValueError("its seal is damaged")
     return facts
+
+
+def _is_listed(name: str, sums: object) -> bool:
+    """Return whether a seal may list a file: one of its folder, with a length and a CRC-32."""
+    is_pair = isinstance(sums, list) and len(sums) == 2 and all(isinstance(n, int) for n in sums)
+    return is_pair and name == Path(name).name
+
+
+def require_regular_files(folder: Path) -> None:
+    """Raise unless all that a folder holds can be opened: reading a pipe would block.
+
+    Raises:
+        ValueError: there is something else.
+        OSError: the folder cannot be read.
+    """
+    for entry in folder.iterdir():
+        if fault := file_fault(entry):
+            raise ValueError(f"{entry.name}: {fault}")
 
 
 def file_checksum(file: Path) -> tuple[int, int]:

@@ -9,9 +9,12 @@ needs torch imports it inside `run`, so that the others answer at once.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+from trainer_hooks._text import printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,8 +39,32 @@ class Commands(Protocol):
 def print_failure(command: str, reason: str) -> int:
     """Print in one line why a command failed, and return the exit code."""
     # on one line, since errors of the system and of plugins may have several
-    print(f"trainer-hooks {command}: error: {' '.join(reason.split())}", file=sys.stderr)
+    print(f"trainer-hooks {command}: error: {one_line(reason)}", file=sys.stderr)
     return USAGE_ERROR
+
+
+def one_line(text: str) -> str:
+    """Return a text on one line, with single spaces and with control characters escaped."""
+    return printable(" ".join(text.split()))
+
+
+def print_json(value: object) -> None:
+    """Print a value of plain JSON types, in ASCII.
+
+    Raises:
+        ValueError: a number is NaN or infinite, which JSON has no word for.
+    """
+    # json escapes all control characters but this one, which only strings can hold
+    print(json.dumps(value, indent=2, allow_nan=False).replace("\x7f", r"\u007f"))
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that prints its errors with control characters escaped."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the error, and exit with code 2."""
+        # a shell makes arguments of file names, whoever chose those
+        super().error(printable_lines(message))
 
 
 def install_hint(error: ModuleNotFoundError, extra: str, *packages: str) -> str:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import inspect
-import json
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks._text import aligned, show_table
+from trainer_hooks._text import aligned, printable_lines, show_table
 from trainer_hooks.adapters.hook_names import (
     HookMatch,
     find_hooks,
     known_names,
     names_elsewhere,
 )
-from trainer_hooks.cli.commands import print_failure
+from trainer_hooks.cli.commands import print_failure, print_json
 from trainer_hooks.cli.plugins.survey import prints_diverted
 from trainer_hooks.errors import did_you_mean
 from trainer_hooks.hooks.discovery import installed_hooks
@@ -60,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
         hooks = {**HOOKS, **installed_hooks()}
     if arguments.name is None:
         if arguments.json:
-            print(json.dumps([_summary(spec) for spec in hooks.values()], indent=2))
+            print_json([_summary(spec) for spec in hooks.values()])
         else:
             _show_list(hooks)
         return 0
@@ -74,12 +73,13 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if arguments.json:
         record = {"name": arguments.name, "hooks": [_details(match) for match in matches]}
-        print(json.dumps(record, indent=2))
+        print_json(record)
         return 0
     for index, match in enumerate(matches):
         if index:
             print()
-        print(*_page(match, arguments.name), sep="\n")
+        # a package may have added the hook, and wrote its name and its docstring
+        print(*map(printable_lines, _page(match, arguments.name)), sep="\n")
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from trainer_hooks.cli.commands import (
     INTERRUPTED,
     PIPE_CLOSED,
     USAGE_ERROR,
+    Parser,
     install_hint,
     print_failure,
 )
@@ -27,6 +27,7 @@ from trainer_hooks.cli.run.arguments import SUBCOMMANDS, is_completing, words_to
 from trainer_hooks.errors import DataError, OptionError, error_message
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
 _TRAINING_HELP = {
@@ -115,7 +116,7 @@ def _run_other_command(words: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     # argparse: click and typer would be one more package for everybody who trains
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="trainer-hooks",
         description="A PyTorch trainer whose one idea is the hook.",
         epilog="Begin with: trainer-hooks demo --fast",

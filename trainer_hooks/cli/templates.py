@@ -12,6 +12,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
+from trainer_hooks._text import printable
 from trainer_hooks._version import __version__
 from trainer_hooks.cli.commands import is_free, print_failure
 from trainer_hooks.hooks.plugin import normal_name
@@ -136,12 +137,13 @@ def write_package(
         print_failure(command, str(error))
         return _UNWRITTEN
     title, *commands, last = steps
+    place = printable(target)
     print(
         f"{title}\n",
-        f"written to {target}:",
+        f"written to {place}:",
         *(f"  {path}" for path in written),
         "\nNext:",
-        *(f"  {line}" for line in (f"cd {target}", *commands)),
+        *(f"  {line}" for line in (f"cd {place}", *commands)),
         f"\nThen write your own {last}.",
         sep="\n",
     )

@@ -451,7 +451,8 @@ class CallbackConnector:
         self.__dict__.pop("entries", None)
         self.__dict__.pop("callbacks", None)
 
-    def _disable(self, entry: CallbackEntry, hook: str, error: Exception) -> None:
+    def _disable(self, entry: CallbackEntry, hook: str, error: BaseException) -> None:
+        self.relay.end_forked_copy(error)  # a `sys.exit` in a child that the hook forked
         if entry.callback not in self._live:
             return  # removed already, by another error in the same firing
         report = self._error_policies.note_disabled(entry, hook, error)

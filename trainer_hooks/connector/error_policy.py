@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.errors import StopTraining, add_note, error_summary
+from trainer_hooks.errors import StopTraining, add_note, error_summary, is_interruption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -82,7 +82,7 @@ class ErrorPolicies:
         self,
         entry: CallbackEntry,
         method: str,
-        disable: Callable[[CallbackEntry, str, Exception], None],
+        disable: Callable[[CallbackEntry, str, BaseException], None],
     ) -> Iterator[None]:
         """Apply a callback's error policy to a call of its `method`, which is no hook.
 
@@ -92,13 +92,14 @@ class ErrorPolicies:
             disable: called with entry, method and error if the policy is `"disable"`.
 
         Raises:
-            Exception: the error, with a note, if the policy is `"raise"`.
+            BaseException: the error, with a note, if the policy is `"raise"`.
         """
         try:
             yield
-        except StopTraining:  # a request, to which no error policy applies
-            raise
-        except Exception as error:
+        except BaseException as error:
+            # requests, to which no error policy applies
+            if isinstance(error, StopTraining) or is_interruption(error):
+                raise
             if self.policy_of(entry) == "disable":
                 # a return from a generator after an error suppresses it in the `with` statement
                 disable(entry, method, error)
@@ -112,7 +113,9 @@ class ErrorPolicies:
         if self.policy_of(entry) == "disable":
             self._loaded[entry.callback.state_key] = (state, version)
 
-    def note_disabled(self, entry: CallbackEntry, hook: str, error: Exception) -> CallbackReport:
+    def note_disabled(
+        self, entry: CallbackEntry, hook: str, error: BaseException
+    ) -> CallbackReport:
         """Keep the last state of a disabled callback; add and return a report on it."""
         report = CallbackReport(
             name=type(entry.callback).__qualname__,
@@ -154,7 +157,9 @@ class ErrorPolicies:
             try:
                 self.states[key] = entry.callback.state_dict()
                 self.state_versions[key] = entry.state_version
-            except Exception as error:  # noqa: BLE001 - it is broken already; the report says why
+            except BaseException as error:  # it is broken already; the report says why
+                if is_interruption(error):
+                    raise
                 reason = f"state_dict() failed too, with {error_summary(error)}"
             else:
                 return "its last state is kept in checkpoints"
@@ -166,9 +171,11 @@ class ErrorPolicies:
         return f"its state is lost: {reason}"
 
 
-def _traceback_of(error: Exception) -> str:
+def _traceback_of(error: BaseException) -> str:
     """Return an error's traceback as Python prints it; without its notes where those fail."""
     try:
         return "".join(traceback.format_exception(error))
-    except Exception:  # noqa: BLE001 - reading the error's attributes may fail in any way
+    except BaseException as another:  # reading the error's attributes may fail in any way
+        if is_interruption(another):
+            raise
         return "".join([*traceback.format_tb(error.__traceback__), error_summary(error)])

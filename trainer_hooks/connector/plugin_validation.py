@@ -13,8 +13,8 @@ from trainer_hooks.connector.registry import (
     check_hooks,
     validate_callback,
 )
-from trainer_hooks.errors import CallbackError, StateKeyError, error_summary
-from trainer_hooks.hooks.discovery import is_interruption, load_plugins, report_plugin_error
+from trainer_hooks.errors import CallbackError, StateKeyError, error_summary, is_interruption
+from trainer_hooks.hooks.discovery import load_plugins, report_plugin_error
 from trainer_hooks.hooks.plugin import PluginFilter
 from trainer_hooks.hooks.spec import HOOKS
 

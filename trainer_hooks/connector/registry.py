@@ -341,7 +341,7 @@ def deduplicate(
 def relay_members(
     entries: Iterable[CallbackEntry],
     module: RelayMember | None,
-    disable: Callable[[CallbackEntry, str, Exception], None],
+    disable: Callable[[CallbackEntry, str, BaseException], None],
     policy_of: Callable[[CallbackEntry], str],
 ) -> tuple[RelayMember, ...]:
     """Return the relay's members: the callbacks in order, the module at its band.

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks._log import log, warn
 from trainer_hooks.errors import (
     PluginError,
-    TerminationSignal,
     TrainerHooksWarning,
     did_you_mean,
     error_summary,
+    is_interruption,
 )
 from trainer_hooks.hooks.catalogue import Hooks
 from trainer_hooks.hooks.plugin import (
@@ -161,15 +161,6 @@ def load_entry_point(plugin: Plugin) -> Any:
     from importlib_metadata import EntryPoint
 
     return EntryPoint(plugin.name, plugin.value, plugin.group).load()
-
-
-def is_interruption(error: BaseException) -> bool:
-    """Return whether an error is Ctrl-C or the termination signal, and so no plugin's fault.
-
-    Everything else that leaves a plugin is its fault: `sys.exit`, too, and errors of its own that
-    derive from `BaseException`.
-    """
-    return isinstance(error, KeyboardInterrupt | TerminationSignal)
 
 
 def report_plugin_error(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -10,8 +11,15 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trainer_hooks._log import warn
-from trainer_hooks.errors import StopTraining, TrainerHooksWarning, add_note, error_summary
+from trainer_hooks.errors import (
+    StopTraining,
+    TrainerHooksWarning,
+    add_note,
+    error_summary,
+    is_interruption,
+)
 from trainer_hooks.hooks.catalogue import Hooks
+from trainer_hooks.hooks.forked_copy import allow_in_forks, end_process, refuse_in_forks
 from trainer_hooks.hooks.spec import ALIASES, HOOKS, overrides
 
 if TYPE_CHECKING:
@@ -63,7 +71,8 @@ class RelayMember:
             module by it.
         routes_events: whether its `run_event` receives every event instead of the named hooks.
         on_failure: called with the hook's name and the error when one of its hooks fails; the run
-            then goes on. None lets errors through. A `StopTraining` always passes.
+            then goes on. None lets errors through. A `StopTraining`, Ctrl-C and the exit that a
+            signal asks for always pass.
         supplier: who supplied the member, in words.
     """
 
@@ -71,7 +80,7 @@ class RelayMember:
     label: str
     skip: int = 0
     routes_events: bool = False
-    on_failure: Callable[[str, Exception], None] | None = None
+    on_failure: Callable[[str, BaseException], None] | None = None
     supplier: str = ""
 
     def listener(
@@ -137,13 +146,17 @@ def _without_argument_aliases(method: Callable[..., object]) -> Callable[..., ob
 
 
 def _shielded(
-    call: Callable[..., object], on_failure: Callable[[str, Exception], None], hook: str, *args: Any
+    call: Callable[..., object],
+    on_failure: Callable[[str, BaseException], None],
+    hook: str,
+    *args: Any,
 ) -> object:
     try:
         return call(*args)
-    except StopTraining:
-        raise
-    except Exception as error:  # noqa: BLE001 - the callback's policy is that none ends the run
+    # BaseException: as with the loading of plugins, sys.exit() in a callback is a fault of it
+    except BaseException as error:
+        if isinstance(error, StopTraining) or is_interruption(error):
+            raise
         on_failure(hook, error)
         return None
 
@@ -193,6 +206,7 @@ class HookRelay(Hooks):
         self.listened: frozenset[str] = frozenset()
         self.on_stop: Callable[[StopTraining], None] | None = None
         self.on_end_epoch: Callable[[], None] | None = None
+        self._owner: int | None = None
         # a hook of a batch would otherwise warn thousands of times
         self._warned_returns: set[tuple[str, str]] = set()
         self._monitors: tuple[HookMonitor, ...] = ()
@@ -212,6 +226,36 @@ class HookRelay(Hooks):
         self.__init__(hooks=HOOKS if state["hooks"] is None else state["hooks"])  # type: ignore[misc]
         self.connect_later(lambda: state["members"])
 
+    def begin_run(
+        self,
+        on_stop: Callable[[StopTraining], None],
+        on_end_epoch: Callable[[], None] | None = None,
+    ) -> None:
+        """Set the functions that a run receives requests with, and note that this process runs it.
+
+        Args:
+            on_stop: see the attribute.
+            on_end_epoch: likewise.
+        """
+        self.on_stop, self.on_end_epoch = on_stop, on_end_epoch
+        self._owner = os.getpid()
+        refuse_in_forks(self)
+
+    def end_run(self) -> None:
+        """Take back what `begin_run` has set."""
+        self.on_stop = self.on_end_epoch = self._owner = None
+        allow_in_forks(self)
+
+    @property
+    def is_forked_copy(self) -> bool:
+        """Whether this process was forked inside the run, so that the run is another process's."""
+        return self._owner is not None and self._owner != os.getpid()
+
+    def end_forked_copy(self, error: BaseException) -> None:
+        """End this process with an error, if it was forked inside the run; else do nothing."""
+        if self.is_forked_copy:
+            end_process(error)
+
     def connect(self, members: Sequence[RelayMember]) -> None:
         """Replace all members."""
         self._pending_members = None
@@ -222,7 +266,11 @@ class HookRelay(Hooks):
         fan_outs = {}
         for hook, listeners in self._listeners(members).items():
             fan_outs[hook] = _fan_out(
-                hook, tuple(listeners), self._handle_stop, self._handle_return_value
+                hook,
+                tuple(listeners),
+                self._handle_stop,
+                self._handle_return_value,
+                self.end_forked_copy,
             )
         # instance attributes shadow the catalogue's methods: without one the empty method is called
         for hook in self.listened:
@@ -266,7 +314,13 @@ class HookRelay(Hooks):
         for member in self._members:
             listener = self._listener(hook, member) if member.skip else None
             if listener is not None:
-                _fan_out(hook, (listener,), self._handle_stop, self._handle_return_value)(*args)
+                _fan_out(
+                    hook,
+                    (listener,),
+                    self._handle_stop,
+                    self._handle_return_value,
+                    self.end_forked_copy,
+                )(*args)
 
     def fire_event(
         self,
@@ -289,7 +343,13 @@ class HookRelay(Hooks):
                 if call is not None:
                     call = self._watched(event, member, call)
                     listeners.append((member.shielded(call, event), 0, member.label))
-        _fan_out(event, tuple(listeners), self._handle_stop, _ignore_return_value)()
+        _fan_out(
+            event,
+            tuple(listeners),
+            self._handle_stop,
+            _ignore_return_value,
+            self.end_forked_copy,
+        )()
         return bool(listeners)
 
     def _listeners(self, members: Sequence[RelayMember]) -> dict[str, list[_Listener]]:
@@ -364,12 +424,14 @@ def _fan_out(
     listeners: tuple[_Listener, ...],
     handle_stop: Callable[[str, StopTraining], None],
     handle_return_value: Callable[[str, _Listener, object], None],
+    handle_error: Callable[[BaseException], None],
 ) -> Callable[..., None]:
     """Return a function that calls `listeners` in turn.
 
     It stops at the first error; in an isolated hook it calls every listener, then raises the first
     error, with the others as notes. A `StopTraining` is no error: the remaining listeners still
     have their turn, then `handle_stop` receives the first of them, unless there is an error.
+    `handle_error` receives each error first.
     """
     is_isolated = hook in _ISOLATED
 
@@ -382,6 +444,7 @@ def _fan_out(
                 if (result := call(*args[skip:])) is not None:
                     handle_return_value(hook, (call, skip, label), result)
             except BaseException as error:
+                handle_error(error)
                 add_note(error, f"raised in hook {hook!r} of {label}")
                 if isinstance(error, StopTraining):
                     pending = pending or error
@@ -461,5 +524,5 @@ def is_isolated(hook: str) -> bool:
     return hook in _ISOLATED
 
 
-_FIRING_CODE = _fan_out("", (), print, print).__code__
+_FIRING_CODE = _fan_out("", (), print, print, print).__code__
 """The code object of the functions that fire a hook; their frames are found on the stack."""

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._options import STRING, Rule, check_options
+from trainer_hooks._output import losing_output
 from trainer_hooks._text import printable
 from trainer_hooks.loggers.base import Logger
 from trainer_hooks.loggers.conversion import as_dict, as_table, flattened, plain_number
@@ -101,7 +102,8 @@ class ConsoleLogger(Logger):
     def _line(self, text: str) -> None:
         time = f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S} " if self._has_times else ""
         # looked up for each line: tests and notebooks replace sys.stdout
-        print(f"{time}{printable(text)}", file=self._stream or sys.stdout, flush=True)
+        with losing_output(self._stream):
+            print(f"{time}{printable(text)}", file=self._stream or sys.stdout, flush=True)
 
 
 def _shown(value: Any) -> str:

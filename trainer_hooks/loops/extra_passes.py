@@ -126,7 +126,7 @@ def validate_again(
     ]
     hooks = context.connector.separate_relay(callbacks)
     # The relay is a new one, which would raise a `StopTraining` of a hook instead.
-    hooks.on_stop = context.stop_by
+    hooks.begin_run(context.stop_by)
     for callback in extra_callbacks:
         callback.attach_module(context.module)
     try:
@@ -135,6 +135,7 @@ def validate_again(
             results = EvaluationLoop(context, "validate", hooks).run(context.validation.limit)
             hooks.on_validation_run_end(context.trainer, context.module)
     finally:
+        hooks.end_run()
         for callback in extra_callbacks:
             callback.attach_module(None)
     return results

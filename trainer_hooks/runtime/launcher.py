@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer_hooks._output import losing_output
 from trainer_hooks.errors import UsageError
 from trainer_hooks.runtime.device import usable_cpus
 from trainer_hooks.runtime.topology import STARTED
@@ -171,10 +172,12 @@ class LaunchedProcesses:
             # Without a line the user would see a prompt that does not come back, and not why.
             _wait(process, _LOG_AFTER_S)
             if process.poll() is None:
-                print(f"rank 0: waiting for rank {rank} to end", file=sys.stderr, flush=True)
+                with losing_output():
+                    print(f"rank 0: waiting for rank {rank} to end", file=sys.stderr, flush=True)
             process.wait()
         if not has_failed and any(process.returncode for process in self._processes.values()):
-            print(f"rank 0: {self.find_exit()[1]}", file=sys.stderr, flush=True)
+            with losing_output():
+                print(f"rank 0: {self.find_exit()[1]}", file=sys.stderr, flush=True)
 
     def terminate(self, grace_s: float = 0.0) -> None:
         """Terminate the processes that do not exit within `grace_s` seconds, then kill them."""

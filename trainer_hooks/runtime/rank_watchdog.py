@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from trainer_hooks._output import flush_output, losing_output
+from trainer_hooks._text import printable_lines
 from trainer_hooks.errors import UsageError
 from trainer_hooks.hooks.relay import current_hook_and_callback, error_summary_with_notes
 
@@ -257,15 +259,18 @@ class RankWatchdog:
         """Report a failure of this rank, and end this process at once."""
         self.has_seen_failure = True
         self.report_rank_failure(self._rank, text)
-        print(f"rank {self._rank}: {text}: ending at once", file=sys.stderr)
+        with losing_output():
+            print(printable_lines(f"rank {self._rank}: {text}: ending at once"), file=sys.stderr)
         _exit_now(code)
 
     def _end_process(self, rank: int, text: str, stopped: threading.Event) -> None:
         """End this process if it does not exit by itself."""
         self.has_seen_failure = True
         if rank != self._rank and not self._has_failed.is_set():
-            print(f"rank {self._rank}: {text}\nrank {self._rank}: ending, too", file=sys.stderr)
-            sys.stderr.flush()
+            told = f"rank {self._rank}: {text}\nrank {self._rank}: ending, too"
+            with losing_output():
+                print(printable_lines(told), file=sys.stderr)
+            flush_output()
             self._has_failed.wait(_NOTICE_S)
         if self._has_failed.is_set() and stopped.wait(_EXIT_S):
             return
@@ -321,8 +326,7 @@ class RankWatchdog:
 
 def _exit_now(code: int) -> None:
     # os._exit flushes nothing.
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush_output()
     # sys.exit would raise in this thread only, while the main thread stays in its collective.
     os._exit(code)
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, TextIO
 from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks._log import ensure_visible_log, log, warn
 from trainer_hooks._options import check_option
+from trainer_hooks._output import losing_output
+from trainer_hooks._text import printable
 from trainer_hooks.callback import Callback
 from trainer_hooks.checkpoint.paths import absolute_path
 from trainer_hooks.clock.progress import EpochStage
@@ -1387,10 +1389,11 @@ class Trainer:
         if not self.is_global_zero:
             return
         bar = self.progress_bar_callback
-        if bar is not None and bar.is_enabled:
-            bar.print(*args, **kwargs)
-        else:
-            print(*args, **kwargs)
+        with losing_output():
+            if bar is not None and bar.is_enabled:
+                bar.print(*args, **kwargs)
+            else:
+                print(*args, **kwargs)
 
     def describe_hooks(
         self, model: Module | None = None, fn: str | None = None, *, file: TextIO | None = None
@@ -1412,7 +1415,8 @@ class Trainer:
 
         tree = describe(self, self._core.connector, uncompiled(model), fn)
         if self.is_global_zero:
-            show_tree(tree, file=file)
+            with losing_output():
+                show_tree(tree, file=file)
 
     def __repr__(self) -> str:
         """Return the options and the progress in one line."""
@@ -1471,6 +1475,7 @@ class Trainer:
             result = loop.run()
             run.complete()
         except StopTraining as request:
+            self._core.connector.relay.end_forked_copy(request)
             # raised outside of hooks and loops, as in `prepare_data`: no failure of the run
             run.stop_in_order(request)
             if self._core.processes.is_distributed:
@@ -1481,6 +1486,8 @@ class Trainer:
                 run.fail(error)
                 raise error from request
         except BaseException as error:
+            # a step that forked, and whose child leaves it: the run is the parent's, also its end
+            self._core.connector.relay.end_forked_copy(error)
             run.fail(error)
             raise
         finally:
@@ -1512,7 +1519,7 @@ class Trainer:
             for index, metrics in enumerate(results):
                 where = f"{fn} {index}" if len(results) > 1 else fn
                 shown = ", ".join(f"{name}={value:.6g}" for name, value in metrics.items())
-                self.print(f"{where}: {shown or 'no metrics were logged'}")
+                self.print(f"{where}: {printable(shown) or 'no metrics were logged'}")
         return results
 
     def _choose_module_and_checkpoint(

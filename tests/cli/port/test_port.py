@@ -137,7 +137,7 @@ def test_each_form_of_an_import(tmp_path, line, expected, capsys):
             "from lightning.pytorch import callbacks\ncallbacks.NoSuch\n",
             "program.py:2: lightning.pytorch.callbacks.NoSuch: there is nothing of that name here",
         ),
-        ("def (:\n", "program.py: it cannot be read as Python: Syntax Error"),
+        ("def (:\n", "program.py: it cannot be read as Python: invalid syntax, line 1"),
     ],
 )
 def test_what_has_no_counterpart_is_told_with_its_place(tmp_path, text, told, capsys):

@@ -237,12 +237,15 @@ CASES = {
     ),
     "aliases of aliases": (
         "".join(f"k{i}: &k{i} [{', '.join([f'*k{i - 1}' if i else 'x'] * 9)}]\n" for i in range(9)),
-        "run.yaml: its aliases come to ",
+        "run.yaml: it comes to ",
     ),
     "an alias of what it is in": ("model: &me [*me]", "run.yaml: an alias in it stands for what"),
     "an empty file": ("", "run.yaml: it holds no keys. Write some, as model and trainer."),
     "a list": ("- model", "run.yaml: it holds no keys. Write some, as model and trainer."),
-    "brackets without end": ("a: " + "[" * 3000 + "]" * 3000, "run.yaml: it is nested too deeply."),
+    "brackets without end": (
+        "a: " + "[" * 3000 + "]" * 3000,
+        "run.yaml: it is nested deeper than 100 levels.",
+    ),
     "broken YAML": ("model: {a: 1\ntrainer: {}", "run.yaml, line 2: expected ',' or '}'"),
 }
 
@@ -293,7 +296,7 @@ def test_a_file_that_is_hardly_one_is_one_line(ask, here) -> None:
         assert line.startswith(f"trainer-hooks fit: error: {wanted}"), line
     (here / "folder").mkdir()
     line = ask("fit", "--config", "folder").line
-    assert line == "trainer-hooks fit: error: folder: it cannot be read: Is a directory."
+    assert line == "trainer-hooks fit: error: folder: it is a folder. Give a file of YAML or JSON."
 
 
 def test_a_long_file_is_read(ask, here) -> None:

@@ -16,6 +16,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TextIO, cast
 
 from trainer_hooks._options import is_int
+from trainer_hooks._output import is_terminal, losing_output
+from trainer_hooks._text import printable
 from trainer_hooks.callbacks.progress.progress_bar import ProgressBar
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.clock.timing import TimeUnit
@@ -306,13 +308,15 @@ class OpenBars:
         pace.start(
             count, known_total, every, is_terminal=self._lines is None, is_resumed=is_resumed
         )
-        (self._lines or self._canvas).open_bar(phase, description, pace)
+        with losing_output():
+            (self._lines or self._canvas).open_bar(phase, description, pace)
 
     def draw(self, phase: Phase, metrics: Mapping[str, object] | None) -> None:
         """Draw an open bar, and measure how long that takes."""
         # The time of a drawing decides how soon the next one is due.
         pace, began = self.paces[phase], monotonic()
-        (self._lines or self._canvas).draw_bar(phase, pace, metrics)
+        with losing_output():
+            (self._lines or self._canvas).draw_bar(phase, pace, metrics)
         pace.note_drawing(began)
 
     def close(self, phase: Phase) -> None:
@@ -320,7 +324,8 @@ class OpenBars:
         # first, so that the streams are restored even if the canvas raises
         self.paces.pop(phase).stop()
         try:
-            (self._lines or self._canvas).close_bar(phase)
+            with losing_output():
+                (self._lines or self._canvas).close_bar(phase)
         finally:
             if not self.paces:
                 self._streams.stop()
@@ -380,9 +385,12 @@ class PlainLines:
 
 
 def format_metrics(metrics: Mapping[str, object], spec: str = ".4g", delimiter: str = ", ") -> str:
-    """Return `"loss=0.123, v_num=2"`; `spec` is the format of floats."""
+    """Return `"loss=0.123, v_num=2"`; `spec` is the format of floats.
+
+    Control characters of names and values are escaped, those of the delimiter are the user's own.
+    """
     return delimiter.join(
-        f"{name}={value:{spec}}" if isinstance(value, float) else f"{name}={value}"
+        printable(f"{name}={value:{spec}}" if isinstance(value, float) else f"{name}={value}")
         for name, value in metrics.items()
     )
 
@@ -466,12 +474,6 @@ class StreamRedirection:
         self._wrappers.clear()
 
 
-def is_terminal(stream: object) -> bool:
-    """Return whether a stream is a terminal; a replacement without `isatty` is none."""
-    ask = getattr(stream, "isatty", None)
-    return ask is not None and bool(ask())
-
-
 class _LinesAboveBars:
     """A stream that writes whole lines above the bars, and is in all else the stream it wraps."""
 
@@ -502,7 +504,8 @@ class _LinesAboveBars:
                 return len(text)
             lines, end, self._incomplete_line = (self._incomplete_line + text).rpartition("\n")
             if end:
-                self._write_above(lines + end, self.stream)
+                with losing_output(self.stream):
+                    self._write_above(lines + end, self.stream)
             return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -527,7 +530,8 @@ class _LinesAboveBars:
     def _pass_on(self) -> None:
         begun, self._incomplete_line = self._incomplete_line, ""
         if begun:
-            self.stream.write(begun)
+            with losing_output(self.stream):
+                self.stream.write(begun)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from trainer_hooks._output import losing_output
 from trainer_hooks.callback import Callback
 from trainer_hooks.errors import UsageError
 from trainer_hooks.hooks.band import Band
@@ -93,7 +94,8 @@ class ProgressBar(Callback):
     ) -> None:
         """Print as the builtin does, without breaking the bar."""
         # the standard output of this moment: bars replace it while they are drawn
-        print(*args, sep=sep, end=end, file=file or sys.stdout, flush=flush)
+        with losing_output():
+            print(*args, sep=sep, end=end, file=file or sys.stdout, flush=flush)
 
     def get_metrics(self, trainer: Trainer, module: Module) -> dict[str, int | str | float]:
         """Return the metrics beside the bar; override it to add or leave out some.

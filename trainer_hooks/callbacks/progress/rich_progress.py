@@ -6,12 +6,12 @@ import sys
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._output import is_terminal
 from trainer_hooks.callbacks.progress.display import (
     DisplayedProgressBar,
     Phase,
     check_whole_number,
     format_metrics,
-    is_terminal,
     rate_of,
     run_of,
     times_of,

@@ -9,12 +9,12 @@ from functools import cache
 from time import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from trainer_hooks._output import is_terminal
 from trainer_hooks.callbacks.progress.display import (
     DisplayedProgressBar,
     Phase,
     check_whole_number,
     format_metrics,
-    is_terminal,
     run_of,
 )
 from trainer_hooks.errors import CallbackError, UsageError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from torch import Tensor
 from trainer_hooks._text import Branch, show_tree
 from trainer_hooks.checkpoint.difference import DifferenceType, differences
 from trainer_hooks.checkpoint.inspection import inspect_file
+from trainer_hooks.cli.commands import print_json
 from trainer_hooks.cli.values import JsonWriter, count_with_noun, printable, short_text
 
 if TYPE_CHECKING:
@@ -53,13 +53,12 @@ def diff(first: Path, second: Path, tolerance: Tolerance, *, is_json: bool) -> i
             "is_equal": not differing,
             "differences": [_as_json(difference, writer) for difference in differing],
         }
-        # allow_nan: the writer has made texts of all, so another one is an error of ours
-        print(json.dumps(told, indent=2, allow_nan=False))
+        print_json(told)
     elif not differing:
         print(f"equal: {printable(first)} and {printable(second)} hold the same")
     else:
-        show_tree(Branch(f"A: {printable(first)}"))
-        show_tree(Branch(f"B: {printable(second)}"))
+        show_tree(Branch(f"A: {first}"))
+        show_tree(Branch(f"B: {second}"))
         _show(differing, weights=len({*one.weights, *other.weights}))
     return DIFFERENT if differing else EQUAL
 
@@ -74,7 +73,7 @@ def _show(differing: list[Difference], weights: int) -> None:
     for part in dict.fromkeys(difference.part for difference in differing):
         listed = [difference for difference in differing if difference.part == part]
         lines = [
-            Branch(printable(f"{difference.path}: {''.join(_told(difference))}"))
+            Branch(f"{difference.path}: {''.join(_told(difference))}")
             for difference in listed[:_SHOWN]
         ]
         if len(listed) > _SHOWN:

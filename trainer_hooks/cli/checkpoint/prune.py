@@ -9,7 +9,7 @@ from trainer_hooks._text import show_table
 from trainer_hooks.checkpoint.atomic_write import remove_folder
 from trainer_hooks.checkpoint.folder_retention import plan_retention
 from trainer_hooks.checkpoint.migrations import FORMAT
-from trainer_hooks.cli.values import count_with_noun, printable, size_text
+from trainer_hooks.cli.values import count_with_noun, size_text
 from trainer_hooks.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ def prune(folder: Path, rule: RetentionRule, *, is_dry: bool, is_agreed: bool) -
         rows = [
             [
                 "keep" if entry.is_kept else "remove",
-                printable(entry.path.name),
+                entry.path.name,
                 size_text(entry.size),
-                printable(entry.reason),
+                entry.reason,
             ]
             for entry in entries
         ]
@@ -87,7 +87,8 @@ def _remove(going: list[RetentionDecision]) -> int:
             remove_folder(entry.path)
             removed.append(entry)
         except OSError as error:
-            print(f"{str(entry.path)!r} cannot be removed: {error.strerror}", file=sys.stderr)
+            reason = error.strerror or str(error)
+            print(f"{str(entry.path)!r} cannot be removed: {reason}", file=sys.stderr)
     room = size_text(sum(entry.size for entry in removed))
     print(f"removed {count_with_noun(len(removed), 'file')}, {room}")
     return 0 if len(removed) == len(going) else 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from trainer_hooks.checkpoint.inspection import (
     sections_of,
     tensor_bytes,
 )
+from trainer_hooks.cli.commands import print_json
 from trainer_hooks.cli.values import (
     JsonWriter,
     count_with_noun,
@@ -49,7 +49,7 @@ def show(path: Path, *, lists_tensors: bool, is_json: bool) -> int:
     """
     told = file_facts(inspect_file(path))
     if is_json:
-        print(json.dumps(JsonWriter().write(told), indent=2, allow_nan=False))
+        print_json(JsonWriter().write(told))
         return 0
     show_tree(Branch(printable(path), tuple(_branches(told))))
     print()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from trainer_hooks.checkpoint.inspection import (
     verify_file,
 )
 from trainer_hooks.checkpoint.migrations import FORMAT
-from trainer_hooks.cli.values import printable
+from trainer_hooks.cli.commands import print_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -42,11 +41,9 @@ def verify(paths: Iterable[Path], *, is_json: bool) -> int:
     """
     verdicts = [verdict for path in paths for verdict in _verdicts(path)]
     if is_json:
-        print(json.dumps([asdict(verdict) for verdict in verdicts], indent=2))
+        print_json([asdict(verdict) for verdict in verdicts])
     else:
-        rows = [
-            [verdict.state, *map(printable, (verdict.path, verdict.what))] for verdict in verdicts
-        ]
+        rows = [[verdict.state, verdict.path, verdict.what] for verdict in verdicts]
         show_table(["state", "file", "what"], rows, whole={0})
     return 0 if all(verdict.state == _OK for verdict in verdicts) else 1
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer_hooks._text import printable_lines
 from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
 from trainer_hooks.checkpoint.file import read_checkpoint
 from trainer_hooks.cli.commands import is_free
@@ -84,7 +85,7 @@ def run_demo(folder: Path | None = None, *, is_fast: bool = False, processes: in
         with demo_run.single_threaded(), _printing_plugin():
             return _run(screen, folder, _FAST if is_fast else _FULL)
     except _DemoError as error:
-        print(f"trainer-hooks demo: {error}", file=sys.stderr)
+        print(f"trainer-hooks demo: {printable_lines(error)}", file=sys.stderr)
         return 1
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.cli.commands import USAGE_ERROR, print_failure
+from trainer_hooks._text import printable, printable_lines
+from trainer_hooks.cli.commands import USAGE_ERROR, print_failure, print_json
 from trainer_hooks.cli.plugins.survey import prints_diverted, survey_plugins
-from trainer_hooks.errors import OptionError, did_you_mean, error_summary
-from trainer_hooks.hooks.discovery import installed_plugins, is_interruption, load_entry_point
+from trainer_hooks.errors import OptionError, did_you_mean, error_summary, is_interruption
+from trainer_hooks.hooks.discovery import installed_plugins, load_entry_point
 from trainer_hooks.hooks.plugin import HOOKS_GROUP, Plugin, normal_name
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def check_plugins(
     except OptionError as error:  # of the test kit's: `skip`
         return print_failure("plugins check", str(error))
     if is_json:
-        print(json.dumps([_record(checked) for checked in results], indent=2))
+        print_json([_record(checked) for checked in results])
     else:
         print(_summary(results))
     if any(checked.outcome == "failed" for checked in results):
@@ -152,10 +152,11 @@ def _check(
 
 
 def _show(checked: _CheckedPlugin) -> None:
-    print(f"plugin {checked.plugin.label}: {checked.outcome}")
+    print(f"plugin {printable(checked.plugin.label)}: {checked.outcome}")
     for text in (checked.details, str(checked.report or "")):
         if text:
-            print(*(f"  {line}".rstrip() for line in text.splitlines()), sep="\n")
+            lines = printable_lines(text).split("\n")
+            print(*(f"  {line}".rstrip() for line in lines), sep="\n")
     # an examination takes seconds, and a pipe would hold its results back until the last one
     print(flush=True)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 import warnings
@@ -11,14 +10,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._text import Branch, show_table, show_tree
+from trainer_hooks.cli.commands import print_json
 from trainer_hooks.connector.plugin_validation import (
     PluginSelection,
     all_hooks,
     is_callback_or_foreign,
     with_adapters,
 )
-from trainer_hooks.errors import TrainerHooksWarning, error_summary
-from trainer_hooks.hooks.discovery import installed_plugins, is_interruption, iter_plugin_records
+from trainer_hooks.errors import TrainerHooksWarning, error_summary, is_interruption
+from trainer_hooks.hooks.discovery import installed_plugins, iter_plugin_records
 from trainer_hooks.hooks.plugin import Plugin, PluginFilter
 from trainer_hooks.hooks.spec import ALIASES, overrides
 
@@ -136,7 +136,7 @@ def list_plugins(*, is_json: bool) -> int:
     survey = survey_plugins()
     records = [_record(finding, survey.hooks) for finding in survey.findings]
     if is_json:
-        print(json.dumps(records, indent=2))
+        print_json(records)
     elif records:
         _show(records)
     else:

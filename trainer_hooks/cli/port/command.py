@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer_hooks._files import replace_file
+from trainer_hooks._files import file_fault, is_missing, replace_file
+from trainer_hooks._text import printable
 from trainer_hooks.cli.commands import print_failure
 
 if TYPE_CHECKING:
@@ -53,36 +54,42 @@ def run(arguments: argparse.Namespace) -> int:
     """Rewrite the files and return the exit code."""
     if importlib.util.find_spec("libcst") is None:
         return print_failure("port", "it needs libcst: pip install 'trainer-hooks[port]'")
-    absent = [path for path in arguments.paths if not Path(path).exists()]
-    if absent:
-        return print_failure("port", f"{absent[0]!r}: there is no such file or folder")
+    for path in arguments.paths:
+        if is_missing(path):
+            return print_failure("port", f"{path!r}: there is no such file or folder")
+        # not Path.is_dir, which raises for a name that is too long
+        if not os.path.isdir(path) and (fault := file_fault(path)):  # noqa: PTH112
+            return print_failure("port", f"{path!r}: {fault}. Give a file, or a folder of them")
     origin = arguments.origin
     packages = {
         package: f"trainer_hooks.compat.{framework}"
         for framework in (_PACKAGES if origin == _ALL else [origin])
         for package in _PACKAGES[framework]
     }
-    # here, since it is an extra, and takes its time to import
-    from libcst import ParserSyntaxError
-
-    from trainer_hooks.cli.port.porting import port_imports
+    # here, since libcst is an extra, and takes its time to import
+    from trainer_hooks.cli.port.porting import NotPythonError, port_imports
 
     changed = open_ends = 0
     for path in _files(arguments.paths):
+        name = printable(path)
         try:
             # bytes, so that encoding and line ends stay as they are
-            ported = port_imports(path.read_bytes(), packages)
-        except (ParserSyntaxError, UnicodeDecodeError) as error:
-            print(f"{path}: it cannot be read as Python: {str(error).splitlines()[0]}")
+            ported = port_imports(_read(path), packages)
+        except OSError as error:
+            print(f"{name}: it cannot be read: {printable(error.strerror or error)}")
+            open_ends += 1
+            continue
+        except NotPythonError as error:
+            print(f"{name}: it cannot be read as Python: {printable(error)}")
             open_ends += 1
             continue
         if ported.lines:
             lines = ", ".join(map(str, ported.lines))
             print(
-                f"{path}: import lines {lines} {'would change' if arguments.check else 'changed'}"
+                f"{name}: import lines {lines} {'would change' if arguments.check else 'changed'}"
             )
         for missing in ported.findings:
-            print(f"{path}:{missing.line}: {missing.name}: {missing.instead}")
+            print(printable(f"{name}:{missing.line}: {missing.name}: {missing.instead}"))
         changed += bool(ported.lines)
         open_ends += len(ported.findings)
         if ported.lines and not arguments.check:
@@ -106,6 +113,12 @@ def _files(paths: list[str]) -> Iterator[Path]:
                 one for one in folders if one[0] != "." and not (here / one / "pyvenv.cfg").exists()
             )
             yield from (here / one for one in sorted(files) if one.endswith(".py"))
+
+
+def _read(path: Path) -> bytes:
+    if fault := file_fault(path):  # a folder of sources may hold anything of such a name
+        raise OSError(fault)
+    return path.read_bytes()
 
 
 def _write(path: Path, text: bytes) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import warnings
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -15,6 +17,13 @@ from trainer_hooks.errors import TrainerHooksError, error_message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+
+_TOO_DEEP = "it is nested too deeply"
+
+
+class NotPythonError(TrainerHooksError):
+    """Raised for a file that is not valid Python."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -55,13 +64,38 @@ def port_imports(text: bytes, packages: Mapping[str, str]) -> PortedFile:
         packages: the compatibility package of each package of a framework, longest names first.
 
     Raises:
-        libcst.ParserSyntaxError: the file is not valid Python.
+        NotPythonError: the file is not valid Python.
     """
-    # the copy would protect from nodes that stand in the tree twice: a parser makes none
-    wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
+    _require_python(text)
     porter = _Porter(packages)
-    made = wrapper.visit(porter)
+    try:
+        # the copy would protect from nodes that stand in the tree twice: a parser makes none
+        made = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True).visit(porter)
+    except RecursionError:
+        raise NotPythonError(_TOO_DEEP) from None
+    except (cst.ParserSyntaxError, UnicodeDecodeError) as error:
+        raise NotPythonError(str(error).partition("\n")[0]) from error
     return PortedFile(made.bytes, sorted(porter.lines), sorted(porter.findings))
+
+
+def _require_python(text: bytes) -> None:
+    """Raise unless Python itself can parse a file.
+
+    Raises:
+        NotPythonError: it cannot.
+    """
+    # first, because libcst's parser ends the process where brackets or operators nest too deep:
+    # it grows its stack until there is none left, and Python's own parser has limits
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of the file's own escapes
+            ast.parse(text)
+    except SyntaxError as error:
+        line = "" if error.lineno is None else f", line {error.lineno}"
+        raise NotPythonError(f"{error.msg}{line}") from error
+    except ValueError as error:  # of null bytes, in some versions of Python
+        raise NotPythonError(str(error)) from error
+    except (MemoryError, RecursionError):
+        raise NotPythonError(_TOO_DEEP) from None
 
 
 class _Porter(cst.CSTTransformer):

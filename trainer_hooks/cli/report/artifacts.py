@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._files import file_fault, is_missing
 from trainer_hooks.checkpoint.atomic_write import is_sharded_folder, size_of_folder
 from trainer_hooks.checkpoint.file import summarize
 from trainer_hooks.checkpoint.inspection import UnusableFileError, as_mapping, inspect_file
@@ -31,6 +33,8 @@ _MAX_TRACE_BYTES = 200_000_000
 def _read_json(path: Path, max_bytes: int, notes: list[str]) -> Any:
     """Return the content of a JSON file; None, with a note, if it is too large or damaged."""
     try:
+        if fault := file_fault(path):
+            raise ValueError(fault)
         if path.stat().st_size > max_bytes:
             raise ValueError(f"it has over {max_bytes:,} bytes")
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -199,13 +203,16 @@ def _read_sample(
     if not name:
         content = text(entry, "text")
         return Sample(caption, text=content[:_MAX_TEXT_LENGTH]) if content else None
-    # resolved: a link may lead out of the folder just as `..` does
-    path = (root / name).resolve()
     reason = ""
     try:
+        # resolved: a link may lead out of the folder just as `..` does; not Path.resolve, which
+        # raises for a link that leads to itself
+        path = Path(os.path.realpath(root / name))
         # the page may be sent to others: no entry may pull in a file from elsewhere
         if not path.is_relative_to(root.resolve()):
             reason = "it is outside of that folder"
+        elif not is_missing(path) and (fault := file_fault(path)):
+            reason = fault
         elif path.stat().st_size * 4 // 3 > bytes_left:  # base64 makes four bytes of three
             reason = f"the pictures of a page may take {_MAX_BYTES:,} bytes together"
         else:
@@ -296,7 +303,8 @@ def read_checkpoints(run: LoggedRun) -> tuple[list[CheckpointFile], int]:
 
 
 def _is_checkpoint(path: Path) -> bool:
-    return path.is_file() or is_sharded_folder(path)
+    # not Path.is_file, which raises for a name that is too long, as a journal may hold any
+    return os.path.isfile(path) or is_sharded_folder(path)  # noqa: PTH113
 
 
 def _saved_at(path: Path) -> float:
@@ -364,7 +372,7 @@ def _add_marks(files: list[CheckpointFile], saver_states: dict[str, Any]) -> Non
     """Mark links, the last checkpoint, and the best one of each saver."""
     for file in files:
         if file.path.is_symlink():
-            file.marks.append(f"link to {file.path.resolve().name}")
+            file.marks.append(f"link to {Path(os.path.realpath(file.path)).name}")
         # a saver may add a number: last-v1.ckpt
         elif file.path.stem.startswith("last"):
             file.marks.append("last")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainer_hooks._text import printable
 from trainer_hooks.cli.commands import install_hint, number_below, print_failure
-from trainer_hooks.errors import TrainerHooksError
+from trainer_hooks.errors import TrainerHooksError, UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -82,14 +83,14 @@ def _report(arguments: argparse.Namespace) -> int:
         return print_failure("report", install_hint(error, "report", "jinja2", "plotly"))
     except (TrainerHooksError, OSError) as error:
         return print_failure("report", str(error))
-    print(written)
+    print(printable(written))
     return 0
 
 
 def _write_report(run_paths: list[Path], output: Path | None) -> Path:
     """Write the page and return its path."""
     # here, since they import torch, which the help of the command line does not need
-    from trainer_hooks._files import replace_file
+    from trainer_hooks._files import file_fault, is_missing, replace_file
     from trainer_hooks.cli.report.charts import points_for
     from trainer_hooks.cli.report.logged_run import (
         count_metrics,
@@ -105,9 +106,12 @@ def _write_report(run_paths: list[Path], output: Path | None) -> Path:
         read_run(folder, label, most, beside=[other for other in folders if other != folder])
         for folder, label in zip(folders, labels_of(folders), strict=True)
     ]
-    page = render_page(make_page(runs))
     # beside its run; a comparison belongs to none of the folders
     target = output or (folders[0] if len(folders) == 1 else Path()) / "report.html"
+    # before the work: a file of that name is replaced, and nothing else
+    if not is_missing(target) and (fault := file_fault(target)):
+        raise UsageError(f"output {str(target)!r}: {fault}. Name a file.")
+    page = render_page(make_page(runs))
     replace_file(target, lambda file: file.write(page))
     return target
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._text import printable
 from trainer_hooks.callbacks.reporting.journal import JOURNAL
 from trainer_hooks.callbacks.reporting.run_facts import process_start_time
 from trainer_hooks.checkpoint.inspection import as_mapping
@@ -217,7 +218,7 @@ def newest_runs(folders: Iterable[Path], command: str) -> list[Path]:
             choice = "the only run" if count == 1 else f"the newest of {count} runs"
             # told on stderr: stdout holds the path of the page, for scripts
             message = f"took {str(run)!r}, {choice} in {str(folder)!r}"
-            print(f"trainer-hooks {command}: {message}", file=sys.stderr)
+            print(f"trainer-hooks {command}: {printable(message)}", file=sys.stderr)
     return list(runs)
 
 
@@ -446,7 +447,7 @@ def _predecessor(starts: list[JournaledRun]) -> Path | None:
     folders = list(checkpoint.parents)[:_NEAR_CHECKPOINT]
     moved = [fit.folder.resolve().parent / folder.name for folder in folders if folder.name]
     for folder in [*folders, *moved]:
-        if (folder / JOURNAL).is_file():
+        if os.path.isfile(folder / JOURNAL):  # noqa: PTH113 - the path may be any text
             return folder
     return _saved_by(checkpoint, fit)
 

@@ -8,13 +8,19 @@ import re
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, get_type_hints
+from typing import TYPE_CHECKING, NoReturn, get_type_hints
 
 from jsonargparse import ArgumentError
 
 from trainer_hooks.cli.run.arguments import SUBCOMMANDS, import_class
-from trainer_hooks.errors import MetricError, TrainerHooksError, did_you_mean
-from trainer_hooks.hooks.discovery import is_interruption
+from trainer_hooks.errors import (
+    CheckpointError,
+    MetricError,
+    TrainerHooksError,
+    UsageError,
+    did_you_mean,
+    is_interruption,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -172,6 +178,11 @@ def add_monitor_note(error: MetricError, origins: ConfigOrigins) -> None:
     key, match = "trainer.callbacks.monitor", re.match(r"monitor '([^']+)' of ", str(error))
     if match and (place := origins.origin_of(key, match[1])):
         error.add_note(f"{place}: {key}")
+
+
+def refuse_checkpoint(error: CheckpointError) -> NoReturn:
+    """Raise the error of the checkpoint that a run was to start from as one of `ckpt_path`."""
+    raise UsageError(f"ckpt_path: {error}") from error
 
 
 def explain_error(error: Exception, origins: ConfigOrigins, parser: TrainerParser | None) -> str:

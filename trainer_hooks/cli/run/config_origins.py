@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml  # type: ignore[import-untyped]
 
+from trainer_hooks._files import file_fault, is_missing
 from trainer_hooks.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
 
 _MOST = 1_000_000
 """Values in a config; aliases of aliases make more of a few lines than a memory holds."""
+
+_MOST_BYTES = 10_000_000
+"""Bytes of a config."""
+
+_MOST_PLAIN = 100_000
+"""Characters of a config that the slow loader explains."""
+
+_DEEPEST = 100
+"""Levels of a config; those of an object in an option of the Trainer are five."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,24 +50,29 @@ class ConfigFile:
 
 def read_config(path: Path) -> ConfigFile:
     """Read a config file; an error in the file becomes its `fault`."""
+    if fault := file_fault(path):
+        return ConfigFile(path, f"{path}: {fault}. Give a file of YAML or JSON")
     try:
+        if path.stat().st_size > _MOST_BYTES:
+            return ConfigFile(path, f"{path}: it has over {_MOST_BYTES:,} bytes, and is no config")
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         return ConfigFile(path, f"{path}: byte {error.start} is no UTF-8. Save it as text in UTF-8")
     except OSError as error:
         return ConfigFile(path, f"{path}: it cannot be read: {error.strerror}")
+    # PyYAML has the loader in C only where it was built with libyaml
+    fast_loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        # PyYAML has the loader in C only where it was built with libyaml
-        return _parsed(path, text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except RecursionError:
-        return ConfigFile(path, f"{path}: it is nested too deeply")
-    except (ValueError, yaml.YAMLError):  # the other one is faster, this one speaks plainly
-        return _read_plainly(path, text)
+        return _parsed(path, text, fast_loader)
+    except (ValueError, yaml.YAMLError):
+        # the other one speaks plainly, but takes ten seconds for a megabyte
+        return _explained(path, text, yaml.SafeLoader if len(text) < _MOST_PLAIN else fast_loader)
 
 
-def _read_plainly(path: Path, text: str) -> ConfigFile:
+def _explained(path: Path, text: str, loader_class: Any) -> ConfigFile:
+    """Return the error of a config that is no YAML, with its line."""
     try:
-        return _parsed(path, text, yaml.SafeLoader)
+        return _parsed(path, text, loader_class)
     except yaml.MarkedYAMLError as error:
         fault, mark = error.problem or "it cannot be read", error.problem_mark or error.context_mark
     except (ValueError, yaml.YAMLError) as error:
@@ -67,6 +82,8 @@ def _read_plainly(path: Path, text: str) -> ConfigFile:
 
 
 def _parsed(path: Path, text: str, loader_class: Any) -> ConfigFile:
+    if _is_too_deep(text, loader_class):
+        return ConfigFile(path, f"{path}: it is nested deeper than {_DEEPEST} levels")
     loader = loader_class(text)
     try:
         root = loader.get_single_node()
@@ -77,13 +94,26 @@ def _parsed(path: Path, text: str, loader_class: Any) -> ConfigFile:
         if size == math.inf:
             fault = ": an alias in it stands for what it is itself a part of. Leave it out"
         elif size > _MOST:
-            fault = f": its aliases come to {size} values. Leave some out"
+            fault = f": it comes to {size} values, counting aliases each time. Leave some out"
         if fault:
             return ConfigFile(path, f"{path}{fault}")
         # after the checks: the values of all aliases together may not fit into memory
         return ConfigFile(path, "", root, loader.construct_document(root))
     finally:
         loader.dispose()
+
+
+def _is_too_deep(text: str, loader_class: Any) -> bool:
+    """Return whether the lists and mappings of a YAML text are nested too deep."""
+    # by the events, which need no recursion; it stops early, as the time of a scanner grows with
+    # the square of the depth
+    depth = 0
+    for event in yaml.parse(text, loader_class):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            return True
+    return False
 
 
 def _size(node: Any, known: dict[int, float]) -> float:
@@ -157,7 +187,7 @@ class ConfigOrigins:
             named = []
         paths = [Path(name).expanduser() for name in [*defaults, *named] if name]
         # a missing file is not reported here: the parser does
-        files = tuple(read_config(path) for path in paths if path.exists())
+        files = tuple(read_config(path) for path in paths if not is_missing(path))
         return cls(files, tuple(args), subcommand)
 
     def _options(self) -> list[tuple[str, str]]:
@@ -183,12 +213,11 @@ class ConfigOrigins:
     def with_environment(self, prefix: str) -> ConfigOrigins:
         """Return a copy that also covers the environment and the config file that it names."""
         prefixed = replace(self, prefix=prefix)
-        # without the variable this is the working directory, which is no file
         path = Path(os.environ.get(prefixed.variable("config"), "")).expanduser()
         return (
             # in front: the files of the command line override it
             replace(prefixed, files=(read_config(path), *self.files))
-            if path.is_file()
+            if os.environ.get(prefixed.variable("config")) and not is_missing(path)
             else prefixed
         )
 

@@ -13,7 +13,6 @@ import shutil
 import sys
 import textwrap
 import traceback
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import jsonargparse
@@ -21,16 +20,23 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from trainer_hooks import callbacks, loggers
+from trainer_hooks._files import file_fault, is_missing
 from trainer_hooks._log import log
 from trainer_hooks._version import __version__
 from trainer_hooks.callbacks.reporting.run_facts import HIDDEN
 from trainer_hooks.checkpoint import lightning
-from trainer_hooks.checkpoint.inspection import UnusableFileError, as_mapping, inspect_file
+from trainer_hooks.checkpoint.atomic_write import is_sharded_folder
+from trainer_hooks.checkpoint.inspection import (
+    CheckpointKind,
+    UnusableFileError,
+    as_mapping,
+    inspect_file,
+)
 from trainer_hooks.checkpoint.paths import is_remote
 from trainer_hooks.cli.run.arguments import import_class
 from trainer_hooks.cli.run.optimizers import AUTOMATIC, ConfigurableClass
-from trainer_hooks.errors import OptionError, PluginError, UsageError, did_you_mean
-from trainer_hooks.hooks.discovery import installed_plugins, is_interruption, load_entry_point
+from trainer_hooks.errors import OptionError, PluginError, UsageError, did_you_mean, is_interruption
+from trainer_hooks.hooks.discovery import installed_plugins, load_entry_point
 from trainer_hooks.hooks.plugin import GROUPS, PluginFilter
 from trainer_hooks.loggers.registry import installed_loggers, load_logger
 from trainer_hooks.trainer.options.config import TrainerConfig, option_docs
@@ -377,7 +383,7 @@ def set_defaults_from_checkpoint(
         path: the checkpoint; a missing or unusable file sets no defaults.
         explicit_value: returns the class name that was chosen for a group, empty if none was.
     """
-    if not path or not Path(path).exists():
+    if not path or path in (*_CKPT_WORDS, "null"):
         return
     try:
         saved = inspect_file(path).data
@@ -462,11 +468,18 @@ def parse_config(parse: Callable[[Any], Namespace], args: Any, subcommand: str |
         subcommand: the command; None without one.
 
     Raises:
-        UsageError: an imported module ends the process, the Trainer's options are no mapping, the
-            checkpoint does not exist, or a class path names a function.
+        UsageError: an imported module ends the process, a value is nested too deeply, the Trainer's
+            options are no mapping, the checkpoint cannot be opened, or a class path names a
+            function.
     """
     try:
         parsed = parse(args)
+    except RecursionError:
+        # `from None`: a thousand frames of the parser tell nothing
+        raise UsageError(
+            "a value on the command line or in the environment is nested too deeply. Give a "
+            "simpler one."
+        ) from None
     except SystemExit as error:
         if not error.code:  # the parser's own, after it has shown something
             raise
@@ -476,18 +489,40 @@ def parse_config(parse: Callable[[Any], Namespace], args: Any, subcommand: str |
             "Let it do so where it is run alone."
         ) from error
     config = parsed if subcommand is None else parsed[subcommand]
+    if config.get("ckpt_path") == "None":
+        # of the word `null`: the parser reads it as None, and then makes the text of that, since
+        # a text is the first type that the argument takes
+        config.ckpt_path = None
     options, path = config.get("trainer"), config.get("ckpt_path")
     if options is not None and not hasattr(options, "as_dict"):
         raise UsageError(f"trainer: {options!r} is no mapping of options. Write one.")
     # the path of an empty text would be the working directory, which exists
-    is_there = path is None or path in _CKPT_WORDS or (bool(path) and Path(path).exists())
-    if not is_there and not is_remote(path):
-        raise UsageError(
-            f"ckpt_path: {path!r} is not there. Give a checkpoint, or one of "
-            f"{', '.join(_CKPT_WORDS)}."
-        )
+    if path is not None and path not in _CKPT_WORDS and not is_remote(path):
+        _check_checkpoint(str(path))
     _check_classes(config.as_dict(), "")
     return parsed
+
+
+def _check_checkpoint(path: str) -> None:
+    """Check that there is a checkpoint to open, before anything is made; a run reads it later."""
+    file = path.removeprefix("file://")
+    # the path of an empty text would be the working directory, which exists
+    fault = "is not there" if not path or is_missing(file) else file_fault(file)
+    if fault and not (path and is_sharded_folder(file)):
+        seal = " without a seal" if os.path.isdir(file) else ""  # noqa: PTH112
+        raise UsageError(
+            f"ckpt_path: {path!r} {fault.removeprefix('it ')}{seal}. Give a checkpoint, or one of "
+            f"{', '.join(_CKPT_WORDS)}."
+        )
+    try:
+        contents = inspect_file(file)
+    except UnusableFileError as error:
+        raise UsageError(f"ckpt_path: {error}. Give another checkpoint.") from error
+    if contents.kind is CheckpointKind.WEIGHTS:
+        raise UsageError(
+            f"ckpt_path: {path!r} holds bare weights, and is no checkpoint. Load them in the "
+            "module with load_state_dict, or give a checkpoint."
+        )
 
 
 def _check_classes(config: Any, key: str) -> None:

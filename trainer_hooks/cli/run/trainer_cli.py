@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from trainer_hooks._log import log
-from trainer_hooks.cli.commands import install_hint
+from trainer_hooks.cli.commands import install_hint, one_line
 from trainer_hooks.cli.run.arguments import (
     SUBCOMMANDS,
     find_subcommand,
@@ -23,7 +23,7 @@ from trainer_hooks.cli.run.optimizers import (
     configure_from_config,
 )
 from trainer_hooks.cli.run.save_config import SaveConfigCallback
-from trainer_hooks.errors import MetricError, TrainerHooksError, UsageError
+from trainer_hooks.errors import CheckpointError, MetricError, TrainerHooksError, UsageError
 from trainer_hooks.module.datamodule import DataModule
 from trainer_hooks.module.module import Module
 from trainer_hooks.runtime.rng import seed_everything
@@ -388,7 +388,7 @@ class TrainerCLI:
         return self.config_init if self.subcommand is None else self.config_init[self.subcommand]
 
     def _run(self, subcommand: str) -> None:
-        from trainer_hooks.cli.run.config_errors import add_monitor_note
+        from trainer_hooks.cli.run.config_errors import add_monitor_note, refuse_checkpoint
 
         self._call_if_defined(f"before_{subcommand}")
         if subcommand == "fit" and not hasattr(self, "fit"):
@@ -403,12 +403,26 @@ class TrainerCLI:
         }
         if self.datamodule is not None:
             method_arguments["datamodule"] = self.datamodule
+        refused: CheckpointError | None = None
         try:
             self.returned = function(model=self.model, **method_arguments)
         except MetricError as error:
             add_monitor_note(error, self._origins)
             raise
+        except CheckpointError as error:
+            if not self._is_about_start(method_arguments.get("ckpt_path")):
+                raise
+            refused = error
+        if refused is not None:
+            self._explain_errors(lambda: refuse_checkpoint(refused))
         self._call_if_defined(f"after_{subcommand}")
+
+    def _is_about_start(self, asked: str | None) -> bool:
+        """Return whether a CheckpointError of the run is about the checkpoint to start from."""
+        # later ones are about saves, in the middle of a training
+        is_restored = self.trainer.load_report is not None
+        is_new = asked == "auto" and self.trainer.ckpt_path is None
+        return asked is not None and not is_restored and not is_new
 
     def _call_if_defined(self, name: str) -> None:
         """Call a method that a subclass may have, such as `before_fit`."""
@@ -442,7 +456,7 @@ class TrainerCLI:
         # there is no parser yet where an override of add_arguments_to_parser raised
         program = self.parser.prog.split()[0] if hasattr(self, "parser") else Path(sys.argv[0]).name
         command = f"{program} {self.subcommand or ''}".rstrip()
-        print(f"{command}: error: {line}", file=sys.stderr)
+        print(f"{command}: error: {one_line(line)}", file=sys.stderr)
         raise SystemExit(2)
 
 

@@ -54,11 +54,12 @@ def save_checkpoint(
     checkpoint is written.
 
     Raises:
-        UsageError: there is no module to save yet, or a safetensors file is to hold more than
-            weights.
+        UsageError: there is no module to save yet, a safetensors file is to hold more than
+            weights, or this process was forked inside the run.
         CheckpointStateError: a state cannot be loaded back safely; the message names its owner.
         CheckpointError: the file cannot be written, or the background save failed.
     """
+    _require_own_process(core)
     if core.background.pending is not None:
         # not `finish`: the error of a failed background save must not prevent this save
         core.background.catch_up()
@@ -94,6 +95,7 @@ def save_in_background(
     """
     if not paths:
         raise UsageError("save_in_background() was given no path: pass at least one.")
+    _require_own_process(core)
     # the previous save first: it writes the one copy of the state that there is in memory
     core.background.finish()
     _check_save(core, paths, weights_only)
@@ -118,6 +120,19 @@ def notify_saved(core: TrainerCore, trainer: Trainer, path: str) -> None:
     for logger in core.loggers:
         for saver in trainer.checkpoint_callbacks:
             logger.after_save_checkpoint(saver)
+
+
+def _require_own_process(core: TrainerCore) -> None:
+    """Refuse to save in a process that was forked inside the run.
+
+    Raises:
+        UsageError: this is such a process.
+    """
+    if core.connector.relay.is_forked_copy:
+        raise UsageError(
+            "a checkpoint was to be saved in a process that was forked inside the run: only the "
+            "process that called fit saves. Save there, or pass data to the child."
+        )
 
 
 def _check_save(

@@ -27,6 +27,7 @@ from torch.multiprocessing.spawn import (
     start_processes,
 )
 
+from trainer_hooks._output import flush_output
 from trainer_hooks.checkpoint.atomic_write import open_atomically
 from trainer_hooks.checkpoint.paths import absolute_path
 from trainer_hooks.context.run_state import TrainerFn, TrainerStatus
@@ -137,8 +138,7 @@ class ForkedRuns:
         # torch imports this for the first optimizer, in seconds: once here, not in each fork
         importlib.import_module("torch._dynamo")
         # a fork copies unwritten buffers, and would print them once more
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush_output()
         context = start_processes(  # type: ignore[no-untyped-call]
             self._work, (os.getpid(), meeting, inputs, work), topology.world_size, join=False,
             start_method="fork",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer_hooks._log import warn
+from trainer_hooks._text import printable
 from trainer_hooks.errors import OptionError, TrainerHooksWarning
 from trainer_hooks.trainer.options.limits import SHARE_RULE, as_share
 
@@ -84,7 +85,9 @@ def report_hook_profile(core: TrainerCore, trainer: Trainer) -> None:
             TrainerHooksWarning,
         )
     else:
-        trainer.print(f"trace: {written} (open it in ui.perfetto.dev or chrome://tracing)")
+        trainer.print(
+            f"trace: {printable(written)} (open it in ui.perfetto.dev or chrome://tracing)"
+        )
 
 
 def _free_path(folder: Path) -> Path:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from trainer_hooks._lazy import class_if_loaded
+from trainer_hooks._output import flush_output
 from trainer_hooks.checkpoint.atomic_write import check_writable
 from trainer_hooks.checkpoint.paths import is_inside, is_remote, require_local
 from trainer_hooks.context.context import RunContext, StepCalls
@@ -256,6 +257,8 @@ class TrainerRun:
         steps.append((remove_unused_folders, (core.loggers,)))
         if self._loop is not None:
             steps.append((log_end, (core, self.trainer, self._reason, self._error)))
+        # here, where a closed pipe is still no error: Python itself would complain as it exits
+        steps.append((flush_output, ()))
         # last: this restores the signal handlers, and a signal must not interrupt the steps above
         steps.append((self._exit_stack.close, ()))
         # every step is run, whichever fails: files must be closed and hooks paired in any case
@@ -274,7 +277,7 @@ class TrainerRun:
         for part, mode in self._modes:
             # not train(mode), which would set all submodules
             part.training = mode
-        core.connector.relay.on_stop = core.connector.relay.on_end_epoch = None
+        core.connector.relay.end_run()
         for callback in core.connector.callbacks:
             callback.attach_module(None)
         module.attach(self.trainer, None)
@@ -306,8 +309,7 @@ class TrainerRun:
             self._distributed_run.share_metrics()
         context = core.context = self._make_context(module)
         context.state_registry = build_state_registry(core, module, context)
-        core.connector.relay.on_stop = context.stop_by
-        core.connector.relay.on_end_epoch = context.leave_epoch
+        core.connector.relay.begin_run(context.stop_by, context.leave_epoch)
         # before a folder is opened: a resumed run logs into that of its checkpoint
         self._starting_point.read_and_resume_loggers()
         if self._distributed_run is not None:

@@ -12,6 +12,7 @@ import threading
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._output import losing_output
 from trainer_hooks.context.context import RunRequests
 from trainer_hooks.errors import TerminationSignal
 
@@ -102,7 +103,8 @@ class _InOneLine:
         # notes tell of further errors, for which one line is not enough
         is_told = kind is KeyboardInterrupt and not hasattr(error, "__notes__")
         if is_told and _is_from(RunRequests.raise_pending_signal, traceback):
-            print(kind.__name__, file=sys.stderr)
+            with losing_output():
+                print(kind.__name__, file=sys.stderr)
         else:
             self._before(kind, error, traceback)
 

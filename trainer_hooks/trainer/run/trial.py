@@ -128,8 +128,7 @@ class _TrialRun(TrainerRun):
             inputs.datamodule.trainer = self.trainer
         core.connector.attach(module)
         context = core.context = self._make_context(module)
-        core.connector.relay.on_stop = context.stop_by
-        core.connector.relay.on_end_epoch = context.leave_epoch
+        core.connector.relay.begin_run(context.stop_by, context.leave_epoch)
         load_data(inputs, context)
         if inputs.fn == "fit":
             self._configure_optimizers()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 import numpy as np
 import torch
 
+from trainer_hooks._output import losing_output
 from trainer_hooks.compat.composer.core.callback import Callback
 from trainer_hooks.compat.composer.core.time import Time, Timestamp, TimeUnit
 from trainer_hooks.compat.composer.loggers.logger import format_log_data_value
@@ -179,7 +180,8 @@ class ConsoleLogger(LoggerDestination):
             self._print_line(f"\t {phase} {name}: {format_log_data_value(value)}")
 
     def _print_line(self, line: str) -> None:
-        print(line, file=self.stream, flush=True)
+        with losing_output(self.stream):
+            print(line, file=self.stream, flush=True)
 
 
 class FileLogger(LoggerDestination):

@@ -1,0 +1,192 @@
+"""A stream that nobody reads any more costs its text, and never the training."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import subprocess
+import sys
+import textwrap
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from trainer_hooks import Trainer
+from trainer_hooks._log import ensure_visible_log, log
+from trainer_hooks._output import flush_output, is_terminal, losing_output
+from trainer_hooks.callbacks import (
+    LambdaCallback,
+    ModelSummary,
+    RichModelSummary,
+    RichProgressBar,
+    TQDMProgressBar,
+)
+from trainer_hooks.compat.accelerated.callbacks import PrintProgressCallback
+from trainer_hooks.compat.composer.loggers import ConsoleLogger as ComposerConsoleLogger
+from trainer_hooks.loggers import ConsoleLogger
+from trainer_hooks.testing import TinyModule
+
+
+@contextmanager
+def broken_pipe(*, is_unbuffered: bool = False):
+    """Yield a text stream into a pipe whose reader has closed it."""
+    read, write = os.pipe()
+    os.close(read)
+    raw = os.fdopen(write, "wb", buffering=0)
+    stream = io.TextIOWrapper(raw if is_unbuffered else io.BufferedWriter(raw), write_through=True)
+    with closing_lost(stream):
+        yield stream
+
+
+@contextmanager
+def closing_lost(stream):
+    """Close a stream at the end, which loses the text that it still keeps."""
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            stream.close()
+
+
+@contextmanager
+def closed_stream():
+    stream = io.StringIO()
+    stream.close()
+    yield stream
+
+
+@contextmanager
+def hung_up():
+    """Yield a stream on a terminal whose other side is gone."""
+    there, here = os.openpty()
+    stream = os.fdopen(here, "w")
+    os.close(there)
+    with closing_lost(stream):
+        yield stream
+
+
+@contextmanager
+def nothing():
+    yield None  # as pythonw has it
+
+
+@contextmanager
+def whole():
+    yield io.StringIO()
+
+
+STREAMS = {
+    "broken": broken_pipe,
+    "unbuffered": lambda: broken_pipe(is_unbuffered=True),
+    "closed": closed_stream,
+    "hung up": hung_up,
+    "none": nothing,
+    "whole": whole,
+}
+
+CALLBACKS = {
+    "none": list,
+    "tqdm": lambda: [TQDMProgressBar(refresh_rate=1)],
+    "rich": lambda: [RichProgressBar(refresh_rate=1)],
+    "summaries": lambda: [ModelSummary()],
+    "rich summaries": lambda: [RichModelSummary()],
+    "printed": lambda: [PrintProgressCallback()],
+    "trainer.print": lambda: [LambdaCallback(on_train_batch_end=lambda t, *_: t.print("batch"))],
+    "described": lambda: [LambdaCallback(on_fit_end=lambda t, *_: t.describe_hooks())],
+    "composer": lambda: [ComposerConsoleLogger(log_interval="1ba")],
+}
+
+
+def drawn(seed: int) -> tuple[str, str, str, bool]:
+    numbers = random.Random(seed)
+    return (
+        numbers.choice(list(STREAMS)),
+        numbers.choice(list(STREAMS)),
+        list(CALLBACKS)[seed % len(CALLBACKS)],
+        numbers.random() < 0.5,
+    )
+
+
+@pytest.mark.parametrize("seed", range(45))
+def test_no_stream_ends_a_fit(seed, monkeypatch, tmp_path) -> None:
+    """Each of the two streams in any state, with any of the callbacks that write to it."""
+    out, err, callbacks, has_console = drawn(seed)
+    with STREAMS[out]() as stdout, STREAMS[err]() as stderr, monkeypatch.context() as patch:
+        patch.setattr(log, "handlers", [])
+        patch.setattr(log, "propagate", False)
+        ensure_visible_log()
+        patch.setattr(sys, "stdout", stdout)
+        patch.setattr(sys, "stderr", stderr)
+        trainer = Trainer(
+            callbacks=CALLBACKS[callbacks](),
+            logger=ConsoleLogger() if has_console else False,
+            default_root_dir=tmp_path, max_epochs=2, log_every_n_steps=1, accelerator="cpu",
+            enable_checkpointing=False, enable_run_manifest=False, limit_val_batches=1,
+            enable_progress_bar=None, enable_model_summary=None,
+        )  # fmt: skip
+        trainer.fit(TinyModule())
+        steps = trainer.global_step
+        flush_output()  # Python does so as it exits
+    assert steps == trainer.progress.batches_completed > 0
+
+
+def test_a_stream_of_the_users_own() -> None:
+    """A ConsoleLogger's own stream may break, and is not redirected."""
+    with broken_pipe() as stream:
+        logger = ConsoleLogger(stream)
+        for step in range(3):
+            logger.log_metrics({"loss": 1.0}, step)
+        with pytest.raises(BrokenPipeError):
+            stream.flush()
+
+
+def test_other_errors_pass(monkeypatch) -> None:
+    """Only the error of a lost stream is dropped: not that of a file, a socket, or a value."""
+    with STREAMS["broken"]() as stdout, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", stdout)
+        with pytest.raises(FileNotFoundError), losing_output():
+            open("/nowhere/at/all")  # noqa: PTH123, SIM115
+        patch.setattr(sys, "stdout", io.StringIO())
+        for error in (BrokenPipeError(32, "of a socket"), ValueError("bad value")):
+            with pytest.raises(type(error)), losing_output():
+                raise error
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_only_a_terminal_is_one(name) -> None:
+    """No stream, a closed or a broken one are no terminals; the question raises nothing."""
+    with STREAMS[name]() as stream:
+        assert is_terminal(stream) is False
+
+
+PROGRAM = """
+import sys
+from trainer_hooks import Trainer
+from trainer_hooks.loggers import ConsoleLogger
+from trainer_hooks.testing import TinyModule
+
+print("first", flush=True)
+sys.stdin.readline()  # now the reader has left
+trainer = Trainer(max_epochs=2, logger=ConsoleLogger(), accelerator="cpu", plugins=False)
+trainer.fit(TinyModule())
+print("the user's own line")
+assert trainer.current_epoch == 2
+sys.exit(3)
+"""
+
+
+def test_a_real_pipe(tmp_path) -> None:
+    """The exit code is the program's own, and not Python's 120 of a flush that failed."""
+    program = tmp_path / "program.py"
+    program.write_text(textwrap.dedent(PROGRAM))
+    with subprocess.Popen(
+        [sys.executable, program], cwd=tmp_path, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    ) as process:  # fmt: skip
+        assert process.stdout.readline() == "first\n"
+        process.stdout.close()
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.wait(60) == 3
+    assert list(tmp_path.rglob("*.ckpt"))

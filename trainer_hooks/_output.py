@@ -1,0 +1,102 @@
+"""Text for people, which ends no training if nobody can read it any more.
+
+A stream is lost if its reader has left (`train.py | head`), its terminal has hung up, or it is
+closed; under pythonw there is none.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import sys
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+_LOST = frozenset(
+    {errno.EPIPE, errno.EIO, errno.EBADF, errno.ECONNRESET, errno.ESHUTDOWN}
+)  # fmt: skip
+"""The numbers of the errors of a stream that nobody reads any more."""
+
+
+@contextmanager
+def losing_output(*others: Any) -> Iterator[None]:
+    """Drop an error in the `with` block whose cause is that a standard stream is lost.
+
+    The rest of the block is skipped. A standard stream whose reader has left is redirected to the
+    null device, so that later writes of the user's code and Python's own flush at the exit find no
+    error either.
+
+    Args:
+        *others: further streams that the block writes to.
+
+    Raises:
+        OSError: of a stream that is not lost, or of anything else that the block does.
+        ValueError: likewise.
+    """
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        # text is written to a closed stream with a ValueError
+        if isinstance(error, OSError) and error.errno not in _LOST:
+            raise
+        lost = [stream for stream in (*others, sys.stdout, sys.stderr) if _is_lost(stream)]
+        if not lost:
+            raise
+        for stream in lost:
+            _redirect_to_null(stream)
+
+
+def flush_output() -> None:
+    """Flush the standard streams now, where a lost one is no error yet."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            with losing_output():
+                stream.flush()
+
+
+def is_terminal(stream: object) -> bool:
+    """Return whether a stream is a terminal; none, a closed one, or a bare replacement is not."""
+    ask = getattr(stream, "isatty", None)
+    try:
+        return ask is not None and bool(ask())
+    except ValueError:  # it is closed
+        return False
+
+
+def _is_lost(stream: Any) -> bool:
+    if stream is None:
+        return False
+    if getattr(stream, "closed", False):
+        return True
+    try:
+        stream.flush()
+        descriptor = stream.fileno()
+    except OSError as error:  # io.UnsupportedOperation of fileno() has no number
+        return error.errno in _LOST
+    except (AttributeError, ValueError):
+        return False
+    # an unbuffered stream keeps nothing that could be flushed once more
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    gone = select.POLLERR | select.POLLHUP | select.POLLNVAL
+    return any(event & gone for _, event in poll.poll(0))
+
+
+def _redirect_to_null(stream: Any) -> None:
+    """Redirect the file descriptor of a standard stream to the null device."""
+    # not that of the user's own stream; nor of a closed one, whose number may be another file's
+    standard = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
+    if getattr(stream, "closed", False) or not any(stream is one for one in standard):
+        return
+    with suppress(OSError, ValueError, AttributeError):  # it has no descriptor
+        descriptor = stream.fileno()
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, descriptor)
+        os.close(null)
+        # what it still keeps goes there, too
+        stream.flush()
