@@ -610,6 +610,46 @@ def of_training(fit: Trainer) -> list:
     return [digest(fit.module), states, fit.global_step]
 
 
+def resumes_from_slots(folder: Path) -> dict:
+    """Resume from each slot of loaders of other lengths in each rank, with a length and without."""
+    found = {}
+    for name, data in {
+        "known": lambda: Subset(DATA, range(10 if RANK else 8)),
+        "unknown": lambda: Numbers(10 if RANK else 8),
+    }.items():
+
+        def fit(*callbacks, ckpt_path=None, data=data):
+            torch.manual_seed(5)
+            module, remembers = Draws(), Remembers()
+            options = {"max_epochs": 2, "use_distributed_sampler": False}
+            one = trainer(folder, remembers, *callbacks, **options)
+            one.fit(module, loader(data(), 2), loader(FEW, 2), ckpt_path=ckpt_path)
+            return [digest(module), remembers.drawn, one.progress.batches_completed]
+
+        saved = Slots(folder / name)
+        uncut = fit(saved)
+        found[name] = {path.stem: fit(ckpt_path=path) == uncut for path in saved.paths}
+        found[name]["batches"] = uncut[2]
+    return found
+
+
+class Slots(Callback):
+    """Saves at every slot."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.paths = folder, []
+
+    def _save(self, trainer, slot):
+        self.paths.append(self.folder / f"{slot}{trainer.progress.batches_completed}.ckpt")
+        trainer.save_checkpoint(self.paths[-1])
+
+    def on_batch_checkpoint(self, trainer, module):
+        self._save(trainer, "batch")
+
+    def on_epoch_checkpoint(self, trainer, module):
+        self._save(trainer, "epoch")
+
+
 class Sees(Net):
     """Records its training samples, and its and the optimizer's initial state."""
 

@@ -165,6 +165,10 @@ class TrainStream:
             iterator = self._iterate_after(epoch, num_done, state)
         self._positions.mark_opened()
         iterator = self._observe(iterator, num_done)
+        if self._size == math.inf and state["num_batches"] <= num_done:
+            # The epoch is at its end, although this loader may have more: of several ranks all end
+            # with the shortest, and only the ranks whose loader is at its end see that again.
+            self.num_batches = num_done
         self.last.forget(state.get("last_print"))
         # Last: opening and skipping have drawn from these generators.
         restore_generators(self._generators(), state["generators"])

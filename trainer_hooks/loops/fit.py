@@ -136,6 +136,9 @@ class FitLoop:
                     self._consensus.reject_lone_stop(request)
                 self._stop_between_hooks(request)
             self._cycles.close()
+        # Each rank's last forward has changed its own buffers: the fit leaves the same module on
+        # all, as a resume from its last checkpoint would.
+        context.processes.broadcast_module_buffers(module)
         # Outside of `shutdown`, which would call it a second time for a signal inside it.
         hooks.on_train_end(trainer, module)
         context.training.timekeeper.stopwatch.stop()

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from trainer_hooks.runtime.topology import SINGLE_PROCESS, Topology
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     import torch
     from torch import nn
     from torch.distributed.device_mesh import DeviceMesh
     from torch.optim import Optimizer
+
+    from trainer_hooks.runtime.rank_watchdog import SignalInbox
 
 Decision = TypeVar("Decision")
 
@@ -158,6 +160,14 @@ class Processes:
 
     def broadcast_module_buffers(self, module: torch.nn.Module) -> None:
         """Copy rank 0's buffers to all ranks, so that all evaluate the same model."""
+
+    def signal_inbox(self, numbers: Collection[int]) -> SignalInbox | None:  # noqa: ARG002 - the interface
+        """Return where signals are received while the ranks wait for each other; None for one rank.
+
+        Args:
+            numbers: the signals that are deferred.
+        """
+        return None
 
     def barrier(self, name: str | None = None) -> None:
         """Wait until all ranks have called this.

@@ -34,6 +34,7 @@ from trainer_hooks.trainer.run.console_summary import (
     log_end,
     warn_of_nothing_to_do,
 )
+from trainer_hooks.trainer.run.failed_start import record_start
 from trainer_hooks.trainer.run.hook_profiling import begin_profiled_run, report_hook_profile
 from trainer_hooks.trainer.run.registered_state import build_state_registry, modes_of
 from trainer_hooks.trainer.run.run_inputs import (
@@ -119,6 +120,8 @@ class TrainerRun:
             from trainer_hooks.trainer.run.distributed_run import DistributedRun
 
             self._distributed_run = DistributedRun(core)
+            # here, where an error of it reaches the other ranks
+            self._distributed_run.make_groups()
         context = self._begin(module)
         # on each node once: its disk may be its own
         if core.processes.local_rank == 0:
@@ -221,19 +224,23 @@ class TrainerRun:
         try:
             self._tear_down()
         finally:
-            # in any case: the trainer must be free for its next run
-            self.core.let_go()
-            if self._distributed_run is not None:
-                self._distributed_run.leave()
+            # in any case: the trainer must be free for its next run, and the watchdog must end
+            try:
+                self.core.let_go()
+            finally:
+                if self._distributed_run is not None:
+                    self._distributed_run.leave()
 
     def _tear_down(self) -> None:
         from trainer_hooks.loops.batch_end import discard_unserved_requests
 
         core, module = self.core, self.inputs.module
         fault = self._error
-        # the clock first, which counts no tearing down; saves before `teardown`, whose hooks may
-        # use the files; loggers after it, since its hooks may log
+        # what the next start must know, as nothing may come before it; the clock, which counts no
+        # tearing down; saves before `teardown`, whose hooks may use the files; loggers after it,
+        # since its hooks may log
         steps: list[tuple[Any, tuple[Any, ...]]] = [
+            (record_start, (core, self._error)),
             (core.training.timekeeper.stopwatch.stop, ()),
             (core.background.finish, ()),
             (core.background.release, ()),
