@@ -353,6 +353,8 @@ def train(make: Any, cuts: set[int]) -> list[Any]:
         saved = pickle.dumps((stream.state_dict(), rng.capture()))
         seed_everything(100 + moment, verbose=False)
         state, numbers = pickle.loads(saved)
+        # as at the end of a run: workers of a loader that the collector finds take 5 s to end
+        stream.release()
         stream = TrainStream(make())
         stream.require_same(state)
         iterator = None
@@ -378,6 +380,7 @@ def train(make: Any, cuts: set[int]) -> list[Any]:
             iterator = cut(epoch, done) or iterator
         del iterator
         stream.close(is_complete=True)
+    stream.release()
     batches.append(moment)
     return batches
 
