@@ -338,8 +338,8 @@ FAULTY |= {
 def train(make: Any, cuts: set[int]) -> list[Any]:
     """Go through the epochs of a loader; at each cut go on with another one from a saved state.
 
-    There are three moments at which to cut for each batch: before it is asked for, after it, and
-    after the last one has closed the epoch. The training draws random numbers for each batch.
+    A cut may be before an epoch is opened, before its first batch, and after each batch. The
+    training draws random numbers for each batch.
     """
     seed_everything(3, verbose=False)
     stream, batches, moment = TrainStream(make()), [], 0
