@@ -322,6 +322,7 @@ class RunContext:
             "evaluators": dict(self.validation.evaluators),
             "inside_batch": self.batch.is_taken,
             "renewed": dict(self.data.renewed),
+            "sharding_seed": self.data.sharding_seed,
             "loop": self.loop_state(),
         }
         # a `setup` hook that asks for the fit's length makes the stream alone, and may end the run

@@ -5,9 +5,13 @@ And their classes and options, which are saved, and compared on a resume.
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from threading import Thread
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import torch
@@ -31,6 +35,26 @@ if TYPE_CHECKING:
     from torch import nn
 
 _OPTIMIZER_KEYS = frozenset({"optimizer", "lr_scheduler", "monitor"})
+
+
+def import_compiler() -> None:
+    """Import `torch._dynamo`, which torch imports for the first optimizer of a process."""
+    if "torch._dynamo" in sys.modules:
+        return
+    # In a thread: a function of torch that runs during this import leaves its frame in a reference
+    # cycle. In the main thread that would keep the frames of all callers, and with them the
+    # loaders and their workers, until a garbage collection; the frames of a thread end in it.
+    thread = Thread(target=_import_compiler, name="import of torch._dynamo", daemon=True)
+    # no thread can be started where processes are limited: torch then imports it here
+    with suppress(RuntimeError):
+        thread.start()
+        thread.join()
+
+
+def _import_compiler() -> None:
+    # an error is raised again where the optimizer is made, whose import it then is
+    with suppress(Exception):
+        importlib.import_module("torch._dynamo")
 
 
 @dataclass(slots=True)

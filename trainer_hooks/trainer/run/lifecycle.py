@@ -24,6 +24,7 @@ from trainer_hooks.module.datamodule import DataModule
 from trainer_hooks.module.module import Module
 from trainer_hooks.module.optimization import (
     describe_setup,
+    import_compiler,
     parse_optimizers,
     warn_of_foreign_parameters,
 )
@@ -395,6 +396,8 @@ class TrainerRun:
             # the hook's new layers came after the module was moved
             module.to(self.core.device)
         if is_rebuilt or not training.is_configured:
+            if any(parameter.requires_grad for parameter in module.parameters()):
+                import_compiler()
             wanted = module.configure_optimizers()
             training.optimization = parse_optimizers(wanted, type(module).__qualname__)
             warn_of_foreign_parameters(training.optimization, module)

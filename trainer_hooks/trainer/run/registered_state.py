@@ -129,6 +129,10 @@ def build_state_registry(
         entry("renewed",
               lambda: (left.get("renewed") if context is None else context.data.renewed) or None,
               load_renewed, only_training_changes=True, is_per_rank=True),
+        # loaders that are made later, as by `reload_dataloaders_every_n_epochs`, are sharded by it
+        entry("sharding_seed",
+              lambda: left.get("sharding_seed") if context is None else context.data.sharding_seed,
+              lambda s: setattr(run.data, "sharding_seed", s), only_training_changes=True),
         entry("val_generators",
               lambda: (evaluation["validate"].generator_states() if "validate" in evaluation
                        else left.get("val_generators", {})),
