@@ -120,7 +120,7 @@ def load_checkpoint(
         return checkpoint
     # migrated before decoding: format 1 was not encoded, so its migration encodes it first
     present = migrate(checkpoint, str(path))
-    checkpoint = {key: decode(value, str(path)) for key, value in present.items()}
+    checkpoint = {key: decode(value, str(path), warns=True) for key, value in present.items()}
     if not has_shards(checkpoint):
         return checkpoint
     from trainer_hooks.checkpoint.sharded_folder import with_empty_tensors, with_tensors
