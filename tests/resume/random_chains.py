@@ -188,7 +188,7 @@ class Stages:
 
 def is_resumable(folder: Path) -> bool:
     """Return whether a checkpoint lies in a folder that a fit can be resumed from."""
-    for path in folder.rglob("*.ckpt"):
+    for path in [*folder.rglob("*.ckpt"), *folder.rglob("*.pt")]:
         if not path.name.startswith("."):
             with suppress(CheckpointError):
                 if summarize(path).is_resumable:
@@ -237,10 +237,10 @@ def _error_of(code: int | None, cut: Cut | None, folder: Path) -> str:
     how, place, _ = cut or ("", "", 0)
     expected = {"error": RAISED, "SIGKILL": -signal.SIGKILL}.get(how, 0)
     if not expected and how:
-        # a signal that comes before the training acts as in any program
-        number = getattr(signal, how)
-        expected = -number if place in BEFORE and how != "SIGINT" else 128 + number
-    if code == expected:
+        expected = 128 + getattr(signal, how)
+    # a signal that comes before the training may act as in any program
+    is_killed = place in BEFORE and code == 128 - expected
+    if code == expected or is_killed:
         return ""
     return f"the stage cut by {cut} ended with the code {code}, not {expected}: {_output(folder)}"
 

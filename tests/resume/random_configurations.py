@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,8 +121,8 @@ def result_of(options: Options, folder: Path, seed: int) -> Result:
     return examine_chain(options, folder) if options["chain"] else examine(options, folder, seed)
 
 
-def check(seed: int) -> tuple[int, Result, Options]:
-    """Examine the configuration of a seed; one that fails is shrunk."""
+def check(seed: int, tries: int = MOST_TRIES) -> tuple[int, Result, Options]:
+    """Examine the configuration of a seed; one that fails is shrunk by so many tries."""
     torch.set_num_threads(1)
     options = draw(seed)
     with tempfile.TemporaryDirectory(prefix="random-configurations-") as folder:
@@ -130,9 +131,9 @@ def check(seed: int) -> tuple[int, Result, Options]:
             return result_of(candidate, Path(folder), seed)
 
         first = result(options)
-        if first.status != "differs":
+        if first.status != "differs" or not tries:
             return seed, first, options
-        shrunk = shrink(options, lambda candidate: result(candidate).status == "differs")
+        shrunk = shrink(options, lambda candidate: result(candidate).status == "differs", tries)
         last = result(shrunk)
         # what hangs on the moment of a kill may not come again
         return (seed, last, shrunk) if last.status == "differs" else (seed, first, options)
@@ -168,6 +169,9 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="0:100", help="first:last, without the last; or one")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument(
+        "--tries", type=int, default=MOST_TRIES, help="runs to shrink a failure; 0 leaves it"
+    )
     parser.add_argument("--options", help="what is not the simplest, as a failure is printed")
     parser.add_argument("--only", choices=["chains", "others"], help="leave the others out")
     given = parser.parse_args(arguments)
@@ -184,7 +188,7 @@ def main(arguments: list[str]) -> int:
         # spawned, since threads of torch do not survive a fork
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(given.jobs, context, _begin) as pool:
-            for found in pool.map(check, part):
+            for found in pool.map(partial(check, tries=given.tries), part):
                 _count(found[1], statuses, reasons)
                 if found[1].status == "differs":
                     print(told(*found), flush=True)

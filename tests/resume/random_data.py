@@ -129,9 +129,13 @@ class PlacedStream(Stream):
     place = resumed_at = 0
 
     def __iter__(self) -> Iterator[Any]:
-        first, self.resumed_at = self.resumed_at, 0
-        for number in self.numbers()[first:]:
-            first = self.place = first + 1
+        # at once, and not with the first sample: the state may be read before that
+        self.place, self.resumed_at = self.resumed_at, 0
+        return self._from_place()
+
+    def _from_place(self) -> Iterator[Any]:
+        for number in self.numbers()[self.place :]:
+            self.place += 1
             yield self.samples[number]
 
     def state_dict(self) -> dict[str, Any]:

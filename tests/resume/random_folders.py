@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ONLY_OF_CUTS = re.compile(
-    r"preempted-|exception-|on_exception|requested-|.*after_resume_\d|\..*\.trainer_hooks\.part$"
+    r"preempted-|exception-|on_exception|requested-|.*after_resume_\d"
+    r"|\..*\.(trainer_hooks\.part|\d+\.tmp|new)$"
 )
-"""The files that only a cut makes: a hidden part file stays until the next save in the folder."""
+"""The files that only a cut makes; hidden ones are of writes that a kill has broken off."""
 
 MOST_SHOWN = 4
 
@@ -77,7 +78,7 @@ def read_end(folder: Path) -> End:
 
 
 def _read_file(path: Path, name: str, end: End) -> None:
-    if path.is_symlink():
+    if path.is_symlink() and not path.name.startswith("."):
         end.links[name] = str(path.readlink())
         if not path.exists():
             end.broken.append(f"{name} points to {end.links[name]}, which is not there")
@@ -176,8 +177,16 @@ def _compare_calls(uncut: list[Any], calls: list[Any]) -> list[str]:
 
 def _is_newer_last(name: str, uncut: End, chain: End) -> bool:
     """Return whether a checkpoint is the last one, and newer than that of the uncut run."""
-    is_last = re.fullmatch(r"(second-)?last\.ckpt", name.rpartition("/")[2]) is not None
-    return is_last and chain.batches[name] > uncut.batches.get(name, -1)
+    if re.fullmatch(r"(second-)?last\.ckpt", name.rpartition("/")[2]) is None:
+        return False
+    if _is_of_cut(chain.links.get(name, "")):
+        return True
+    first, second = uncut.batches.get(name, -1), chain.batches[name]
+    if first != second:
+        return first < second
+    # of the same batch, but another part of its end
+    places = [end.checkpoints[name]["trainer_hooks"]["progress"] for end in (uncut, chain)]
+    return places[0] != places[1]
 
 
 def _compare_files(uncut: End, chain: End, newer: set[str]) -> list[str]:
@@ -192,7 +201,10 @@ def _compare_files(uncut: End, chain: End, newer: set[str]) -> list[str]:
     names |= newer & uncut.files
     found = [f"{name}: only the uncut run has it" for name in sorted(uncut.files - names)]
     found += [f"{name}: only the chain has it" for name in sorted(names - uncut.files)]
-    found += differences(uncut.links, chain.links, "links")
+    # such a link may point to the file that a signal has left, until the next save
+    links = {name: to for name, to in chain.links.items() if not _is_of_cut(to)}
+    expected = {name: to for name, to in uncut.links.items() if name in links or name not in newer}
+    found += differences(expected, links, "links")
     for name in sorted(uncut.checkpoints.keys() & chain.checkpoints.keys() - newer):
         wrong = differences(uncut.checkpoints[name], chain.checkpoints[name], name)
         found += wrong[:2]

@@ -73,7 +73,9 @@ def run(
         shutil.rmtree(folder / "saved", ignore_errors=True)
     (folder / "own").mkdir(parents=True, exist_ok=True)
     scramble(seed)
-    setup = setup_of(options, folder / "saved")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torchdata's loader calls what torch deprecates
+        setup = setup_of(options, folder / "saved")
     recorder = Recorder()
     cutter = Cutter(folder / "own", recorder)
     cutter.saves, (cutter.how, cutter.at) = set(saves), cut

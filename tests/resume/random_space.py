@@ -152,11 +152,20 @@ RULES: tuple[tuple[Callable[[Options], bool], tuple[str, ...]], ...] = (
     (lambda o: not o["chain"], CHAINED),
     # a chain has cuts and savers of its own
     (lambda o: bool(o["chain"]), ("cut", "second_cut", "saver")),
+    # their averages cannot follow parameters that pruning replaces
+    (lambda o: o["guest"].endswith("average"), ("prunes",)),
+    # the file of a save that fails is not there, and is not saved later
+    (lambda o: _fails_in_save(o) and "exception" in o["second_saver"], ("second_saver",)),
 )
 
 
 def _is_share(o: Options, name: str) -> bool:
     return o["data"] in WITHOUT_LENGTH and isinstance(o[name], float)
+
+
+def _fails_in_save(o: Options) -> bool:
+    in_save = ("on_save_checkpoint", "on_checkpoint_saved")
+    return any(how == "error" and place in in_save for how, place, _ in o["chain"])
 
 
 def fitting(options: Options) -> Options:

@@ -169,6 +169,24 @@ def test_a_run_that_cannot_be_exact_is_counted_by_its_message(fuzzer) -> None:
     assert reasons == {"warned: checkpoint PATH: saved inside batch N, not exact.": 2}
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {
+            "chain": (("SIGKILL", "on_train_batch_end", 2), ("error", "on_train_start", 1)),
+            "second_saver": "on exception",
+        },
+    ],
+    ids=["a save before the loop has restored its part"],
+)
+def test_what_was_found_once_in_a_chain_does_not_come_back(
+    chains, fuzzer, tmp_path, changed
+) -> None:
+    """The smallest chains that once differed are the uncut run now."""
+    result = chains.examine_chain(simplest(fuzzer) | changed, tmp_path)
+    assert (result.status, result.details) == ("same", [])
+
+
 def test_a_failure_is_made_as_small_as_it_can_be(fuzzer) -> None:
     """Of a configuration only what the failure needs stays, in its simplest form."""
     drawn = fuzzer.draw(13)

@@ -100,8 +100,8 @@ class StateRegistry:
 
         Args:
             checkpoint: the checkpoint to add to.
-            snapshot: the snapshot that a running validation made, whose states are saved in place
-                of the present ones; empty outside one.
+            snapshot: states by name to save in place of the present ones: those of the snapshot
+                that a running validation made, or those that are still `pending`.
         """
         for name, registered in self._states.items():
             # a state with a `snapshot` of its own has only a part in there, which is merged below
@@ -122,6 +122,22 @@ class StateRegistry:
                 checkpoint["trainer_hooks"][name] = state
             else:
                 checkpoint[registered.path[0]] = state
+
+    def pending(self, checkpoint: dict[str, Any]) -> dict[str, Any]:
+        """Return by name the states that the loop has yet to restore from a checkpoint.
+
+        The counters are among them: the loop may have counted the epoch already, which the others
+        do not know of.
+
+        Args:
+            checkpoint: the checkpoint that a run resumes from; empty once the loop has done so.
+        """
+        states = {
+            registered.name: registered.read(checkpoint)
+            for registered in self._states.values()
+            if registered.is_restored_by_loop or registered.name == "progress"
+        }
+        return {name: state for name, state in states.items() if state is not None}
 
     def per_rank_names(self) -> list[str]:
         """Return the names of the states of which each rank has its own."""

@@ -325,7 +325,13 @@ class HookRelay(Hooks):
     def fire_after(self, hook: str, implementer: object, *args: Any) -> None:
         """Call a hook on the members that come after one, as a run does that was cut off there."""
         listeners = self._listeners_after(hook, implementer)
-        _fan_out(hook, listeners, self._handle_stop, self._handle_return_value)(*args)
+        _fan_out(
+            hook,
+            listeners,
+            self._handle_stop,
+            self._handle_return_value,
+            self.end_forked_copy,
+        )(*args)
 
     def has_listeners_after(self, hook: str, implementer: object) -> bool:
         """Return whether `fire_after` would call anything."""

@@ -283,6 +283,8 @@ class TransformersAdapter(HostedCallback):
     def _log(self, trainer: Any, module: Any, metrics: Any, step: int) -> None:
         """Append logged values to the history, also if the callback has no `on_log`."""
         objects = _event_objects(trainer)
+        # the values of a resumed run may be logged before its first event
+        objects.refresh(trainer, module)
         logs = {**metrics, "epoch": objects.state.epoch}
         objects.append_log({**logs, "step": step})
         # the callback is handed the names without the step, as there

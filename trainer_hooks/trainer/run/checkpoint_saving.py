@@ -314,11 +314,17 @@ def _contents(
                 own["inside_batch"] = training.left.get("inside_batch", False)
                 window = training.left.get("accumulate_grad_batches")
             else:
-                context.state_registry.write(checkpoint, context.validation.snapshot)
-                slot = _slot_of_save(core, context)
+                # a save before the loop begins, as after an error in `on_train_start`: the run has
+                # not yet the positions and random states of the checkpoint that it resumes from
+                pending = context.state_registry.pending(context.resumed)
+                snapshot = context.validation.snapshot or pending
+                context.state_registry.write(checkpoint, snapshot)
+                resumed = context.resumed.get("trainer_hooks", {})
+                slot = resumed.get("slot") if resumed else _slot_of_save(core, context)
                 if slot:
                     own["slot"] = slot
-                own["inside_batch"] = context.batch.is_taken
+                was_inside_batch = resumed.get("inside_batch")
+                own["inside_batch"] = context.batch.is_taken or bool(was_inside_batch)
                 has_stream = context.data.stream is not None
                 window = context.plan.accumulate_grad_batches if has_stream else None
             if window is not None:
