@@ -18,11 +18,17 @@ if TYPE_CHECKING:
 
 _ALL = "all"
 _PACKAGES = {
-    "lightning": ("lightning.pytorch", "pytorch_lightning", "lightning"),
-    "composer": ("composer",),
-    "accelerated": ("pytorch_accelerated",),
+    "lightning": {
+        "lightning.pytorch": "",
+        "pytorch_lightning": "",
+        "lightning_fabric": ".fabric",
+        "lightning": "",
+    },
+    "composer": {"composer": ""},
+    "accelerated": {"pytorch_accelerated": ""},
 }
-"""The packages that each framework is imported from, the longest names first."""
+"""The packages that each framework is imported from, the longest names first, each with its place
+below the compatibility package."""
 
 
 def add_parser(commands: Commands) -> None:
@@ -58,9 +64,9 @@ def run(arguments: argparse.Namespace) -> int:
         return print_failure("port", f"{absent[0]!r}: there is no such file or folder")
     origin = arguments.origin
     packages = {
-        package: f"trainer_hooks.compat.{framework}"
+        package: f"trainer_hooks.compat.{framework}{place}"
         for framework in (_PACKAGES if origin == _ALL else [origin])
-        for package in _PACKAGES[framework]
+        for package, place in _PACKAGES[framework].items()
     }
     # here, since it is an extra, and takes its time to import
     from libcst import ParserSyntaxError
