@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainer_hooks._lazy import loader_of
+from trainer_hooks.compat.composer.modules import package_getattr
 
 if TYPE_CHECKING:
     from trainer_hooks.callbacks import (
@@ -54,7 +54,7 @@ __all__ = [
     "ThresholdStopper",
 ]
 
-__getattr__ = loader_of(
+__getattr__ = package_getattr(
     __name__,
     {
         **dict.fromkeys(__all__, ":trainer_hooks.callbacks"),

@@ -8,6 +8,7 @@ from weakref import WeakSet
 from trainer_hooks.adapters.composer.event_source import close_callbacks
 from trainer_hooks.compat.composer.core.event import Event
 from trainer_hooks.compat.composer.core.event_methods import EventMethods
+from trainer_hooks.compat.composer.modules import package_getattr
 from trainer_hooks.compat.composer.not_offered import ENGINE
 from trainer_hooks.compat.not_offered import not_offered_attribute
 from trainer_hooks.errors import UsageError, add_note
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from trainer_hooks.compat.composer.loggers.logger import Logger
 
 __all__ = ["Engine"]
+
+__getattr__ = package_getattr(__name__)
 
 # weak, so that a callback whose trainer is gone can be collected
 _OPEN: WeakSet[EventMethods] = WeakSet()
