@@ -50,6 +50,7 @@ def main(folder: Path) -> None:
     trainer = _class(source / _CLASSES["Trainer"], "Trainer")
     for label, function in _ARGUMENTS.items():
         names[label] = sorted(_arguments(trainer, function))
+    names["paths"] = _paths(source)
     FILE.write_text(json.dumps(names, indent=1) + "\n", encoding="utf-8")
 
 
@@ -65,6 +66,20 @@ def _listed_by_parts(folder: Path) -> list[str]:
     """Return the names of a package that hands out all that its files list."""
     files = sorted(folder.glob("*.py"))
     return [name for file in files for name in _listed(ast.parse(file.read_text("utf-8")))]
+
+
+def _paths(source: Path) -> dict[str, list[str]]:
+    """Return the public names of all modules, by their paths below the package."""
+    paths = {}
+    for file in sorted(source.rglob("*.py")):
+        parts = [*file.relative_to(source).with_suffix("").parts]
+        parts = parts[:-1] if parts[-1] == "__init__" else parts
+        if any(part[0] == "_" for part in parts):
+            continue
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        made = [n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+        paths[".".join(parts)] = sorted({n for n in _listed(tree) or made if n[0] != "_"})
+    return paths
 
 
 def _class(path: Path, name: str) -> ast.ClassDef:

@@ -73,7 +73,7 @@ def not_offered_rows() -> list[str]:
 
 def _names() -> dict[str, list[str]]:
     names = json.loads(_NAMES.read_text(encoding="utf-8"))
-    del names["version"]
+    del names["version"], names["paths"]
     return dict(names)
 
 

@@ -56,8 +56,9 @@ FROM_ELSEWHERE = {
 """What a module offers without having made it."""
 
 NOT_OFFERED = {
-    "ABC", "CPU_DEVICE", "DistributedDataParallel", "EVAL_DATALOADERS", "IO", "ModuleType",
-    "ReduceLROnPlateau", "STEP_OUTPUT", "TRAIN_DATALOADERS", "TYPE_CHECKING",
+    "ABC", "CPU_DEVICE", "DistributedDataParallel", "EVAL_DATALOADERS", "IO", "LBFGS",
+    "MODULE_OPTIMIZERS", "ModuleType", "ReduceLROnPlateau", "STEP_OUTPUT", "SWALR", "T",
+    "TRAIN_DATALOADERS", "TYPE_CHECKING",
 }  # fmt: skip
 """What modules have imported, whose own names these are not."""
 
@@ -84,6 +85,7 @@ def main() -> None:
         "callbacks": {name: _arguments(kind) for name, kind in callbacks.items()},
         "loggers": {name: _arguments(kind) for name, kind in loggers.items()},
         "modules": {name: _offered(name) for name in MODULES},
+        "paths": {**_paths("lightning.pytorch", ""), **_paths("lightning.fabric", "fabric")},
     }
     FILE.write_text(json.dumps(names, indent=1) + "\n", encoding="utf-8")
 
@@ -100,6 +102,31 @@ def _offered(name: str) -> list[str]:
     more = FROM_ELSEWHERE.get(name, [])
     assert all(hasattr(module, one) for one in more), name
     return sorted({*found} - NOT_OFFERED | {*more})
+
+
+def _paths(package: str, place: str) -> dict[str, list[str]]:
+    """Return the public names of all public modules of a package, by their paths.
+
+    Args:
+        package: the package's name.
+        place: the path of the package below the compatibility package.
+    """
+    root = importlib.import_module(package)
+    modules = [package, *(m.name for m in pkgutil.walk_packages(root.__path__, f"{package}."))]
+    paths = {}
+    for name in modules:
+        if any(part[0] == "_" for part in name.split(".")):
+            continue
+        module = importlib.import_module(name)
+        own = getattr(module, "__all__", None) or [
+            key
+            for key, value in vars(module).items()
+            if not inspect.ismodule(value)
+            and (getattr(value, "__module__", None) == name or key.isupper())
+        ]
+        path = f"{place}{name.removeprefix(package)}".removeprefix(".")
+        paths[path] = sorted({key for key in own if key[0] != "_"} - NOT_OFFERED)
+    return paths
 
 
 def _public(owner: object) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainer_hooks.compat.lightning.modules import VIRTUAL_MODULES, exports_of
+from trainer_hooks.compat import lightning
+from trainer_hooks.compat.lightning.modules import MODULES, VIRTUAL_MODULES, exports_of
 
 __all__ = ["FOLDER", "lightning_stubs"]
 
@@ -14,24 +15,41 @@ _HEADER = "# made by docs/generate.py from trainer_hooks/compat/lightning/module
 
 def lightning_stubs() -> dict[Path, str]:
     """Return the text of each stub by its path below the folder of the package."""
-    packages = {path.rpartition(".")[0] for path in VIRTUAL_MODULES}
     stubs = {}
-    for path in VIRTUAL_MODULES:
+    for path in filter(_has_names, VIRTUAL_MODULES):
         file = Path(*path.split("."))
-        file = file / "__init__.pyi" if path in packages else file.with_suffix(".pyi")
+        file = file / "__init__.pyi" if MODULES.submodules(path) else file.with_suffix(".pyi")
         exports = exports_of(path)
         # a submodule is an attribute of its package without an import of its own
-        children = [name for name in VIRTUAL_MODULES if name.rpartition(".")[0] == path]
         submodules = "".join(
-            f"from . import {name} as {name}\n" for name in (c.rpartition(".")[2] for c in children)
+            f"from . import {name} as {name}\n"
+            for name in MODULES.submodules(path)
+            if _has_names(f"{path}.{name}")
         )
+        # "as" hands a name on that is not in __all__, as those with an underscore
         imports = sorted(
-            f"from {module} import {attribute}" + (f" as {name}" * (name != attribute)) + "\n"
+            f"from {module} import {attribute}"
+            + (f" as {name}" * (name != attribute or name[0] == "_"))
+            + "\n"
             for name, (module, attribute) in exports.items()
         )
         # without it type checkers take an imported name for one that the stub uses itself
-        names = "".join(f'    "{name}",\n' for name in sorted(exports))
+        names = "".join(f'    "{name}",\n' for name in sorted(exports) if name[0] != "_")
         listed = "".join(imports) + f"\n__all__ = [\n{names}]\n" if exports else ""
         body = submodules + listed
         stubs[file] = _HEADER + ("\n" + body if body else "")
+    # the package under its other name: all its attributes, and no files of its own
+    stubs[Path("pytorch.pyi")] = (
+        _HEADER + "\nfrom trainer_hooks.compat.lightning import *\n"
+        "from trainer_hooks.compat.lightning import __version__ as __version__\n"
+    )
     return stubs
+
+
+def _has_names(path: str) -> bool:
+    """Return whether a module or one below it offers a name, or the package lists it.
+
+    Of others type checkers shall say that they are not there.
+    """
+    below = [module for module in VIRTUAL_MODULES if f"{module}.".startswith(f"{path}.")]
+    return path in lightning.__all__ or any(map(exports_of, below))

@@ -146,7 +146,8 @@ def _names(package: Any, chosen: list[str]) -> list[str]:
     for name in chosen or package.__all__:
         summary = inspect.cleandoc(getattr(package, name).__doc__ or "").partition("\n")[0]
         homes = [module for module in modules if name in exports_of(module)]
-        rows.append(f"| `{name}` | `{next(iter(homes), path)}` | {cell(summary)} |")
+        # the last: of the two homes of rank_zero_only, utilities.distributed is of Lightning 1.x
+        rows.append(f"| `{name}` | `{homes[-1] if homes else path}` | {cell(summary)} |")
     return rows
 
 

@@ -28,7 +28,14 @@ from torch.utils.data import (
 )
 from torch.utils.data.distributed import DistributedSampler
 
-from trainer_hooks import Callback, Module, StopTraining, Trainer, rank_zero_only
+from trainer_hooks import (
+    Callback,
+    Module,
+    StopTraining,
+    Trainer,
+    rank_zero_only,
+    seed_everything,
+)
 from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint, NaNGuard
 from trainer_hooks.errors import TrainerHooksError
 from trainer_hooks.runtime.strategy_options import DDPStrategy
@@ -571,8 +578,8 @@ class Remembers(Callback):
 def cut_and_resumed(folder: Path, at: int, accumulate: int) -> dict:
     options = {"max_epochs": 3, "accumulate_grad_batches": accumulate}
 
-    def begin(*callbacks):
-        torch.manual_seed(5)
+    def begin(seed, *callbacks):
+        seed_everything(seed, verbose=False)
         remembers = Remembers()
         return Draws(), remembers, trainer(folder, remembers, *callbacks, **options)
 
@@ -581,14 +588,16 @@ def cut_and_resumed(folder: Path, at: int, accumulate: int) -> dict:
             if trainer.progress.batches_completed == at:
                 trainer.save_checkpoint(folder / "cut.ckpt")
 
-    module, remembers, fit = begin(Saves())
+    module, remembers, fit = begin(5, Saves())
     fit.fit(module, loader(shuffle=True), loader(FEW, 2))
-    again, remembers_again, resumed = begin()
+    # with another seed the loaders would be shared otherwise
+    again, remembers_again, resumed = begin(6)
     resumed.fit(again, loader(shuffle=True), loader(FEW, 2), ckpt_path=folder / "cut.ckpt")
     metrics = [
         {name: value.item() for name, value in one.callback_metrics.items()}
         for one in (fit, resumed)
     ]
+    os.environ.pop("PL_GLOBAL_SEED")  # the cases after this one are not seeded
     return {
         "uncut": [digest(module), remembers.drawn, metrics[0], fit.global_step],
         "resumed": [digest(again), remembers_again.drawn, metrics[1], resumed.global_step],
@@ -608,6 +617,46 @@ def of_training(fit: Trainer) -> list:
     state = fit.optimizers[0].state_dict()["state"]
     states = [one[name].flatten().tolist() for one in state.values() for name in sorted(one)]
     return [digest(fit.module), states, fit.global_step]
+
+
+def resumes_from_slots(folder: Path) -> dict:
+    """Resume from each slot of loaders of other lengths in each rank, with a length and without."""
+    found = {}
+    for name, data in {
+        "known": lambda: Subset(DATA, range(10 if RANK else 8)),
+        "unknown": lambda: Numbers(10 if RANK else 8),
+    }.items():
+
+        def fit(*callbacks, ckpt_path=None, data=data):
+            torch.manual_seed(5)
+            module, remembers = Draws(), Remembers()
+            options = {"max_epochs": 2, "use_distributed_sampler": False}
+            one = trainer(folder, remembers, *callbacks, **options)
+            one.fit(module, loader(data(), 2), loader(FEW, 2), ckpt_path=ckpt_path)
+            return [digest(module), remembers.drawn, one.progress.batches_completed]
+
+        saved = Slots(folder / name)
+        uncut = fit(saved)
+        found[name] = {path.stem: fit(ckpt_path=path) == uncut for path in saved.paths}
+        found[name]["batches"] = uncut[2]
+    return found
+
+
+class Slots(Callback):
+    """Saves at every slot."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.paths = folder, []
+
+    def _save(self, trainer, slot):
+        self.paths.append(self.folder / f"{slot}{trainer.progress.batches_completed}.ckpt")
+        trainer.save_checkpoint(self.paths[-1])
+
+    def on_batch_checkpoint(self, trainer, module):
+        self._save(trainer, "batch")
+
+    def on_epoch_checkpoint(self, trainer, module):
+        self._save(trainer, "epoch")
 
 
 class Sees(Net):
@@ -686,7 +735,8 @@ def _indices(given: DataLoader, *, trains: bool) -> list[list[int]]:
     from trainer_hooks.data.loaders import set_epoch
     from trainer_hooks.runtime.topology import Topology
 
-    share = shard_loader(given, Topology(2, RANK, RANK, 0, 2, "test"), is_training=trains)
+    topology = Topology(2, RANK, RANK, 0, 2, "test")
+    share = shard_loader(given, topology, is_training=trains, seed=0)
     found = []
     for epoch in range(2):
         set_epoch(share, epoch)

@@ -20,6 +20,16 @@ def test_a_resume_of_two_processes_is_exact(ended, case):
     assert found[0]["uncut"][1] != found[1]["uncut"][1]
 
 
+@pytest.mark.parametrize("kind", ["known", "unknown"])
+def test_ranks_with_unequal_loaders_resume_exactly_from_every_slot(ended, kind):
+    """Also from the shortest loader's last batch, where the other rank's loader has more."""
+    for one in ended.found("resumes_from_slots"):
+        found = dict(one[kind])
+        assert found.pop("batches") == 8
+        assert found == dict.fromkeys(found, True)
+        assert len(found) == 10
+
+
 def test_loggers_files_and_prints_are_rank_zeros(ended):
     """Both ranks know the same folders and files, which are written once."""
     first, second = ended.found("loggers_and_files")

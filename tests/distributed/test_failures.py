@@ -8,6 +8,62 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
+HERE = Path(__file__).parent
+PHASES = (
+    "train_dataloader", "val_dataloader", "sanity check", "training", "validation", "validate",
+    "test", "predict",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def early(results_of):
+    """By case the exit codes, the seconds and the output of ranks that ended early."""
+    return results_of(HERE / "early_ends.py", HERE)
+
+
+@pytest.mark.parametrize(
+    "case", [*(f"{phase} of ddp" for phase in PHASES), "training of fsdp", "validation of fsdp"]
+)
+def test_an_error_in_one_ranks_loader_is_named_by_all(early, case):
+    """In every phase: both ranks tell whose error it was, and none ends by another one."""
+    codes, seconds, output = early[case]
+    assert codes == [1, 1]
+    assert seconds < 8
+    assert "ValueError: a bad sample of rank 1\nin rank 1 of 2" in output
+    assert "rank 1 of 2 failed: ValueError: a bad sample of rank 1" in output
+    assert "KeyError" not in output
+
+
+def test_a_rank_that_dies_in_its_first_sharded_save_ends_the_other(early):
+    """Killed in the writer's thread, it leaves no rank waiting for a process group."""
+    codes, seconds, output = early["dies in its first save"]
+    assert codes == [-9, 1], output
+    assert seconds < 8
+
+
+def test_a_wait_for_a_rank_that_is_gone_ends_on_sigterm(early):
+    """The rank is stopped, with its connections open: it does not answer the watchdog."""
+    codes, _, output = early["vanishes"]
+    assert codes[0] == 1, output
+    assert "rank 1 of 2 did not answer rank 0 within" in output
+    assert "after SIGTERM" in output
+
+
+def test_a_second_sigterm_ends_a_wait_at_once(early):
+    """Also where the other rank is there, and is not through with a hook."""
+    codes, _, output = early["sleeps"]
+    assert codes == [143, 1], output
+    assert "rank 0 of 2 got SIGTERM twice, while it waited for" in output
+
+
+def test_a_start_that_failed_is_told_at_the_next_one(early):
+    """It failed in rank 1 before a batch was trained; "auto" takes the checkpoint with a word."""
+    assert early["saves"][0] == [0, 0], early["saves"][2]
+    assert early["fails"][0] == early["fails again"][0] == [1, 1]
+    assert "once more" not in early["fails"][2]
+    told = early["fails again"][2].partition("last.ckpt' once more, although the last start")[2]
+    assert "rank 1 of 2 failed: ValueError: a bad stream of rank 1" in told
+
 
 @pytest.mark.parametrize(
     ("case", "texts"),

@@ -14,7 +14,7 @@ from trainer_hooks.hooks.spec import ALIASES, HOOKS, overrides
 FIRING_ORDER = """
     on_init_start on_init_end
     setup on_configure_model on_after_configure_model
-    on_before_load on_load_checkpoint on_after_load on_fit_start
+    on_before_load on_before_restore on_load_checkpoint on_after_load on_fit_start
     on_sanity_check_start on_sanity_check_end on_train_start
     on_iteration_start on_epoch_start on_train_epoch_start
     on_before_dataloader on_after_dataloader on_train_batch_start on_before_train_batch

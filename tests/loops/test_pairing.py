@@ -31,7 +31,7 @@ COMMON = {"setup", "on_configure_model", "on_after_configure_model", "on_before_
 COMMON |= {"on_after_load", "on_epoch_start"}
 COMMON |= {"on_epoch_end", "teardown", *CLOSE}
 RARE = {"on_exception", "on_keyboard_interrupt", "on_stop_training_error", "on_load_checkpoint"}
-RARE |= {"on_init_start", "on_init_end"}
+RARE |= {"on_init_start", "on_init_end", "on_before_restore"}
 
 
 def fired_in(*prefixes: str) -> set[str]:
@@ -284,6 +284,7 @@ def test_an_exception_in_a_checkpoint_being_loaded(stage, tmp_path) -> None:
     stage("fit", {"on_train_end": lambda trainer, *args: trainer.save_checkpoint(path)})
     played = stage("fit", {"on_load_checkpoint": raising(Fault("no"))}, ckpt_path=path)
     expected = ["setup", "on_configure_model", "on_after_configure_model", "on_before_load"]
+    expected.append("on_before_restore")
     assert played.first.names == [*expected, "on_load_checkpoint", *BROKEN_OFF]
     assert played.last.names == [*expected, *BROKEN_OFF]
     assert_closed(played)

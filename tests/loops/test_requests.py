@@ -388,7 +388,7 @@ IN_FIT = [
     for hook in HOOKS
     if not hook.startswith(("on_init", "on_test", "on_predict", "on_evaluation", "on_close"))
     and hook not in {"on_exception", "on_keyboard_interrupt", "on_post_close", "on_load_checkpoint"}
-    and hook != "on_stop_training_error"
+    and hook not in {"on_stop_training_error", "on_before_restore"}
 ]
 TOO_LATE = {"on_train_end", "on_fit_end", "teardown"}
 

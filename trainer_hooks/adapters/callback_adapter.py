@@ -7,6 +7,7 @@ if the user names it with `keep_opaque`.
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -148,6 +149,43 @@ class HostedCallback(Callback):
         owner = f"{self.framework} callback {type(self.guest).__qualname__}"
         self.load_guest_state(_unpickle_parts(state_dict, self.opaque_names, owner))
 
+    def keeping_opaque_keys(self, hook: str, call: Callable[..., object]) -> Callable[..., object]:
+        """Return the function to call at a hook that is handed a checkpoint, or `call` itself.
+
+        The keys that `keep_opaque` names, and that the foreign callback puts into the checkpoint,
+        are kept as pickles.
+
+        Args:
+            hook: the hook.
+            call: the function to call at the hook.
+        """
+        if hook == "on_save_checkpoint" and self.opaque_names:
+            return partial(self._save_keys, call)
+        if hook == "on_load_checkpoint":
+            return partial(self._load_keys, call)
+        return call
+
+    def _save_keys(
+        self, call: Callable[..., object], trainer: Any, module: Any, checkpoint: dict[str, Any]
+    ) -> None:
+        before = set(checkpoint)
+        call(trainer, module, checkpoint)
+        names = sorted(self.opaque_names & (set(checkpoint) - before))
+        if names:
+            parts = {name: checkpoint.pop(name) for name in names}
+            kept = checkpoint.setdefault(_PICKLES_KEY, {})
+            kept[self.state_key] = _pickle_parts(parts, self.opaque_names)
+
+    def _load_keys(
+        self, call: Callable[..., object], trainer: Any, module: Any, checkpoint: dict[str, Any]
+    ) -> None:
+        kept = checkpoint.get(_PICKLES_KEY)
+        kept = kept.get(self.state_key) if isinstance(kept, dict) else None
+        if kept is not None:
+            owner = f"{self.framework} callback {type(self.guest).__qualname__}"
+            checkpoint.update(_unpickle_parts(kept, self.opaque_names, owner))
+        call(trainer, module, checkpoint)
+
     @property
     def routes_events(self) -> bool:
         """Whether `run_event` is called: never, as `translated` decides."""
@@ -250,7 +288,8 @@ def keep_opaque(callback: Any, *names: str) -> HostedCallback:
     Args:
         callback: the callback of another framework; pass the returned adapter to the Trainer in its
             place.
-        names: the keys of its `state_dict()` whose values are pickled.
+        names: the keys whose values are pickled: of its `state_dict()`, and those that it puts into
+            the checkpoint itself in `on_save_checkpoint`.
 
     Raises:
         UsageError: the callback is no foreign one, no name is given, or its adapter keeps the state

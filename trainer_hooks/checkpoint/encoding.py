@@ -5,22 +5,30 @@ A deque becomes `{"__trainer_hooks__": "deque", "items": [...], "maxlen": 3}`, a
 are, so another tool finds numbers, texts, lists, dicts and tensors in their usual places. A dict of
 the user that has the key `"__trainer_hooks__"` is encoded as well, so that it cannot be mistaken
 for an encoded value.
+
+Members of Enums and named tuples are written with the name of their class and their plain value.
+Reading one looks the class up among the modules that the program has loaded, and imports none: the
+names in a file run no code. Where the class is missing or has changed, the plain value comes back.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import pathlib
+import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from dataclasses import dataclass
+from enum import Enum, Flag
 from importlib import import_module
 from operator import is_
 from reprlib import Repr
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks.errors import CheckpointError, CheckpointStateError
+from trainer_hooks._log import warn
+from trainer_hooks.errors import CheckpointError, CheckpointStateError, TrainerHooksWarning
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,14 +126,24 @@ def _numpy_codec(value: Any) -> Codec | None:
     return _SCALAR if isinstance(value, np.generic) else None
 
 
-def _array_parts(value: Any) -> list[Any]:
+def _array_spec(value: Any) -> Any:
+    """Return the description of an array's dtype.
+
+    Raises:
+        ValueError: the array cannot be written as plain bytes.
+    """
     import numpy as np
 
-    # not numpy.save: as a tensor, the data becomes a zip part with a checksum of its own
     dtype = value.dtype
     spec = dtype.str if dtype.names is None else dtype.descr
     if dtype.hasobject or dtype.kind not in _PLAIN_KINDS or np.dtype(spec) != dtype:
         raise ValueError(f"an array of dtype {dtype} cannot be written as plain bytes")
+    return spec
+
+
+def _array_parts(value: Any) -> list[Any]:
+    # not numpy.save: as a tensor, the data becomes a zip part with a checksum of its own
+    spec = _array_spec(value)
     # a copy that can be written to, without which torch warns; torch takes no empty buffer
     raw = bytearray(value.tobytes())
     data = torch.frombuffer(raw, dtype=torch.uint8) if raw else torch.empty(0, dtype=torch.uint8)
@@ -185,6 +203,66 @@ CODECS: dict[str, Codec] = {
 }
 
 
+# --- classes of the program ---
+
+
+def _loaded_class(module: Any, qualname: Any) -> Any:
+    """Return the class of that name in a module that is loaded, or None; this runs no code."""
+    found: Any = sys.modules.get(module) if isinstance(module, str) else None
+    for name in str(qualname).split("."):
+        # not getattr: a module's `__getattr__` imports what it is asked for
+        found = vars(found).get(name) if isinstance(found, ModuleType | type) else None
+    return found if isinstance(found, type) else None
+
+
+def _is_named_tuple(kind: Any) -> bool:
+    """Return whether a class is that of a named tuple."""
+    return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
+
+
+def _class_parts(kind: type) -> list[Any]:
+    """Return the names by which a class is looked up.
+
+    Raises:
+        ValueError: the class would not be found by them.
+    """
+    if _loaded_class(kind.__module__, kind.__qualname__) is not kind:
+        raise ValueError(
+            f"its class is not found in {kind.__module__} as {kind.__qualname__}: define it at the "
+            "top level of a module, under its own name"
+        )
+    return [kind.__module__, kind.__qualname__]
+
+
+def _enum_parts(value: Enum) -> list[Any]:
+    kind = type(value)
+    if value.name in kind.__members__:
+        return [*_class_parts(kind), value.name]
+    # flags that are set together have no name of their own
+    if isinstance(value, Flag) and kind(value.value) is value:
+        return [*_class_parts(kind), None]
+    raise ValueError("it is no member of its class")
+
+
+def _enum_member(kind: Any, name: Any, value: Any) -> Any:
+    """Return the member of an Enum; None if the class is none, or has no such member any more."""
+    if kind is None or not issubclass(kind, Enum):
+        return None
+    if name is not None:
+        return kind.__members__.get(name)
+    is_plain_flag = issubclass(kind, Flag) and kind._missing_.__func__ is Flag._missing_.__func__  # type: ignore[attr-defined]
+    return kind(value) if is_plain_flag else None
+
+
+def _named_tuple(kind: Any, fields: Any, items: Any) -> Any:
+    """Return a named tuple; None if the class is none, or has other fields now."""
+    if kind is None or not _is_named_tuple(kind) or list(kind._fields) != list(fields):
+        return None
+    return tuple.__new__(kind, items)  # past a `__new__` of the user's
+
+
+_ENUM, _NAMED_TUPLE = "enum", "namedtuple"
+
 TAG = "__trainer_hooks__"
 
 DEEPEST = 64
@@ -232,9 +310,15 @@ class Encoder:
         whole: everything that the file will hold. A tensor that is a small part of a bigger
             storage is cloned, so that the file holds that part alone, unless the rest of the
             storage is in the file too.
+        takes_classes: whether members of Enums and named tuples can be encoded.
+        only_checks: whether the result is of no use, and no data of a tensor or array is copied.
     """
 
-    def __init__(self, whole: Any) -> None:
+    def __init__(
+        self, whole: Any, *, takes_classes: bool = True, only_checks: bool = False
+    ) -> None:
+        self._takes_classes = takes_classes
+        self._only_checks = only_checks
         # for each storage, by its address, the bytes that each view of it in `whole` covers
         self._used: dict[int, dict[Any, int]] = {}
         self._done: dict[int, tuple[Any, Any]] = {}
@@ -245,11 +329,15 @@ class Encoder:
         while left:
             value = left.pop()
             kind = type(value)
+            if kind in _LEAVES:
+                continue
             if kind in _TENSORS and _is_in_memory(value):
                 views = self._used.setdefault(value.untyped_storage().data_ptr(), {})
                 place = (value.storage_offset(), value.shape, value.stride())
                 views[place] = value.numel() * value.element_size()
-            elif (kind in SEQUENCES or kind in MAPPINGS) and id(value) not in seen:
+            elif (kind in SEQUENCES or kind in MAPPINGS or _is_named_tuple(kind)) and id(
+                value
+            ) not in seen:
                 seen.add(id(value))
                 left.extend(value)
                 left.extend(value.values() if kind in MAPPINGS else ())
@@ -275,12 +363,16 @@ class Encoder:
         encoded: Any
         if kind in _TENSORS:
             encoded = self._tensor(value, path)
-        elif kind in SEQUENCES or kind in MAPPINGS:
+        elif self._takes_classes and isinstance(value, Enum):
+            encoded = self._enum(value, path)
+        elif kind in SEQUENCES or kind in MAPPINGS or _is_named_tuple(kind):
             if id(value) in self._open or len(self._open) >= DEEPEST:
                 raise self._nesting_error(value, path)
             self._open.add(id(value))
             if kind in MAPPINGS:
                 encoded = self._mapping(value, path)
+            elif kind not in SEQUENCES:
+                encoded = self._named_tuple(value, path)
             else:
                 items = [
                     item if type(item) in _ATOMS else self.encode(item, f"{path}[{number}]")
@@ -349,11 +441,43 @@ class Encoder:
             f"{path} (its factory)", factory, f"it must be one of {known_ones}"
         )
 
+    def _enum(self, value: Enum, path: str) -> dict[str, Any]:
+        try:
+            parts = _enum_parts(value)
+        except ValueError as error:
+            raise UnsavableValueError(path, value, str(error)) from error
+        # the value without the class of the member; it may be any object, which is not needed
+        plain = value.value
+        try:
+            parts.append(Encoder(plain).encode(plain))
+        except UnsavableValueError:
+            parts.append(value.name)
+        return {TAG: _ENUM, "parts": parts}
+
+    def _named_tuple(self, value: Any, path: str) -> dict[str, Any]:
+        kind = type(value)
+        if not self._takes_classes:
+            raise UnsavableValueError(path, value)
+        if getattr(value, "__dict__", None):
+            raise UnsavableValueError(path, value, "something is attached to it as an attribute")
+        try:
+            parts = [*_class_parts(kind), list(kind._fields)]
+        except ValueError as error:
+            raise UnsavableValueError(path, value, str(error)) from error
+        items = [
+            self.encode(item, f"{path}.{field}")
+            for field, item in zip(kind._fields, value, strict=True)
+        ]
+        return {TAG: _NAMED_TUPLE, "parts": [*parts, items]}
+
     def _single(self, value: Any, path: str) -> dict[str, Any]:
         codec = codec_of(value)
         if codec is None:
             raise UnsavableValueError(path, value)
         try:
+            if codec is _ARRAY and self._only_checks:
+                _array_spec(value)
+                return {}
             parts = codec.take_apart(value)
         except ValueError as error:
             raise UnsavableValueError(path, value, str(error)) from error
@@ -377,6 +501,8 @@ class Encoder:
                 raise UnsavableValueError(
                     path, value, "it has a layout of this machine: to_dense()"
                 )
+            return bare
+        if self._only_checks:
             return bare
         storage = bare.untyped_storage()
         # torch.save writes the whole storage of a view: a row of a large tensor would be as large
@@ -415,22 +541,34 @@ def _is_in_memory(tensor: torch.Tensor) -> bool:
 _CONTAINERS: dict[str, Any] = {name: kind for kind, name in (SEQUENCES | MAPPINGS).items()}
 
 
-def decode(value: Any, source: str) -> Any:
+def decode(value: Any, source: str, *, warns: bool = False) -> Any:
     """Return a value as it was before an `Encoder` encoded it.
 
     Args:
         value: the data read from a file.
         source: the file, for messages.
+        warns: whether to warn of Enums and named tuples whose class the program has not loaded, or
+            has changed: their plain value is returned.
 
     Raises:
         CheckpointError: no `Encoder` wrote this data, or a newer version did.
     """
-    return _Decoder(source).decode(value)
+    decoder = _Decoder(source)
+    decoded = decoder.decode(value)
+    if warns and decoder.missing:
+        warn(
+            f"checkpoint {source!r} holds values of {', '.join(sorted(decoder.missing))}: this "
+            "program has not loaded such a class, or it has changed, so their plain values are "
+            "restored. Import it before the run if they are to come back as they were.",
+            TrainerHooksWarning,
+        )
+    return decoded
 
 
 class _Decoder:
     def __init__(self, source: str) -> None:
         self._source = source
+        self.missing: set[str] = set()
         self._done: dict[int, Any] = {}
         self._depth = 0
 
@@ -461,11 +599,26 @@ class _Decoder:
     def _tagged(self, value: dict[Any, Any]) -> Any:
         name = value[TAG]
         try:
+            if name == _ENUM:
+                module, qualname, member, plain = self.decode(value["parts"])
+                made = _enum_member(_loaded_class(module, qualname), member, plain)
+                return self._made(made, f"{module}.{qualname}", plain)
+            if name == _NAMED_TUPLE:
+                module, qualname, fields, items = self.decode(value["parts"])
+                made = _named_tuple(_loaded_class(module, qualname), fields, items)
+                return self._made(made, f"{module}.{qualname}", tuple(items))
             if name in CODECS:
                 return CODECS[name].put_together(*self.decode(value["parts"]))
             return self._container(name, value)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise self._wrong(f"{name!r} ({type(error).__name__}: {error})") from error
+
+    def _made(self, made: Any, kind: str, plain: Any) -> Any:
+        """Return the object, or its plain value where there is no such class."""
+        if made is None:
+            self.missing.add(kind)
+            return plain
+        return made
 
     def _container(self, name: Any, value: dict[Any, Any]) -> Any:
         items = self.decode(value["items"])
@@ -494,29 +647,48 @@ _SHORT = Repr()
 _SHORT.maxother = _SHORT.maxstring = 80
 
 
-def find_unsavable(value: Any) -> tuple[str, Any] | None:
-    """Return the path and the first value in `value` that a checkpoint cannot hold, or None."""
+def find_unsavable(value: Any, *, takes_classes: bool = True) -> tuple[str, Any] | None:
+    """Return the path and the first value in `value` that a checkpoint cannot hold, or None.
+
+    Args:
+        value: the value; no data in it is copied.
+        takes_classes: whether it may hold members of Enums and named tuples.
+    """
     try:
-        Encoder(value).encode(value)
+        Encoder(value, takes_classes=takes_classes, only_checks=True).encode(value)
     except UnsavableValueError as error:
         return error.path, error.value
     return None
 
 
-def require_plain(value: Any, owner: str) -> None:
-    """Raise unless `value` can be saved and loaded back safely.
+def require_plain(value: Any, owner: str, *, takes_classes: bool = False) -> None:
+    """Raise unless `value` can be saved and loaded back safely; no data in it is copied.
 
     Args:
         value: the value.
         owner: the callback or key that the value belongs to, for messages.
+        takes_classes: whether it may hold members of Enums and named tuples.
 
     Raises:
         CheckpointStateError: it cannot; the message names the owner and the position in the value.
     """
     try:
-        Encoder(value).encode(value)
+        Encoder(value, takes_classes=takes_classes, only_checks=True).encode(value)
     except UnsavableValueError as error:
         raise _refusal(error, owner) from error
+
+
+def require_savable(state: Any, owner: str) -> None:
+    """Raise unless a state can be saved; no data in it is copied.
+
+    Args:
+        state: the state.
+        owner: the description of the callback that it belongs to.
+
+    Raises:
+        CheckpointStateError: it cannot; the message names the owner and the position in the state.
+    """
+    require_plain(state, owner, takes_classes=True)
 
 
 def encode_checkpoint(checkpoint: dict[str, Any], label_of: Callable[[str], str]) -> dict[str, Any]:
@@ -553,8 +725,9 @@ def _refusal(error: UnsavableValueError, owner: str) -> CheckpointStateError:
     rule = f" {error.rule[0].upper()}{error.rule[1:]}." if error.rule else ""
     return CheckpointStateError(
         f"the state of {owner} holds {_SHORT.repr(item)} of type {named} at state{error.path}: "
-        "a checkpoint holds only plain data (numbers, texts, bytes, dates, paths, containers of"
-        " those), arrays and tensors, and no subclasses of them, so that opening one runs no "
+        "a checkpoint holds only plain data (numbers, texts, bytes, dates, paths, Enums, "
+        "containers of those), arrays and tensors, and no subclasses of them, so that opening one "
+        "runs no "
         f"code.{rule} Save plain data and rebuild the object in load_state_dict. Parts of the "
         "state of another framework's callback can be named: "
         "trainer_hooks.adapters.keep_opaque(callback, key)."

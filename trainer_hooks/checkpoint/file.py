@@ -155,7 +155,7 @@ def load_checkpoint(
         return checkpoint
     # migrated before decoding: format 1 was not encoded, so its migration encodes it first
     present = migrate(checkpoint, str(path))
-    checkpoint = {key: decode(value, str(path)) for key, value in present.items()}
+    checkpoint = {key: decode(value, str(path), warns=True) for key, value in present.items()}
     require_types(checkpoint, str(path))
     if not has_shards(checkpoint):
         return checkpoint

@@ -210,10 +210,11 @@ def savable_hparams(
     annotations, kept = annotations_of(kind), {}
     for name, value in hparams.items():
         # plain data is saved as it is, all else in its plain form, if that can be turned back
-        unsavable, plain = find_unsavable(value), value
+        unsavable, plain = find_unsavable(value, takes_classes=False), value
         if unsavable is not None:
             plain = to_plain(value)
-            if find_unsavable(plain) is None and _comes_back(value, plain, annotations.get(name)):
+            is_plain = find_unsavable(plain, takes_classes=False) is None
+            if is_plain and _comes_back(value, plain, annotations.get(name)):
                 unsavable = None
         if unsavable is None:
             kept[name] = copy.deepcopy(plain)  # the user may change a list or dict later

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 __all__ = ["NotOfferedError", "not_offered_attribute", "refusing_getattr"]
 
 _ORIGINAL_PACKAGES = {
+    # the longest first: Fabric is a package beside lightning.pytorch
+    "trainer_hooks.compat.lightning.fabric": "lightning.fabric",
     "trainer_hooks.compat.lightning": "lightning.pytorch",
     "trainer_hooks.compat.composer": "composer",
 }
@@ -31,18 +33,26 @@ def refusing_getattr(
 
     Args:
         module: the module's name.
-        instead: the replacement of each name that is not offered, for the error.
+        instead: the replacement of each name that is not offered, for the error; that of `*` is for
+            every name that `others` does not have.
         others: a `__getattr__` for the other names, which are loaded when they are first used.
     """
 
     def refuse(name: str) -> Any:
-        if name in instead:
-            package = next(prefix for prefix in _ORIGINAL_PACKAGES if module.startswith(prefix))
-            original = _ORIGINAL_PACKAGES[package] + module.removeprefix(package)
-            raise NotOfferedError(f"{original}.{name} is not in trainer_hooks: {instead[name]}.")
-        if others is not None:
-            return others(name)
-        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        advice = instead.get(name)
+        if advice is None:
+            try:
+                if others is not None:
+                    return others(name)
+                raise AttributeError(f"module {module!r} has no attribute {name!r}")
+            except AttributeError:
+                # Python itself asks modules for names such as __path__, and expects this error
+                if "*" not in instead or name.startswith("__"):
+                    raise
+                advice = instead["*"]
+        package = next(prefix for prefix in _ORIGINAL_PACKAGES if module.startswith(prefix))
+        original = _ORIGINAL_PACKAGES[package] + module.removeprefix(package)
+        raise NotOfferedError(f"{original}.{name} is not in trainer_hooks: {advice}.")
 
     return refuse
 

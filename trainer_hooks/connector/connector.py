@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks._log import warn
+from trainer_hooks._log import log, warn
 from trainer_hooks.callback import Callback
 from trainer_hooks.connector.callback_state import (
     LoadReport,
@@ -34,6 +34,7 @@ from trainer_hooks.errors import (
     TrainerHooksWarning,
     UsageError,
     did_you_mean,
+    error_summary,
 )
 from trainer_hooks.hooks.band import in_order
 from trainer_hooks.hooks.check import hook_errors, hook_warnings
@@ -42,7 +43,7 @@ from trainer_hooks.hooks.relay import HookRelay, RelayMember
 from trainer_hooks.hooks.spec import HOOKS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from trainer_hooks.connector.error_policy import CallbackReport
@@ -346,6 +347,24 @@ class CallbackConnector:
                     states[entry.callback.state_key] = entry.callback.state_dict()
         # the active callback's state wins over that of a disabled one with its key
         return {**self._error_policies.states, **states}
+
+    def check_states(self, require_savable: Callable[[Any, str], object]) -> None:
+        """Check before the first batch that each callback's state can be saved, as far as it goes.
+
+        Args:
+            require_savable: raises if a state, given with its callback's description, cannot be
+                saved.
+        """
+        for entry in self.entries:
+            if not entry.callback.is_stateful:
+                continue
+            with self._error_policies.handling_errors(entry, "state_dict", self._disable):
+                try:
+                    state = entry.callback.state_dict()
+                except Exception as error:  # noqa: BLE001 - it may need a batch before it works
+                    log.debug("%s: no state yet: %s", entry.label, error_summary(error))
+                else:
+                    require_savable(state, entry.label)
 
     def state_versions(self) -> dict[str, int]:
         """Return the `state_version` of every state that `state_dict` returns."""

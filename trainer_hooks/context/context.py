@@ -10,6 +10,7 @@ from trainer_hooks.context.loaders import RunLoaders
 from trainer_hooks.context.state_registry import StateRegistry
 from trainer_hooks.data.loaders import sample_counts
 from trainer_hooks.errors import TerminationSignal, error_message
+from trainer_hooks.module.optimization import require_optimizers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -270,8 +271,10 @@ class RunContext:
         """Replace the optimizers from the next step on.
 
         Raises:
-            OptimizationError: the step cannot use them; the former ones stay.
+            OptimizationError: the step cannot use them, or one is no optimizer; the former ones
+                stay.
         """
+        require_optimizers(optimizers)
         before, self.training.optimization.optimizers = (
             self.training.optimization.optimizers,
             optimizers,
@@ -319,6 +322,7 @@ class RunContext:
             "evaluators": dict(self.validation.evaluators),
             "inside_batch": self.batch.is_taken,
             "renewed": dict(self.data.renewed),
+            "sharding_seed": self.data.sharding_seed,
             "loop": self.loop_state(),
         }
         # a `setup` hook that asks for the fit's length makes the stream alone, and may end the run

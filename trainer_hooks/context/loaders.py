@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.data.generators import generator_states, generators_in, restore_generators
-from trainer_hooks.data.loaders import CombinedLoader, nest_like
+from trainer_hooks.data.loaders import (
+    CombinedLoader,
+    nest_like,
+    restore_sampler_seeds,
+    sampler_seeds,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -15,6 +20,10 @@ if TYPE_CHECKING:
     from trainer_hooks.clock.progress import Progress
     from trainer_hooks.data.evaluator import Evaluator
     from trainer_hooks.data.stream import TrainStream
+
+
+_SEEDS = "sampler seeds"
+"""Key of the seeds among the states of generators, whose keys are paths."""
 
 
 @dataclass(slots=True)
@@ -84,12 +93,18 @@ class EvalLoaders:
         self.evaluators, self.most, self.fewest = made.evaluators, made.most, made.fewest
 
     def generator_states(self) -> dict[str, Any]:
-        """Return the states of the random generators that the loaders hold."""
-        return generator_states(generators_in({"loaders": self.loaders}))
+        """Return the states of the random generators that the loaders hold, and samplers' seeds."""
+        states = generator_states(generators_in({"loaders": self.loaders}))
+        seeds = [sampler_seeds(loader) for loader in self.loaders]
+        return {**states, _SEEDS: seeds} if any(seeds) else states
 
     def set_generator_states(self, states: Any) -> None:
-        """Restore the states of the random generators that the loaders still hold."""
+        """Restore the states of the random generators that the loaders still hold, and seeds."""
         restore_generators(generators_in({"loaders": self.loaders}), states)
+        # Older checkpoints have a list of the generators' states.
+        seeds = states.get(_SEEDS, []) if isinstance(states, dict) else []
+        for loader, of_loader in zip(self.loaders, seeds, strict=False):
+            restore_sampler_seeds(loader, of_loader)
 
 
 @dataclass(slots=True)
@@ -104,6 +119,7 @@ class RunLoaders:
             None later.
         reload_as_saved: makes the loaders as in the epoch in which those of a checkpoint were made.
         renewed: when the loaders were made anew last, as plain data.
+        sharding_seed: seed by which loaders are sharded among ranks; None until one is.
         reopened: the remaining batches of the epoch in which a run is resumed, until the loop takes
             them.
     """
@@ -115,6 +131,7 @@ class RunLoaders:
     load_training: Callable[[], None] | None = None
     reload_as_saved: Callable[[dict[str, Any]], None] | None = None
     renewed: dict[str, Any] = field(default_factory=dict)
+    sharding_seed: int | None = None
 
     @property
     def is_loaded(self) -> bool:

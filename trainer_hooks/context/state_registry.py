@@ -160,15 +160,16 @@ class StateRegistry:
                     "Resume from another one."
                 )
 
-    def load(self, checkpoint: dict[str, Any], *, by_loop: bool) -> None:
+    def load(self, checkpoint: dict[str, Any], *, by_loop: bool, but: Collection[str] = ()) -> None:
         """Restore the states that a checkpoint holds.
 
         Args:
             checkpoint: the loaded checkpoint.
             by_loop: True restores the states with `is_restored_by_loop`, False all others.
+            but: names of states that are not restored.
         """
         for registered in self._states.values():
-            if registered.is_restored_by_loop is not by_loop:
+            if registered.is_restored_by_loop is not by_loop or registered.name in but:
                 continue
             state = registered.read(checkpoint)
             if state is not None:
@@ -192,6 +193,22 @@ class StateRegistry:
             if not registered.only_training_changes
         }
 
+    def backup(self, wanted: Callable[[RegisteredState], bool]) -> Callable[[], None]:
+        """Copy the states for which `wanted` is true; return a function that restores them."""
+        # in the registry's order: random states come last, since loading others may draw
+        before = [
+            (registered, copied(registered.state_dict()))
+            for registered in self._states.values()
+            if wanted(registered)
+        ]
+
+        def restore() -> None:
+            for registered, state in before:
+                if state is not None:
+                    registered.load_state_dict(state)
+
+        return restore
+
     @contextmanager
     def rolled_back(self, *but: str) -> Iterator[None]:
         """Restore every state at the end of the `with` block, also after an error.
@@ -199,19 +216,17 @@ class StateRegistry:
         Args:
             but: names of states that keep their changes.
         """
-        before = [
-            (registered, copied(registered.state_dict()))
-            for registered in self._states.values()
-            if registered.is_rolled_back
-            and not registered.only_training_changes
-            and registered.name not in but
-        ]
+        restore = self.backup(
+            lambda registered: (
+                registered.is_rolled_back
+                and not registered.only_training_changes
+                and registered.name not in but
+            )
+        )
         try:
             yield
         finally:  # also after an error or Ctrl-C: the run may go on, or save on its way out
-            # in the registry's order: random states come last, since loading others may draw
-            for registered, state in before:
-                registered.load_state_dict(state)
+            restore()
 
 
 def copied(state: Any) -> Any:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trainer_hooks.runtime.topology import Topology
 
 
-def shard_loader(loader: Any, topology: Topology, *, is_training: bool) -> Any:
+def shard_loader(loader: Any, topology: Topology, *, is_training: bool, seed: int) -> Any:
     """Return a loader of this rank's shard of the samples of `loader`.
 
     Args:
@@ -34,12 +34,15 @@ def shard_loader(loader: Any, topology: Topology, *, is_training: bool) -> Any:
         topology: the ranks, and which of them this process is.
         is_training: whether all ranks must have equally many batches, so that some samples repeat,
             or are left out with `drop_last`; if not, each sample is on exactly one rank.
+        seed: seed of the order, the same on all ranks.
 
     Raises:
         DataError: its sampler shards it already, for other ranks.
     """
     if isinstance(loader, CombinedLoader):
-        return loader.mapped(lambda part: shard_loader(part, topology, is_training=is_training))
+        return loader.mapped(
+            lambda part: shard_loader(part, topology, is_training=is_training, seed=seed)
+        )
     if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
         warn(
             f"the loader {describe_loader(loader)} cannot be shared among processes, as it has no "
@@ -63,7 +66,8 @@ def shard_loader(loader: Any, topology: Topology, *, is_training: bool) -> Any:
     batch_sampler = loader.batch_sampler
     if batch_sampler is not None and type(batch_sampler) is not BatchSampler:
         return copy_loader(
-            loader, batch_sampler=ShardedSampler(batch_sampler, topology, is_even=is_training)
+            loader,
+            batch_sampler=ShardedSampler(batch_sampler, topology, is_even=is_training, seed=seed),
         )
     sampler: Any = loader.sampler
     # DistributedSampler takes the whole data set without replacement, and repeats samples so
@@ -81,12 +85,16 @@ def shard_loader(loader: Any, topology: Topology, *, is_training: bool) -> Any:
             topology.world_size,
             topology.global_rank,
             shuffle=type(sampler) is RandomSampler,
-            seed=_common_seed(),
+            seed=seed,
             drop_last=loader.drop_last,
         )
     else:
         sharded_sampler = ShardedSampler(
-            sampler, topology, is_even=is_training, drops_last=loader.drop_last and is_training
+            sampler,
+            topology,
+            is_even=is_training,
+            drops_last=loader.drop_last and is_training,
+            seed=seed,
         )
     return copy_loader(loader, sampler=sharded_sampler)
 
@@ -103,12 +111,23 @@ class ShardedSampler:
         is_even: whether all ranks get equally many items; the first items repeat to fill up, or
             with `drops_last` the last are dropped.
         drops_last: see `is_even`.
+        seed: seed of the order, the same on all ranks.
+
+    Attributes:
+        seed: the seed; a checkpoint holds it.
     """
 
     def __init__(
-        self, sampler: Any, topology: Topology, *, is_even: bool, drops_last: bool = False
+        self,
+        sampler: Any,
+        topology: Topology,
+        *,
+        is_even: bool,
+        drops_last: bool = False,
+        seed: int = 0,
     ) -> None:
         self.sampler = sampler
+        self.seed = seed
         self._world_size, self._rank = topology.world_size, topology.global_rank
         self._is_even, self._drops_last = is_even, drops_last
         self._epoch = 0
@@ -131,7 +150,7 @@ class ShardedSampler:
             with isolated():
                 # Seeded alike on all ranks, so that their shards come from one permutation and are
                 # disjoint.
-                reseed((_common_seed() + self._epoch) % 2**32)
+                reseed((self.seed + self._epoch) % 2**32)
                 items = list(self.sampler)
         # Only now: a `yield` inside of `isolated` would let the training draw from this seed.
         num_full_rounds, num_remaining = divmod(len(items), self._world_size)
@@ -180,7 +199,7 @@ def _is_sharded(loader: DataLoader[Any], topology: Topology) -> bool:
     return False
 
 
-def _common_seed() -> int:
-    """Return the seed that all ranks have in common."""
+def common_seed() -> int:
+    """Return the seed that all ranks of a new training have in common."""
     # `seed_everything` sets it, and processes that are started later inherit it.
     return int(os.environ.get("PL_GLOBAL_SEED", "0"))

@@ -374,6 +374,40 @@ def set_epoch(loader: Any, epoch: int) -> None:
             method(epoch)
 
 
+def sampler_seeds(loader: Any) -> list[int]:
+    """Return the seeds of samplers that draw the order of each epoch from a seed."""
+    return [part.seed for part in _seeded_samplers(loader)]
+
+
+def restore_sampler_seeds(loader: Any, seeds: Sequence[int]) -> None:
+    """Restore the seeds that `sampler_seeds` returned, unless the samplers are others now."""
+    samplers = list(_seeded_samplers(loader))
+    if len(samplers) == len(seeds):
+        for sampler, seed in zip(samplers, seeds, strict=True):
+            sampler.seed = seed
+
+
+def _seeded_samplers(loader: Any) -> Iterator[Any]:
+    """Yield each sampler with a seed of its own that shuffles by the epoch, once.
+
+    torch's DistributedSampler is one: no random state that a checkpoint holds determines its order.
+    """
+    seen_ids = set()
+    for single in individual_loaders(loader):
+        parts = [getattr(single, "batch_sampler", None), getattr(single, "sampler", None)]
+        while parts:
+            part = parts.pop()
+            if part is None or id(part) in seen_ids:
+                continue
+            seen_ids.add(id(part))
+            # In samplers that hold another one it has this name.
+            parts.append(getattr(part, "sampler", None))
+            # A plain attribute, since a property need not have a setter.
+            has_seed = type(getattr(part, "__dict__", {}).get("seed")) is int
+            if has_seed and callable(getattr(part, "set_epoch", None)):
+                yield part
+
+
 def individual_loaders(loader: Any) -> list[Any]:
     """Return the loaders of a CombinedLoader, or the loader itself in a list."""
     return loader.flattened if isinstance(loader, CombinedLoader) else [loader]

@@ -15,7 +15,7 @@ from trainer_hooks.data.loaders import describe_loader, individual_loaders, numb
 from trainer_hooks.errors import DataError, TrainerHooksWarning
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
 _WORKERS = "num_workers"
 _IS_STREAM = "is a stream"
@@ -162,8 +162,12 @@ def require_same(loader: Any, state: dict[str, Any], generators: Collection[str]
         )
 
 
-def warn_of_changes(loader: Any, saved: list[dict[str, Any]]) -> None:
-    """Warn that further epochs differ from those of the interrupted run, if the loader changed."""
+def warn_of_changes(loader: Any, saved: list[dict[str, Any]]) -> bool:
+    """Warn that further epochs differ from those of the interrupted run, if the loader changed.
+
+    Returns:
+        Whether it changed.
+    """
     changes = _list_changes(loader, saved, False) if saved else []
     if changes:
         warn(
@@ -171,6 +175,18 @@ def warn_of_changes(loader: Any, saved: list[dict[str, Any]]) -> None:
             "from the epoch that begins, and is not the one that was saved any more.",
             TrainerHooksWarning,
         )
+    return bool(changes)
+
+
+def warn_of_lost_position(loader: Any) -> None:
+    """Warn that a loader that keeps its own position has restored another one."""
+    warn(
+        f"the training loader {describe_loader(loader)} was not led back to its position by its "
+        "own load_state_dict: the last batch before the cut, loaded again, is another one. So the "
+        "batches of the epoch up to there are loaded and dropped, which takes longer. Mend "
+        "state_dict and load_state_dict of the loader, or of its sampler or data set.",
+        TrainerHooksWarning,
+    )
 
 
 def warn_of_workers(loader: Any, saved: list[dict[str, Any]]) -> None:
@@ -193,7 +209,9 @@ def warn_of_workers(loader: Any, saved: list[dict[str, Any]]) -> None:
             )
 
 
-def compare_last(loader: Any, last: Any, state: dict[str, Any]) -> None:
+def compare_last(
+    loader: Any, last: Any, state: dict[str, Any], restored_loaders: Sequence[Any] = ()
+) -> None:
     """Warn if the last batch before the interruption, loaded again, is different.
 
     Args:
@@ -201,6 +219,10 @@ def compare_last(loader: Any, last: Any, state: dict[str, Any]) -> None:
         last: the batch.
         state: state of the data stream that was saved in that epoch; older ones have no
             fingerprint.
+        restored_loaders: the loaders that have restored their own state to open the epoch.
+
+    Raises:
+        DataError: it is different, and a loader has restored its own state.
     """
     if not all(getattr(individual, "in_order", True) for individual in individual_loaders(loader)):
         # `warn_of_workers` has warned already that batches come in any order.
@@ -208,6 +230,16 @@ def compare_last(loader: Any, last: Any, state: dict[str, Any]) -> None:
     part = differing_part(state.get("last_print", {}), fingerprint(last))
     if not part:
         return
+    if restored_loaders:
+        names = ", ".join(map(describe_loader, restored_loaders))
+        raise DataError(
+            f"the training loader {names} was not led back to its position by its own "
+            "load_state_dict: the last batch before the cut was loaded again, from the beginning "
+            f"of its epoch, and its {part} is another one. The state must lead to the same epoch "
+            "and batch, and the data must not change or draw random numbers that no checkpoint "
+            "holds. Mend state_dict and load_state_dict of the loader, or of its sampler or data "
+            "set, or do without them: the trainer then counts the batches."
+        )
     warn(
         "this run does not go on exactly where the one that was cut would have: the last batch "
         f"before the cut was loaded again from {describe_loader(loader)}, and its {part} is "

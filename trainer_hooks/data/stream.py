@@ -8,7 +8,9 @@ draws too. `isolated_items` gives it a separate random state, so that skipping r
 from __future__ import annotations
 
 import math
+from collections import deque
 from contextlib import contextmanager
+from copy import deepcopy
 from functools import partial
 from itertools import chain, islice
 from time import monotonic
@@ -39,6 +41,8 @@ from trainer_hooks.data.loaders import (
     individual_loaders,
     no_batch_message,
     number_of_batches,
+    restore_sampler_seeds,
+    sampler_seeds,
     set_epoch,
     shortage_message,
 )
@@ -46,12 +50,21 @@ from trainer_hooks.data.resume_checks import (
     LastBatch,
     compare_last,
     describe_structure,
+    differing_part,
     fingerprint,
     require_same,
     warn_of_changes,
+    warn_of_lost_position,
     warn_of_workers,
 )
-from trainer_hooks.data.workers import has_state, have_workers_drawn, reproducible_iterator
+from trainer_hooks.data.workers import (
+    depends_on_epochs,
+    has_state,
+    have_workers_drawn,
+    holds_position,
+    is_torchdata_loader,
+    reproducible_iterator,
+)
 from trainer_hooks.errors import DataError, TrainerHooksWarning
 from trainer_hooks.runtime import rng
 
@@ -68,8 +81,11 @@ class TrainStream:
     its batches is saved: the global random state, and the states of the generators that the loader
     and its parts hold. To return to batch k, that state is restored, the loader is opened again,
     and k batches are skipped: by index if a batch depends on its indices alone, else by loading and
-    dropping them. The last of them is loaded in any case and compared with its fingerprint. A
-    loader that keeps its own position restores it instead.
+    dropping them. The last of them is loaded in any case and compared with its fingerprint.
+
+    A loader that keeps its own position restores one before batch k instead, from which the
+    batches up to k are loaded. If the last of them is another batch than it was, the loader has not
+    restored its position, and the epoch is opened as that of any other loader.
 
     Iterables, combined loaders and samplers that are not torch's may draw random numbers while the
     training draws too. They get a separate random state.
@@ -101,7 +117,13 @@ class TrainStream:
         self.last = LastBatch()
         self._opened_with: dict[str, Any] = {}
         self._lookahead: LookaheadIterator | None = None
-        self._stateful_iterator: Iterator[Any] | None = None
+        # Of a loader that keeps its own position: its positions in the current epoch, the one that
+        # a resume restored, and the last one of the epoch before.
+        self._recorder: PositionRecorder | None = None
+        self._restored_position: dict[str, Any] | None = None
+        self._has_lost_position = False
+        self._last_epoch: dict[str, Any] = {}
+        self._epoch = 0
 
     @property
     def length(self) -> int | float:
@@ -123,10 +145,11 @@ class TrainStream:
         self._opened_with = {
             "rng": rng.capture(),
             "generators": generator_states(self._generators()),
-            "positions": self._positions.read(),
+            "positions": self._positions.read(reads_unopened=True),
         }
         # After `read`, whose answer depends on whether the loaders were opened before.
         self._positions.mark_opened()
+        self._restored_position, self._last_epoch = None, {}
         yield self._observe(self._iterate(epoch), 0)
 
     def reopen(self, epoch: int, num_done: int, state: dict[str, Any]) -> Iterator[Any]:
@@ -143,42 +166,125 @@ class TrainStream:
         Raises:
             DataError: the loader ends too early.
         """
-        self._opened_with = dict(state["opened_with"])
         warn_of_workers(self.loader, state["shape"])
-        workers_drew = state.get("workers_have_drawn", True)
-        # If workers drew random numbers, the loader's own position is not enough: the random state
-        # of workers starts with the epoch.
-        has_loader_state = state["loader"] is not None and self._keeps_position and not workers_drew
-        if not has_loader_state:
-            self._positions.restore(self._opened_with.get("positions", []))
-        # The loader is opened from the state of its first opening; the entry `rng` then restores
-        # the state at the interruption.
-        rng.restore(self._opened_with["rng"])
-        restore_generators(self._generators(), self._opened_with["generators"])
-        if has_loader_state:
-            self.loader.load_state_dict(state["loader"])
-            is_exhausted = self._size == math.inf and state["num_batches"] == num_done
-            iterator = iter(()) if is_exhausted else self._iterate(epoch)
-            # The lookahead loaded its batch before the training drew its last random numbers.
-            rng.restore(state.get("rng_ahead") or self._opened_with["rng"])
-        else:
-            iterator = self._iterate_after(epoch, num_done, state)
+        restore_sampler_seeds(self.loader, state.get("sampler_seeds", []))
+        iterator = self._return_to(epoch, num_done, state)
         self._positions.mark_opened()
         iterator = self._observe(iterator, num_done)
+        if self._size == math.inf and state["num_batches"] <= num_done:
+            # The epoch is at its end, although this loader may have more: of several ranks all end
+            # with the shortest, and only the ranks whose loader is at its end see that again.
+            self.num_batches = num_done
         self.last.forget(state.get("last_print"))
         # Last: opening and skipping have drawn from these generators.
         restore_generators(self._generators(), state["generators"])
+        return iterator
+
+    def _return_to(self, epoch: int, num_done: int, state: dict[str, Any]) -> Iterator[Any]:
+        """Open an epoch with the state of its first opening, and return its iterator at a batch.
+
+        Raises:
+            DataError: the loader ends too early, or restored another position than its own.
+        """
+        self._opened_with = dict(state["opened_with"])
+        self._restored_position = state.get("position")
+        position = self._saved_position(num_done, state)
+        self._has_lost_position = False
+        if position is not None:
+            self._restore_random_state()
+            iterator = self._iterate_from(position, epoch, num_done, state)
+            if iterator is not None:
+                return iterator
+            self._has_lost_position = True
+            warn_of_lost_position(self.loader)
+        self._positions.restore(self._opened_with.get("positions", []))
+        self._restore_random_state()
+        return self._iterate_after(epoch, num_done, state)
+
+    def _saved_position(self, num_done: int, state: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the position to restore of a loader that keeps its own; None if there is none."""
+        position: dict[str, Any] | None = state.get("position")
+        if position is None and state.get("loader") is not None:
+            # Older versions saved the position after the last batch, which nothing can check.
+            position = {"batches": num_done, "loader": state["loader"]}
+        # If workers drew random numbers, the loader's own position is not enough: the random state
+        # of workers starts with the epoch.
+        if (
+            position is None
+            or position["loader"] is None
+            or not self._keeps_position
+            or state.get("workers_have_drawn", True)
+            or not holds_position(self.loader, position["loader"])
+        ):
+            return None
+        return position
+
+    def _restore_random_state(self) -> None:
+        """Restore the random state with which the epoch was opened first."""
+        rng.restore(self._opened_with["rng"])
+        restore_generators(self._generators(), self._opened_with["generators"])
+
+    def _iterate_from(
+        self, position: dict[str, Any], epoch: int, num_done: int, state: dict[str, Any]
+    ) -> Iterator[Any] | None:
+        """Open an epoch at a position of the loader's own, and load the batches up to `num_done`.
+
+        Returns:
+            The iterator; None if the last of these batches is another one than it was.
+        """
+        self.loader.load_state_dict(position["loader"])
+        if "rng" not in position and self._size == math.inf and state["num_batches"] == num_done:
+            return iter(())  # an older version's position after the last batch
+        try:
+            iterator = self._iterate(epoch)
+        except StopIteration:  # a loader that counts too far as it restores its position
+            return None
+        rng.restore(position.get("rng") or state.get("rng_ahead") or self._opened_with["rng"])
+        restore_generators(self._generators(), position.get("generators", {}))
+        num_loaded = num_done - position["batches"]
+        detector = DrawDetector(self._generators())
+        last = next(islice(iterator, num_loaded - 1, num_loaded), _END) if num_loaded else None
+        if last is _END or _is_other_batch(last, state):
+            return None
+        if num_loaded > 1 and detector.has_drawn:
+            # None of these batches was seen to draw: the loader has drawn its order anew.
+            return None
+        if state.get("rng_ahead"):
+            # The lookahead loaded its batch before the training drew its last random numbers.
+            rng.restore(state["rng_ahead"])
         return iterator
 
     def restore_between(self, state: dict[str, Any]) -> None:
         """Restore the state that the next epoch depends on, saved where no epoch was open.
 
         That is between two epochs, and inside one before its first batch or after its last.
+
+        Raises:
+            DataError: the loader restored another position than its own.
         """
+        has_changed = warn_of_changes(self.loader, state.get("shape", []))
+        restore_sampler_seeds(self.loader, state.get("sampler_seeds", []))
+        last_epoch = state.get("last_epoch", {})
+        if last_epoch and self._keeps_position and not has_changed:
+            self._go_through_end(last_epoch)
+        else:
+            self._positions.restore(state.get("positions", []))
         self.num_batches = state["num_batches"]
-        warn_of_changes(self.loader, state.get("shape", []))
-        self._positions.restore(state.get("positions", []))
         restore_generators(self._generators(), state["generators"])
+
+    def _go_through_end(self, last_epoch: dict[str, Any]) -> None:
+        """Load the last batches of the epoch before, so that the loader is where that ended.
+
+        Unlike its state after that epoch, its position before the last batch can be checked.
+        """
+        num_done = last_epoch["num_done"]
+        with rng.isolated():
+            iterator = self._return_to(last_epoch["epoch"], num_done, last_epoch)
+            for _ in range(last_epoch["num_fetched"] - num_done + last_epoch["is_exhausted"]):
+                next(iterator, None)
+        self._positions.mark_opened()
+        self._opened_with, self._restored_position = {}, None
+        self._last_epoch = last_epoch
 
     def close(self, *, is_complete: bool) -> None:
         """Close the current epoch.
@@ -187,33 +293,83 @@ class TrainStream:
             is_complete: whether all its batches were fetched. A loader that keeps its own state is
                 then iterated to its end, at which such loaders advance to the next epoch.
         """
-        # With a limit the loader is not at its end, and iterating on would load the rest of the
-        # epoch.
+        # With a limit, or if the epoch is ended early, the loader is not at its end, and iterating
+        # on would load the rest of the epoch.
         is_whole = self._size == number_of_batches(self.loader)
-        if is_complete and self._stateful_iterator is not None and is_whole:
-            # Loaders with a state advance to the next epoch when their iterator is exhausted.
-            next(self._stateful_iterator, None)
+        if self._recorder is not None:
+            num_done = self._num_taken()
+            if is_complete and is_whole and num_done == self._size:
+                # Loaders with a state advance to the next epoch when their iterator is exhausted.
+                next(self._recorder, None)
+            self._last_epoch = self._state_at_end(num_done)
         self._opened_with = {}
         # dropped: a reference would keep the workers of the epoch alive
-        self._lookahead = self._stateful_iterator = None
+        self._lookahead = self._recorder = self._restored_position = None
         self.last.forget()
+
+    def _state_at_end(self, num_done: int) -> dict[str, Any]:
+        """Return the state for `_go_through_end`; empty if a position need not be checked there.
+
+        Args:
+            num_done: batches of the epoch that the training took.
+        """
+        assert self._recorder is not None
+        position = self._recorder.position_before(num_done) or self._restored_position
+        if (
+            position is None
+            or self._have_workers_drawn()
+            # Between epochs such a loader depends on generators alone, which the checkpoint holds.
+            or not depends_on_epochs(self.loader, position["loader"])
+        ):
+            return {}
+        return {
+            "epoch": self._epoch,
+            "num_done": num_done,
+            "num_fetched": self._recorder.num_fetched,
+            "is_exhausted": self._recorder.is_exhausted,
+            "num_batches": self.num_batches,
+            "opened_with": self._opened_with,
+            "position": position,
+            "workers_have_drawn": False,
+            "last_print": self.last.fingerprint,
+        }
+
+    def _num_taken(self) -> int:
+        """Return how many batches of the epoch the training took from a stateful loader."""
+        assert self._recorder is not None
+        is_ahead = self._lookahead is not None and self._lookahead.is_ahead
+        return self._recorder.num_fetched - is_ahead
 
     def end_epoch_after(self, num_done: int) -> None:
         """End the current epoch after `num_done` batches, at whatever position the loader is."""
         self.num_batches = num_done
-        self._stateful_iterator = None
 
     def release(self) -> None:
         """Drop all references to the loader, at the end of the run."""
         self.loader = self._opened_loader = ()
         self._positions, self._deferred_sampler = LoaderPositions(()), None
-        self._lookahead = self._stateful_iterator = None
+        self._lookahead = self._recorder = None
         self.last.forget()
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Restore the loader's position and generators at the end of the context."""
+        generators, num_batches = generator_states(self._generators()), self.num_batches
+        positions = self._positions.read(reads_unopened=True)
+        try:
+            yield
+        finally:
+            self.num_batches = num_batches
+            self._positions.restore(positions)
+            restore_generators(self._generators(), generators)
 
     @contextmanager
     def replayed(self, epoch: int) -> Iterator[Iterator[Any]]:
         """Yield an iterator over an epoch's batches once more, and restore the loader's state."""
-        generators, positions = generator_states(self._generators()), self._positions.read()
+        generators, positions = (
+            generator_states(self._generators()),
+            self._positions.read(reads_unopened=True),
+        )
         loader_state = self.loader.state_dict() if self._keeps_position else None
         try:
             set_epoch(self.loader, epoch)
@@ -223,7 +379,7 @@ class TrainStream:
         finally:
             restore_generators(self._generators(), generators)
             self._positions.restore(positions)
-            if loader_state is not None:
+            if loader_state is not None and holds_position(self.loader, loader_state):
                 self.loader.load_state_dict(loader_state)
 
     def warn_of_shortage(self, num_taken: int) -> None:
@@ -244,26 +400,24 @@ class TrainStream:
             inside_batch: whether the last batch that was fetched is still being trained on.
         """
         is_open = bool(self._opened_with)
-        loader_state = None
-        if self._keeps_position and is_open:
-            # The lookahead holds a batch that the training has not had: what counts is the state
-            # before it.
-            is_ahead = self._lookahead is not None and self.num_batches == math.inf
-            loader_state = (
-                self._lookahead.state_before
-                if self._lookahead is not None and is_ahead
-                else self.loader.state_dict()
-            )
+        position, rng_ahead = self._restored_position, None
+        if self._recorder is not None:
+            num_taken = self._num_taken()
+            position = self._recorder.position_before(num_taken) or position
+            if self._lookahead is not None:
+                rng_ahead = self._recorder.random_state_at(num_taken - inside_batch)
         return {
             "opened_with": self._opened_with,
             "generators": generator_states(self._generators()),
-            "loader": loader_state,
+            "sampler_seeds": sampler_seeds(self.loader),
+            "position": position,
             "positions": [] if is_open else self._positions.read(),
+            "last_epoch": {} if is_open else self._last_epoch,
             "num_batches": self.num_batches,
             # what a resume compares with its own loader
             "shape": describe_structure(self.loader),
             # the random state before the lookahead loaded its batch
-            "rng_ahead": self._lookahead.rng_before if self._lookahead is not None else None,
+            "rng_ahead": rng_ahead,
             "workers_have_drawn": is_open and self._have_workers_drawn(),
             # the fingerprint of the last batch, which a resume compares; none of a batch not done
             "last_print": {} if inside_batch else self.last.fingerprint,
@@ -282,8 +436,9 @@ class TrainStream:
         """Open the loader for an epoch and return its iterator."""
         # Before the loader is opened: samplers draw their order as they are iterated.
         set_epoch(self.loader, epoch)
+        self._epoch = epoch
         self.num_batches = self._size
-        self._lookahead = None
+        self._lookahead = self._recorder = None
         if (
             has_indices(self.loader)
             or self._keeps_position
@@ -303,10 +458,12 @@ class TrainStream:
             return self._iterate(epoch)
         workers = getattr(self.loader, "num_workers", 0)
         workers_drew = state.get("workers_have_drawn", True)
+        if self._keeps_position:
+            return self._load_and_drop(epoch, num_done, state)
         if not has_indices(self.loader) or (workers and workers_drew):
             iterator = self._iterate(epoch)
             last = skip_items(iterator, num_done, self._reason_for_loading())
-            compare_last(self.loader, last, state)
+            compare_last(self.loader, last, state, self._positions.restored_loaders)
             return iterator
         if self._deferred_sampler is None:
             self._defer_sampler()
@@ -330,6 +487,32 @@ class TrainStream:
             compare_last(self.loader, last, state)
         return iterator
 
+    def _load_and_drop(self, epoch: int, num_done: int, state: dict[str, Any]) -> Iterator[Any]:
+        """Open an epoch of a loader that keeps its own position; load and drop its first batches.
+
+        The training draws random numbers while such a loader does. So the last batch is loaded with
+        the random state that it had, if the checkpoint holds that.
+        """
+        iterator = self._iterate(epoch)
+        reason = self._reason_for_loading()
+        if num_done > 1:
+            skip_items(iterator, num_done - 1, reason)
+        position = state.get("position") or {}
+        is_known = num_done == 1 or position.get("batches") == num_done - 1
+        if num_done > 1 and is_known:
+            rng.restore(position["rng"])
+            restore_generators(self._generators(), position["generators"])
+        detector = DrawDetector(self._generators())
+        last = skip_items(iterator, 1, reason)
+        if is_known or not detector.has_drawn:
+            restored_loaders = self._positions.restored_loaders
+            if self._has_lost_position:
+                restored_loaders = [self.loader]
+            compare_last(self.loader, last, state, restored_loaders)
+        if state.get("rng_ahead"):
+            rng.restore(state["rng_ahead"])
+        return iterator
+
     def _defer_sampler(self) -> None:
         """Open a copy of the loader from now on, whose sampler is deferred and can skip items."""
         name = "sampler" if self.loader.batch_sampler is None else "batch_sampler"
@@ -340,7 +523,9 @@ class TrainStream:
 
     def _reason_for_loading(self) -> str:
         """Return why batches must be loaded to be skipped."""
-        if has_indices(self.loader) or self._keeps_position:
+        if self._keeps_position:
+            return "its own state does not lead to them"
+        if has_indices(self.loader):
             return "its workers draw random numbers, which depend on what they loaded before"
         if isinstance(self.loader, CombinedLoader):
             return "several loaders are combined"
@@ -350,12 +535,16 @@ class TrainStream:
 
     def _observe(self, iterator: Iterator[Any], num_done: int) -> Iterator[Any]:
         """Return the iterator, wrapped or remembered as the type of the loader requires."""
-        if self._size == math.inf:
-            self._lookahead = iterator = LookaheadIterator(
-                self.loader, iterator, num_done, partial(setattr, self, "num_batches")
+        is_unsized = self._size == math.inf
+        if self._keeps_position:
+            # A batch that is held back was loaded with a random state that a resume needs.
+            self._recorder = iterator = PositionRecorder(
+                self.loader, iterator, num_done, self._generators(), records_all=is_unsized
             )
-        elif self._keeps_position:
-            self._stateful_iterator = iterator
+        if is_unsized:
+            self._lookahead = iterator = LookaheadIterator(
+                iterator, num_done, partial(setattr, self, "num_batches")
+            )
         return iterator
 
     def _have_workers_drawn(self) -> bool:
@@ -376,62 +565,78 @@ class LoaderPositions:
 
     Args:
         loader: the training loader, alone or combined.
+
+    Attributes:
+        restored_loaders: the loaders that had a state to restore.
     """
 
     def __init__(self, loader: Any) -> None:
         self._loaders = [single for single in individual_loaders(loader) if has_state(single)]
         self._has_been_opened = False
         self._restored: list[Any] = []
+        self.restored_loaders: list[Any] = []
 
     def mark_opened(self) -> None:
         """Record that the loaders were opened, so that they have a position."""
         self._has_been_opened = True
         self._restored = []
 
-    def read(self) -> list[Any]:
-        """Return the states with which the next epoch begins; None for a new loader."""
+    def read(self, *, reads_unopened: bool = False) -> list[Any]:
+        """Return the states with which the next epoch begins; None for a new loader.
+
+        Args:
+            reads_unopened: whether new loaders are asked for their state. A resume has new ones
+                too, and needs none; those of torchdata would start their workers to answer.
+        """
         if self._restored:
             return self._restored
         return [
-            # A torchdata loader would start its workers to answer.
-            None
-            if not self._has_been_opened and _is_torchdata_loader(loader)
-            else loader.state_dict()
+            # A copy: the loader may go on to change the object that it returned.
+            deepcopy(loader.state_dict())
+            if self._has_been_opened or (reads_unopened and not is_torchdata_loader(loader))
+            else None
             for loader in self._loaders
         ]
 
     def restore(self, states: list[Any]) -> None:
         """Restore the states that `read` returned, to open that epoch."""
         self._restored = list(states)
+        self.restored_loaders = []
         for loader, state in zip(self._loaders, states, strict=False):
-            if state is not None:
+            if state is not None and holds_position(loader, state):
+                self.restored_loaders.append(loader)
                 loader.load_state_dict(state)
-                if _is_torchdata_loader(loader):
+                if is_torchdata_loader(loader):
                     # From a restored position it continues, and after an iterator it starts again.
                     # The interrupted run had an iterator, so its next epoch started again.
                     with rng.isolated():
                         reproducible_iterator(loader)
 
 
-def _is_torchdata_loader(loader: Any) -> bool:
-    """Return whether a loader is a StatefulDataLoader of torchdata."""
-    return isinstance(loader, DataLoader) and any(
-        part.__module__.partition(".")[0] == "torchdata" for part in type(loader).__mro__
-    )
+_RECORDED_FIRST = 4
+"""Number of first batches of an epoch for which it is observed whether they draw."""
+_RECORD_EVERY = 32
+"""Batches between two recorded positions of a loader that draws no random numbers as it loads."""
 
 
-class LookaheadIterator:
-    """Yield batches one late, so that the last batch is known to be the last.
+class PositionRecorder:
+    """Yield the batches of a loader that keeps its own position, and record positions before them.
+
+    A position is recorded before a batch, so that a resume can load that batch again and compare
+    it. Reading a state may take longer than a batch, so only some positions are recorded. Batches
+    that draw random numbers in this process can be compared only if they are loaded with the same
+    ones again; if any are seen to draw, every position is recorded.
 
     Args:
-        loader: the loader of the batches.
-        iterator: the batches.
+        loader: the loader.
+        iterator: its batches.
         num_done: batches of the epoch that are done.
-        on_size_known: called with the number of batches once it is known.
+        generators: the random generators that the loader holds, by path.
+        records_all: whether every position is recorded in any case.
 
     Attributes:
-        state_before: the loader's own state before the held batch, if it has one.
-        rng_before: in that case, the random state at that moment.
+        num_fetched: batches of the epoch that were fetched.
+        is_exhausted: whether the iterator has ended.
     """
 
     def __init__(
@@ -439,18 +644,107 @@ class LookaheadIterator:
         loader: Any,
         iterator: Iterator[Any],
         num_done: int,
-        on_size_known: Callable[[int], None],
+        generators: Mapping[str, StatefulGenerator],
+        *,
+        records_all: bool,
     ) -> None:
-        self._stateful_loader = loader if has_state(loader) else None
+        self._loader = loader
+        self._iterator = iterator
+        self._generators = generators
+        self._records_all = records_all
+        self._holds_position = True
+        self.num_fetched = num_done
+        self.is_exhausted = False
+        self._next_recorded: int | float = num_done
+        self._num_observed = 0
+        # Three: of the batch that was fetched last, the one before it and, where the lookahead
+        # holds a batch, the one before that.
+        self._positions: deque[dict[str, Any]] = deque(maxlen=3)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        if self.num_fetched < self._next_recorded:
+            batch = next(self._iterator, _END)
+        else:
+            batch = self._record_and_fetch()
+        if batch is _END:
+            self.is_exhausted = True
+            raise StopIteration
+        self.num_fetched += 1
+        return batch
+
+    def position_before(self, num_taken: int) -> dict[str, Any] | None:
+        """Return the newest recorded position before the last of `num_taken` batches, or None."""
+        earlier = [one for one in self._positions if one["batches"] < num_taken]
+        return earlier[-1] if earlier else None
+
+    def random_state_at(self, num_taken: int) -> dict[str, Any] | None:
+        """Return the random state before the batch after `num_taken` was fetched, if recorded."""
+        for position in self._positions:
+            if position["batches"] == num_taken:
+                state: dict[str, Any] = position["rng"]
+                return state
+        return None
+
+    def _record_and_fetch(self) -> Any:
+        """Record the present position, without a state that holds none, and fetch a batch."""
+        state = None
+        if self._holds_position:
+            # A copy: the loader may go on to change the object that it returned.
+            state = deepcopy(self._loader.state_dict())
+            if not holds_position(self._loader, state):
+                state, self._holds_position = None, False
+        self._positions.append(
+            {
+                "batches": self.num_fetched,
+                "loader": state,
+                "rng": rng.capture(),
+                "generators": generator_states(self._generators),
+            }
+        )
+        if self._records_all:
+            return next(self._iterator, _END)
+        detector = DrawDetector(self._generators)
+        batch = next(self._iterator, _END)
+        # The first batch does not count, as many loaders draw their order with it.
+        self._records_all = self._num_observed > 0 and detector.has_drawn
+        self._num_observed += 1
+        if not self._records_all and self._num_observed >= _RECORDED_FIRST:
+            self._next_recorded = self.num_fetched + _RECORD_EVERY
+        return batch
+
+
+def _is_other_batch(last: Any, state: dict[str, Any]) -> bool:
+    """Return whether a batch differs from the last one before a checkpoint was saved."""
+    return bool(differing_part(state.get("last_print", {}), fingerprint(last)))
+
+
+class LookaheadIterator:
+    """Yield batches one late, so that the last batch is known to be the last.
+
+    Args:
+        iterator: the batches.
+        num_done: batches of the epoch that are done.
+        on_size_known: called with the number of batches once it is known.
+    """
+
+    def __init__(
+        self, iterator: Iterator[Any], num_done: int, on_size_known: Callable[[int], None]
+    ) -> None:
         self._iterator = iterator
         self._num_taken = num_done
         self._on_size_known = on_size_known
-        self.state_before: Any = None
-        self.rng_before: dict[str, Any] | None = None
-        self._next_batch = self._fetch()
+        self._next_batch = next(iterator, _END)
         # Resumed after the last batch: the length of the epoch is known at once.
         if self._next_batch is _END and num_done:
             on_size_known(num_done)
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether a batch was fetched that was not handed out yet."""
+        return self._next_batch is not _END
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -459,19 +753,11 @@ class LookaheadIterator:
         batch = self._next_batch
         if batch is _END:
             raise StopIteration
-        self._next_batch = self._fetch()
+        self._next_batch = next(self._iterator, _END)
         self._num_taken += 1
         if self._next_batch is _END:
             self._on_size_known(self._num_taken)
         return batch
-
-    def _fetch(self) -> Any:
-        """Return the next batch, after the state before it was saved."""
-        if self._stateful_loader is not None:
-            # Before the fetch: a resume fetches the held batch again.
-            self.state_before = self._stateful_loader.state_dict()
-            self.rng_before = rng.capture()
-        return next(self._iterator, _END)
 
 
 _FIRST_LOG_S = 3.0

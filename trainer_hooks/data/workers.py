@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 from trainer_hooks.data.generators import (
     StatefulGenerator,
@@ -33,6 +33,53 @@ _KEEP_TORCH_SEEDS = -1
 def has_state(loader: Any) -> bool:
     """Return whether a loader can save and restore its own position."""
     return hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict")
+
+
+def is_torchdata_loader(loader: Any) -> bool:
+    """Return whether a loader is a StatefulDataLoader of torchdata."""
+    return isinstance(loader, DataLoader) and any(
+        part.__module__.partition(".")[0] == "torchdata" for part in type(loader).__mro__
+    )
+
+
+def holds_position(loader: Any, state: Any) -> bool:
+    """Return whether a state of a loader that keeps its own position leads back to it.
+
+    torchdata's loader over an iterable data set without a state of its own loads and drops as many
+    batches as it counted, and counts those a second time.
+    """
+    is_stream = isinstance(getattr(loader, "dataset", None), IterableDataset)
+    return not is_stream or not is_torchdata_loader(loader) or _has_dataset_state(state)
+
+
+def depends_on_epochs(loader: Any, state: Any) -> bool:
+    """Return whether the state of a loader between two epochs may depend on the epochs before.
+
+    torchdata's loader alone does not; but its data set or sampler may, if it has a state.
+    """
+    samplers = getattr(loader, "sampler", None), getattr(loader, "batch_sampler", None)
+    return (
+        not is_torchdata_loader(loader)
+        or any(map(has_state, samplers))
+        or _has_dataset_state(state)
+    )
+
+
+def _has_dataset_state(state: Any) -> bool:
+    """Return whether torchdata's state holds one of the data set or its iterator."""
+    states = list(_dataset_states(state))
+    # Another version may name them otherwise.
+    return not states or any(part is not None for part in states)
+
+
+def _dataset_states(state: Any) -> Iterator[Any]:
+    """Yield the states of the data set and its iterator, of each worker, in torchdata's state."""
+    if isinstance(state, dict):
+        for name, part in state.items():
+            if name in ("dataset_state", "dataset_iter_state"):
+                yield part
+            else:
+                yield from _dataset_states(part)
 
 
 def reproducible_iterator(loader: Any) -> Iterator[Any]:

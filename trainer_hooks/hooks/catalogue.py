@@ -42,10 +42,15 @@ class Hooks:
     def on_before_load(self, trainer: Trainer, module: Module, path: str | None) -> None:
         """Called before a checkpoint is restored, also if there is none (`path` is None)."""
 
+    def on_before_restore(
+        self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
+    ) -> None:
+        """Called with a checkpoint before any of it is restored; it may be changed."""
+
     def on_load_checkpoint(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
-        """Called while a checkpoint is restored, with its content; the module comes first."""
+        """Called with a checkpoint whose weights are restored; on the module before they are."""
 
     def on_after_load(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any] | None

@@ -61,7 +61,7 @@ _PREPARATION = (
     "on_configure_model",
     "on_after_configure_model",
     "on_before_load",
-    _if("if a checkpoint is loaded", "on_load_checkpoint"),
+    _if("if a checkpoint is loaded", "on_before_restore", "on_load_checkpoint"),
     "on_after_load",
 )
 

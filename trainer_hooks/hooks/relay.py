@@ -99,7 +99,8 @@ class RelayMember:
         # the present name first: a class with both is meant for old and new releases
         for name in (hook, _OLDER_NAMES.get(hook)):
             if name is not None and overrides(self.implementer, name, hooks):
-                return _without_argument_aliases(getattr(self.implementer, name))
+                method = _without_argument_aliases(getattr(self.implementer, name))
+                return _with_optional_loader_index(method)
         return None
 
     def event_listener(
@@ -143,6 +144,28 @@ def _without_argument_aliases(method: Callable[..., object]) -> Callable[..., ob
     if declared is None:
         return method
     return MethodType(declared, method.__self__)  # type: ignore[attr-defined]
+
+
+def _with_optional_loader_index(method: Callable[..., object]) -> Callable[..., object]:
+    """Return a hook that can be called without `dataloader_idx`, which is then 0.
+
+    A run passes the index only where there are several loaders. Lightning 1.x passed it always, so
+    that hooks for it require the argument.
+    """
+    if not ismethod(method):
+        return method
+    function = method.__func__
+    code = getattr(function, "__code__", None)
+    # positional parameters come first, before keyword-only ones and local variables
+    by_position = () if code is None else code.co_varnames[: code.co_argcount]
+    if by_position[-1:] != ("dataloader_idx",) or function.__defaults__:
+        return method
+
+    def hook(self: object, *args: Any) -> object:
+        return function(self, *args, *((0,) if len(args) + 1 < len(by_position) else ()))
+
+    # a method again: a value that a hook of a method returns is warned of
+    return MethodType(hook, method.__self__)
 
 
 def _shielded(
@@ -345,6 +368,12 @@ class HookRelay(Hooks):
         later = self._members[places[0] + 1 :] if places else ()
         listeners = (self._listener(hook, member) for member in later)
         return tuple(listener for listener in listeners if listener is not None)
+
+    def implementers(self, hook: str) -> list[object]:
+        """Return the objects on which a hook is called, in their order."""
+        self._connect_pending()
+        members = self._members
+        return [one.implementer for one in members if one.listener(hook, self.hooks) is not None]
 
     def fire_event(
         self,

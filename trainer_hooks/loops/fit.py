@@ -10,6 +10,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
+from trainer_hooks.checkpoint.encoding import require_savable
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.context.run_state import RunningStage
 from trainer_hooks.data.data_hooks import defines
@@ -30,6 +31,7 @@ from trainer_hooks.loops.validation import FitValidation
 from trainer_hooks.metrics.store import LogScope
 from trainer_hooks.module.module import Module
 from trainer_hooks.module.optimization import needs_closure, takes_closure
+from trainer_hooks.runtime.rng import isolated
 
 if TYPE_CHECKING:
     from trainer_hooks.context.context import RunContext
@@ -112,6 +114,7 @@ class FitLoop:
                     progress.complete_epoch()
                 hooks.on_train_start(trainer, module)
                 context.training.metrics.enter(LogScope.CLOSED)
+                self._check_states()
                 # `on_train_start` may have requested a stop on one rank alone.
                 self._reach_consensus()
                 self._validation.start()
@@ -136,6 +139,9 @@ class FitLoop:
                     self._consensus.reject_lone_stop(request)
                 self._stop_between_hooks(request)
             self._cycles.close()
+        # Each rank's last forward has changed its own buffers: the fit leaves the same module on
+        # all, as a resume from its last checkpoint would.
+        context.processes.broadcast_module_buffers(module)
         # Outside of `shutdown`, which would call it a second time for a signal inside it.
         hooks.on_train_end(trainer, module)
         context.training.timekeeper.stopwatch.stop()
@@ -223,6 +229,14 @@ class FitLoop:
             self._batch_end.finish(closes_window, outputs)
         # Once more for a run that never flushes; the wait for the device is one in an epoch.
         self._batch_end.loss_check.check(outputs)
+
+    def _check_states(self) -> None:
+        """Find a callback's state that cannot be saved now, and not at a save hours later."""
+        context = self.context
+        if context.trainer.checkpoint_callbacks and not context.trainer.fast_dev_run:
+            # a `state_dict` that draws random numbers leaves no trace
+            with isolated():
+                context.connector.check_states(require_savable)
 
     def _begin_epoch(self) -> None:
         """Start an epoch: advance the counters and call the start hooks."""

@@ -5,9 +5,13 @@ And their classes and options, which are saved, and compared on a resume.
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from threading import Thread
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import torch
@@ -31,6 +35,26 @@ if TYPE_CHECKING:
     from torch import nn
 
 _OPTIMIZER_KEYS = frozenset({"optimizer", "lr_scheduler", "monitor"})
+
+
+def import_compiler() -> None:
+    """Import `torch._dynamo`, which torch imports for the first optimizer of a process."""
+    if "torch._dynamo" in sys.modules:
+        return
+    # In a thread: a function of torch that runs during this import leaves its frame in a reference
+    # cycle. In the main thread that would keep the frames of all callers, and with them the
+    # loaders and their workers, until a garbage collection; the frames of a thread end in it.
+    thread = Thread(target=_import_compiler, name="import of torch._dynamo", daemon=True)
+    # no thread can be started where processes are limited: torch then imports it here
+    with suppress(RuntimeError):
+        thread.start()
+        thread.join()
+
+
+def _import_compiler() -> None:
+    # an error is raised again where the optimizer is made, whose import it then is
+    with suppress(Exception):
+        importlib.import_module("torch._dynamo")
 
 
 @dataclass(slots=True)
@@ -63,13 +87,28 @@ class Optimization:
     Attributes:
         optimizers: the optimizers.
         schedulers: the schedulers with their configuration.
+        awaited: the states of a checkpoint that is being resumed from, until they are restored;
+            empty if they are shards that are not read yet.
     """
 
     optimizers: list[Optimizer] = field(default_factory=list)
     schedulers: list[LRSchedulerConfig] = field(default_factory=list)
+    awaited: dict[str, list[Any]] | None = None
 
     def state_dict(self) -> dict[str, list[Any]]:
-        """Return the states under Lightning's keys."""
+        """Return the states under Lightning's keys.
+
+        Raises:
+            UsageError: they are shards of a checkpoint that are not read yet.
+        """
+        if self.awaited is not None:
+            if not self.awaited:
+                raise UsageError(
+                    "a checkpoint was to be saved in a resumed run with FSDP, before its "
+                    "optimizers were restored, which they are after on_fit_start. Save in "
+                    "on_train_start or later."
+                )
+            return dict(self.awaited)
         return {
             "optimizer_states": [optimizer.state_dict() for optimizer in self.optimizers],
             "lr_schedulers": [config.scheduler.state_dict() for config in self.schedulers],
@@ -82,24 +121,45 @@ class Optimization:
             state_dict: the return value of `state_dict`, with the weights under their key. If those
                 had another dtype than the parameters have now, the optimizer states keep torch's
                 cast.
+
+        Raises:
+            OptimizationError: an optimizer or scheduler raises an error as it loads its state.
         """
-        for optimizer, state in zip(self.optimizers, state_dict["optimizer_states"], strict=True):
-            optimizer.load_state_dict(state)
-        for config, state in zip(self.schedulers, state_dict["lr_schedulers"], strict=True):
-            config.scheduler.load_state_dict(state)
+        for kind, owners, states in (
+            ("optimizer", self.optimizers, state_dict["optimizer_states"]),
+            ("scheduler", self._bare_schedulers(), state_dict["lr_schedulers"]),
+        ):
+            for number, (owner, state) in enumerate(zip(owners, states, strict=True)):
+                try:
+                    owner.load_state_dict(state)
+                except Exception as error:  # of any class: it is code of others
+                    raise OptimizationError(
+                        f"{kind} {number}, {_class_of(owner)}, cannot load the saved state, "
+                        f"{_shape_of(state)}: {type(error).__name__}: {error}. If a callback put "
+                        f"another in its place when it was saved, or does so now, let it do the "
+                        "same in both runs, in on_fit_start."
+                    ) from error
         weights = state_dict.get("state_dict", {}).values()
         dtypes = {value.dtype for value in weights if isinstance(value, Tensor)}
         for optimizer, state in zip(self.optimizers, state_dict["optimizer_states"], strict=True):
             # torch casts each floating-point tensor of a state to its parameter's dtype, which for
             # some loses precision, such as the product of NAdam's momenta
+            if not isinstance(state, Mapping) or "param_groups" not in state:
+                continue  # of a wrapper, whose state has a form of its own
             indices = [index for group in state["param_groups"] for index in group["params"]]
             parameters = [p for group in optimizer.param_groups for p in group["params"]]
             states = state.get("state", {})  # a custom optimizer may keep its states elsewhere
             for index, parameter in zip(indices, parameters, strict=True):
                 if index in states and (not dtypes or parameter.dtype in dtypes):
                     _as_saved(optimizer.state.get(parameter), states[index])
-            # torch's schedulers warn if they step before the optimizer, which stepped before
-            optimizer.__dict__["_opt_called"] = True
+        # torch's schedulers warn if they step before the optimizer, which stepped before. One may
+        # drive an optimizer that a wrapper took the place of
+        driven = (getattr(scheduler, "optimizer", None) for scheduler in self._bare_schedulers())
+        for stepped in (*self.optimizers, *driven):
+            getattr(stepped, "__dict__", {})["_opt_called"] = True
+
+    def _bare_schedulers(self) -> list[Any]:
+        return [config.scheduler for config in self.schedulers]
 
     def require_same(self, state_dict: Mapping[str, Any]) -> None:
         """Require the saved states to fit, before any of them is restored.
@@ -108,10 +168,15 @@ class Optimization:
             OptimizationError: the number of optimizers or schedulers differs, or that of an
                 optimizer's groups or parameters.
         """
-        hint = (
-            "they must be the same to go on. Return the same optimizers and schedulers, or load "
-            "the weights alone with Module.load_from_checkpoint."
-        )
+        self.require_same_numbers(state_dict)
+        self.require_same_groups(state_dict)
+
+    def require_same_numbers(self, state_dict: Mapping[str, Any]) -> None:
+        """Require as many saved states as there are optimizers and schedulers.
+
+        Raises:
+            OptimizationError: there are more or fewer.
+        """
         for key, owners in (
             ("optimizer_states", self.optimizers),
             ("lr_schedulers", self.schedulers),
@@ -120,15 +185,34 @@ class Optimization:
             if len(saved) != len(owners):
                 raise OptimizationError(
                     f"the checkpoint holds {len(saved)} entries under {key!r}, but "
-                    f"configure_optimizers returned {len(owners)}: {hint}"
+                    f"configure_optimizers returned {len(owners)}: {_SAME_HINT}"
                 )
+
+    def require_same_groups(self, state_dict: Mapping[str, Any]) -> None:
+        """Require each optimizer to have the groups with which it was saved.
+
+        A state without groups is a wrapper's own business: its `load_state_dict` has to judge.
+
+        Raises:
+            OptimizationError: the number of groups differs, or that of their parameters; or the
+                state has no groups, and the optimizer is one of torch.
+        """
         for optimizer, state in zip(self.optimizers, state_dict["optimizer_states"], strict=True):
+            if not isinstance(state, Mapping) or "param_groups" not in state:
+                if type(optimizer).load_state_dict is Optimizer.load_state_dict:
+                    raise OptimizationError(
+                        f"{type(optimizer).__qualname__} cannot load the saved state, "
+                        f"{_shape_of(state)}: it has no param_groups, so another optimizer saved "
+                        "it. If a callback had put one in the place of this, let it do so in "
+                        "on_fit_start of this run, too."
+                    )
+                continue
             before = [len(group["params"]) for group in state["param_groups"]]
             now = [len(group["params"]) for group in optimizer.param_groups]
             if before != now:
                 raise OptimizationError(
                     f"{type(optimizer).__qualname__} had parameter groups of {before} parameters "
-                    f"when it was saved, and has groups of {now} now: {hint}"
+                    f"when it was saved, and has groups of {now} now: {_SAME_HINT}"
                 )
 
     def take_rates(self, fresh: Optimization, *, is_new: bool) -> None:
@@ -152,6 +236,19 @@ class Optimization:
             # torch's schedulers copied these from initial_lr when they were made
             if hasattr(config.scheduler, "base_lrs"):
                 config.scheduler.base_lrs = list(others.scheduler.base_lrs)
+
+
+_SAME_HINT = (
+    "they must be the same to go on. Return the same optimizers and schedulers, or load the "
+    "weights alone with Module.load_from_checkpoint."
+)
+
+
+def _shape_of(state: Any) -> str:
+    """Return in words what a saved state consists of."""
+    if isinstance(state, Mapping):
+        return f"a dict with the keys {', '.join(map(repr, state)) or '(none)'}"
+    return f"of type {type(state).__qualname__}"
 
 
 class _Stepper(Protocol):
@@ -190,6 +287,27 @@ class ManualOptimizer:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.optimizer, name)
+
+
+_OPTIMIZER_METHODS = ("step", "zero_grad", "state_dict", "load_state_dict")
+
+
+def require_optimizers(optimizers: Sequence[Any]) -> None:
+    """Require objects that take the place of optimizers to have what a run uses of one.
+
+    Raises:
+        OptimizationError: one lacks a method, or the list `param_groups`.
+    """
+    for optimizer in optimizers:
+        lacking = [n for n in _OPTIMIZER_METHODS if not callable(getattr(optimizer, n, None))]
+        if not isinstance(getattr(optimizer, "param_groups", None), list):
+            lacking.append("param_groups")
+        if lacking:
+            raise OptimizationError(
+                f"trainer.optimizers was set to {type(optimizer).__qualname__}, which has no "
+                f"{', '.join(lacking)}: a run needs {', '.join(_OPTIMIZER_METHODS)}, and the list "
+                "param_groups, of which a wrapper may return those of the optimizer in it."
+            )
 
 
 def needs_closure(optimizer: Optimizer) -> bool:
@@ -637,6 +755,8 @@ def _class_of(owner: object) -> str:
 def _missing_options(owner: Any, state: Any, kind: str) -> list[str]:
     """Return the options that a saved state lacks and its owner needs, if its class is unknown."""
     if kind == "optimizer":
+        if not isinstance(state, Mapping) or "param_groups" not in state:
+            return []  # of a wrapper, whose own load_state_dict has to judge
         needed = set(owner.defaults) - _ADDED_BY_TORCH
         return sorted(needed.difference(*state["param_groups"])) if state["param_groups"] else []
     saved, now = _plain(state), _plain(owner.state_dict())

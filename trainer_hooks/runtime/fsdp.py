@@ -153,11 +153,17 @@ class ShardedGroup(ProcessGroup):
     @property
     def checkpoint_group(self) -> Any:
         """The process group in which checkpoints are written, also while training continues."""
-        self.start()
-        # A group of its own: a writing thread's collectives must not meet those of the training.
-        if self._checkpoint_group is None:
-            self._checkpoint_group = dist.new_group(backend="gloo", timeout=self.options.timeout)
+        assert self._checkpoint_group is not None, "made by `make_groups` as the run began"
         return self._checkpoint_group
+
+    def make_groups(self) -> None:
+        """Make the groups of the mesh and of sharded saves, as the run begins."""
+        with self.watchdog.waiting("the process groups"):
+            assert self.device_mesh is not None
+            if self.saves_shards and self._checkpoint_group is None:
+                # A group of its own: a writing thread's collectives must not meet the training's.
+                timeout = self.options.timeout
+                self._checkpoint_group = dist.new_group(backend="gloo", timeout=timeout)
 
     def gather_shards(self, value: Any, *, keep_result: bool) -> Any:
         """Return `value` with its sharded tensors gathered; see `sharded_tensors.gather_shards`."""
@@ -168,21 +174,29 @@ class ShardedGroup(ProcessGroup):
         self,
         checkpoint: dict[str, Any],
         module: nn.Module,
+        read: Callable[[Any], object] | None = None,
+    ) -> dict[str, Any]:
+        """Return a checkpoint with this rank's shards of its weights."""
+        sharder = tensors.CheckpointSharder(read)
+        weights = sharder.weights(checkpoint["state_dict"], module.state_dict())
+        sharder.finish()
+        return {**checkpoint, "state_dict": weights}
+
+    def shard_optimizer_states(
+        self,
+        checkpoint: dict[str, Any],
         optimizers: Sequence[Optimizer],
         read: Callable[[Any], object] | None = None,
     ) -> dict[str, Any]:
-        """Return a checkpoint with this rank's shards of its weights and optimizer states."""
+        """Return a checkpoint with this rank's shards of its optimizer states."""
         sharder = tensors.CheckpointSharder(read)
-        weights = sharder.weights(checkpoint["state_dict"], module.state_dict())
-        result = {**checkpoint, "state_dict": weights}
-        if optimizers:
-            pairs = zip(checkpoint["optimizer_states"], optimizers, strict=True)
-            result["optimizer_states"] = [
-                sharder.optimizer_state(state, optimizer, ("optimizer_states", number))
-                for number, (state, optimizer) in enumerate(pairs)
-            ]
+        pairs = zip(checkpoint["optimizer_states"], optimizers, strict=True)
+        states = [
+            sharder.optimizer_state(state, optimizer, ("optimizer_states", number))
+            for number, (state, optimizer) in enumerate(pairs)
+        ]
         sharder.finish()
-        return result
+        return {**checkpoint, "optimizer_states": states}
 
     def gradients(self, module: nn.Module) -> dict[str, torch.Tensor]:
         """Return the gradients that this rank holds, by name and unsharded."""

@@ -12,11 +12,11 @@ import torch.distributed as dist
 from trainer_hooks._log import log
 from trainer_hooks.errors import CheckpointError, OptionError, TrainerHooksError, UsageError
 from trainer_hooks.runtime.processes import Processes
-from trainer_hooks.runtime.rank_watchdog import RankWatchdog
+from trainer_hooks.runtime.rank_watchdog import RankWatchdog, SignalInbox
 from trainer_hooks.runtime.rendezvous import has_lasting_store, open_attempt_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from trainer_hooks.runtime.launcher import LaunchedProcesses
     from trainer_hooks.runtime.topology import Topology
@@ -109,6 +109,13 @@ class ProcessGroup(Processes):
         # Last, as it marks the group as started.
         self._watchdog = _GROUPS[world][2]
 
+    def make_groups(self) -> None:
+        """Make the further process groups of a run as it begins, while the watchdog watches.
+
+        To make a group, the ranks wait for each other in the store, where the death of a rank goes
+        unnoticed. Later in the run, a signal could not end such a wait.
+        """
+
     def remote_failure(self, error: BaseException) -> str:
         """Return the failure of another rank that may have caused `error`, or an empty text."""
         text = self.watchdog.remote_failure()
@@ -117,6 +124,11 @@ class ProcessGroup(Processes):
             return text
         # The connections of a process that dies close a moment before its exit can be seen.
         return self._launched.wait_for_exit()
+
+    def signal_inbox(self, numbers: Collection[int]) -> SignalInbox:
+        """Return where signals are received while the ranks wait for each other."""
+        self.watchdog.signals = SignalInbox(numbers)
+        return self.watchdog.signals
 
     def barrier(self, name: str | None = None) -> None:
         """Wait until all ranks have called this."""

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from trainer_hooks.runtime.topology import SINGLE_PROCESS, Topology
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     import torch
     from torch import nn
     from torch.distributed.device_mesh import DeviceMesh
     from torch.optim import Optimizer
+
+    from trainer_hooks.runtime.rank_watchdog import SignalInbox
 
 Decision = TypeVar("Decision")
 
@@ -101,16 +103,29 @@ class Processes:
         self,
         checkpoint: dict[str, Any],
         module: nn.Module,  # noqa: ARG002 - the interface
-        optimizers: Sequence[Optimizer],  # noqa: ARG002 - the interface
         read: Callable[[Any], object] | None = None,  # noqa: ARG002 - the interface
     ) -> dict[str, Any]:
-        """Return a checkpoint as the module and the optimizers of this rank load it.
+        """Return a checkpoint with its weights as the module of this rank loads them.
 
         Args:
             checkpoint: the checkpoint that was read.
             module: the module that loads the weights.
-            optimizers: the optimizers that load the states; empty if they are not restored.
             read: fills tensors by their path in the checkpoint, if it has them on the meta device.
+        """
+        return checkpoint
+
+    def shard_optimizer_states(
+        self,
+        checkpoint: dict[str, Any],
+        optimizers: Sequence[Optimizer],  # noqa: ARG002 - the interface
+        read: Callable[[Any], object] | None = None,  # noqa: ARG002 - the interface
+    ) -> dict[str, Any]:
+        """Return a checkpoint with its optimizer states as the optimizers of this rank load them.
+
+        Args:
+            checkpoint: the checkpoint that was read.
+            optimizers: the optimizers that load the states.
+            read: as for `shard_checkpoint`.
         """
         return checkpoint
 
@@ -145,6 +160,14 @@ class Processes:
 
     def broadcast_module_buffers(self, module: torch.nn.Module) -> None:
         """Copy rank 0's buffers to all ranks, so that all evaluate the same model."""
+
+    def signal_inbox(self, numbers: Collection[int]) -> SignalInbox | None:  # noqa: ARG002 - the interface
+        """Return where signals are received while the ranks wait for each other; None for one rank.
+
+        Args:
+            numbers: the signals that are deferred.
+        """
+        return None
 
     def barrier(self, name: str | None = None) -> None:
         """Wait until all ranks have called this.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,7 +21,7 @@ from trainer_hooks.errors import UsageError
 from trainer_hooks.hooks.relay import current_hook_and_callback, error_summary_with_notes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection, Iterator
     from types import FrameType
 
     from trainer_hooks.runtime.topology import Topology
@@ -31,6 +33,10 @@ _NOTICE_S = 3.0
 
 _EXIT_S = 5.0
 """Seconds that a rank which failed, too, has to exit by itself."""
+
+_SIGNAL_S = 5.0
+"""Seconds after a signal until the ranks are asked whether they are there, and again from then on.
+"""
 
 
 class RankWatchdog:
@@ -45,6 +51,11 @@ class RankWatchdog:
     may be in a collective that the user calls in a hook. As long as one rank computes, there is no
     deadlock.
 
+    A signal does not reach a process in a collective either. If the run has not ended some seconds
+    after one, the rank asks the others to answer, which their watchdogs do whatever their main
+    threads are at; one that does not has died without an error, and the run ends. A second signal
+    ends a process that could not even begin to act on it.
+
     Args:
         store: torch's key-value store, shared by all ranks.
         topology: the ranks, and which of them this process is.
@@ -53,6 +64,8 @@ class RankWatchdog:
     Attributes:
         run: number of the run, equal on all ranks.
         has_seen_failure: whether a rank failed, this one or another.
+        signals: the signals that this process got; None while nothing defers them.
+        on_end: called with the failure before the watchdog ends this process; None for nothing.
     """
 
     _runs_begun: ClassVar[int] = 0
@@ -71,6 +84,10 @@ class RankWatchdog:
         self._published_wait = ""
         self._has_failed = threading.Event()
         self.has_seen_failure = False
+        self.signals: SignalInbox | None = None
+        self.on_end: Callable[[str], object] | None = None
+        self._own_call = self._answered_call = 0
+        self._called_at = 0.0
 
     def start(self) -> None:
         """Start watching, at the start of a run.
@@ -91,6 +108,8 @@ class RankWatchdog:
         self._stopped = threading.Event()
         self._has_failed.clear()
         self._declared_wait = None
+        self._own_call = self._answered_call = 0
+        self._called_at, self.signals, self.on_end = 0.0, None, None
         self._thread = threading.Thread(
             target=self._watch, args=(self._stopped,), name="trainer_hooks watchdog", daemon=True
         )
@@ -98,6 +117,10 @@ class RankWatchdog:
 
     def stop(self) -> None:
         """Stop watching, at the end of a run."""
+        if not self._stopped.is_set():
+            # For a rank that asks who is there while it still tears down.
+            with suppress(RuntimeError):
+                self._store.set(self._key(f"left/{self._rank}"), "")
         self._stopped.set()
         if self._thread is not None:
             # Not for long: the thread may be inside a call to the store.
@@ -114,11 +137,13 @@ class RankWatchdog:
         self.report_rank_failure(self._rank, text)
 
     def report_rank_failure(self, rank: int, text: str) -> None:
-        """Report that a rank failed, which may have died without a report of its own."""
+        """Report the failure of a rank, which may have died without a word; -1 is for all."""
         # The rank that hosts the store may be gone; then the other ranks see a lost connection.
         with suppress(RuntimeError):
             # Sets the key only if it is missing: later failures follow from the first.
             self._store.compare_set(self._key("error"), "", f"{rank}\n{text}")
+            # After the error, which a rank reads once it sees this.
+            self._store.set(self._key("news"), "error")
 
     def remote_failure(self) -> str:
         """Return the error that another rank reported, or an empty text."""
@@ -156,7 +181,11 @@ class RankWatchdog:
     def _read_failure(self) -> tuple[int, str]:
         """Return rank and text of the first reported error; -1 and an empty text if none."""
         key = self._key("error")
-        # Asked first, as `get` waits for a key that is missing.
+        # Asked first, as `get` waits for a key that is missing. One key says whether there is
+        # anything to read, so that a run which goes on asks for no more.
+        if not self._store.check([self._key("news")]):
+            return -1, ""
+        self._answer_roll_call()
         if not self._store.check([key]):
             return -1, ""
         rank, text = self._store.get(key).decode().split("\n", 1)
@@ -171,11 +200,68 @@ class RankWatchdog:
                 if not text:
                     self._publish_wait()
                     previous_waits = self._compare_waits(previous_waits)
+                    self._act_on_signals()
             except RuntimeError:  # the store's host is gone
                 rank, text = -1, "the process that the others find each other by has ended"
             if text and not stopped.is_set():
                 self._end_process(rank, text, stopped)
                 return
+
+    def _answer_roll_call(self) -> None:
+        """Answer the last question whether this rank is there."""
+        call = self.add_to_counter("roll call", 0)
+        if call != self._answered_call:
+            self._store.set(self._key(f"present/{self._rank}"), str(call))
+            self._answered_call = call
+
+    def _act_on_signals(self) -> None:
+        """End the run after a signal if a rank is gone, or if a second one could not act."""
+        inbox = self.signals
+        if inbox is None or not inbox.has_any():
+            return
+        if inbox.is_second_stuck():
+            name, wait = inbox.name, self._wait_detector.detect(self._declared_wait)
+            purpose = f", while it waited for {wait.purpose}" if wait is not None else ""
+            self._report_and_exit(
+                f"rank {self._rank} of {self._topology.world_size} got {name} twice{purpose}",
+                128 + inbox.number,
+            )
+        now = time.monotonic()
+        if now - max(inbox.first_at, self._called_at) < _SIGNAL_S:
+            return
+        if self._called_at:
+            missing = self._missing_ranks()
+            if missing:
+                self.report_rank_failure(
+                    missing[0],
+                    f"rank {', '.join(map(str, missing))} of {self._topology.world_size} did not "
+                    f"answer rank {self._rank} within {_SIGNAL_S:.0f} s after {inbox.name}: its "
+                    "process has ended without an error, or its machine is gone",
+                )
+                return
+        self._called_at = now
+        # A number, as several ranks may ask at once: an answer to a later call is one to this, too.
+        self._own_call = self.add_to_counter("roll call", 1)
+        self._store.set(self._key("news"), "roll call")
+
+    def _missing_ranks(self) -> list[int]:
+        """Return the ranks that did not answer the last call of this rank."""
+        missing = []
+        for rank in range(self._topology.world_size):
+            key = self._key(f"present/{rank}")
+            answer = int(self._store.get(key)) if self._store.check([key]) else 0
+            has_left = self._store.check([self._key(f"left/{rank}")])
+            if answer < self._own_call and not has_left:
+                missing.append(rank)
+        return missing
+
+    def _report_and_exit(self, text: str, code: int) -> None:
+        """Report a failure of this rank, and end this process at once."""
+        self.has_seen_failure = True
+        self.report_rank_failure(self._rank, text)
+        with losing_output():
+            print(printable_lines(f"rank {self._rank}: {text}: ending at once"), file=sys.stderr)
+        _exit_now(code)
 
     def _end_process(self, rank: int, text: str, stopped: threading.Event) -> None:
         """End this process if it does not exit by itself."""
@@ -188,10 +274,9 @@ class RankWatchdog:
             self._has_failed.wait(_NOTICE_S)
         if self._has_failed.is_set() and stopped.wait(_EXIT_S):
             return
-        # os._exit flushes nothing.
-        flush_output()
-        # sys.exit would raise in this thread only, while the main thread stays in its collective.
-        os._exit(1)
+        if self.on_end is not None:
+            self.on_end(text)
+        _exit_now(1)
 
     def _publish_wait(self) -> None:
         """Write this rank's wait to the store once it has lasted long, and remove it afterwards."""
@@ -231,13 +316,108 @@ class RankWatchdog:
             and len({text.partition(" in on_")[0] for text in descriptions.values()}) > 1
         ):
             message = "; ".join(f"rank {rank} for {text}" for rank, text in descriptions.items())
-            self._store.compare_set(
-                self._key("error"),
-                "",
-                f"-1\nthe processes wait for each other, and none can go on: {message}. All must "
-                "come to the same collectives in the same order",
+            self.report_rank_failure(
+                -1,
+                f"the processes wait for each other, and none can go on: {message}. All must come "
+                "to the same collectives in the same order",
             )
         return waits
+
+
+def _exit_now(code: int) -> None:
+    # os._exit flushes nothing.
+    flush_output()
+    # sys.exit would raise in this thread only, while the main thread stays in its collective.
+    os._exit(code)
+
+
+class SignalInbox:
+    """The signals of a process, known also while its main thread runs no Python code.
+
+    Python calls the handlers of signals in the main thread, once that executes Python code again.
+    The numbers of the signals however are written to a pipe at once.
+
+    Args:
+        numbers: the signals that are deferred; others are ignored here.
+
+    Attributes:
+        number: the last signal, or 0.
+        first_at: when the first one came, by `time.monotonic`; 0 if none has.
+    """
+
+    def __init__(self, numbers: Collection[int]) -> None:
+        self._numbers = numbers
+        self._lock = threading.RLock()
+        self._received = self._handled = 0
+        self._is_stuck = False
+        self.number, self.first_at = 0, 0.0
+        self._reading, self._writing = os.pipe()
+        os.set_blocking(self._reading, False)
+        os.set_blocking(self._writing, False)
+
+    @property
+    def name(self) -> str:
+        """The name of the last signal."""
+        return signal.Signals(self.number).name
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Receive signals in the context; for the main thread. An event loop's pipe is left."""
+        _keep_pipes_from_forks()
+        before = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
+        if before != -1:
+            signal.set_wakeup_fd(before)
+        _WAKEUP_PIPES.add(self._writing)
+        try:
+            yield
+        finally:
+            _WAKEUP_PIPES.discard(self._writing)
+            if before == -1:
+                signal.set_wakeup_fd(-1)
+            # under the lock: the watchdog may be reading
+            with self._lock:
+                os.close(self._writing)
+                os.close(self._reading)
+                self._reading = -1
+
+    def has_any(self) -> bool:
+        """Read the pipe; return whether any signal has come."""
+        # A lock that its owner may take again: a handler interrupts the main thread anywhere.
+        with self._lock:
+            if self._reading != -1:
+                with suppress(BlockingIOError):
+                    for number in os.read(self._reading, 64):
+                        if number in self._numbers:
+                            self.number = number
+                            self._received += 1
+                            self.first_at = self.first_at or time.monotonic()
+        return self._received > 0
+
+    def mark_handled(self) -> None:
+        """Note that the main thread has called the handler for all signals so far."""
+        self.has_any()
+        self._handled = self._received
+
+    def is_second_stuck(self) -> bool:
+        """Return whether a second signal waits for the main thread, at two calls in a row."""
+        was_stuck = self._is_stuck
+        self._is_stuck = self._received > 1 and self._handled < self._received
+        return was_stuck and self._is_stuck
+
+
+_WAKEUP_PIPES: set[int] = set()
+"""Descriptors to which Python writes the numbers of signals for a `SignalInbox`."""
+
+
+@cache
+def _keep_pipes_from_forks() -> None:
+    """Keep forked processes, such as a loader's workers, from writing their signals there."""
+
+    def forget() -> None:
+        if _WAKEUP_PIPES:
+            signal.set_wakeup_fd(-1)
+
+    os.register_at_fork(after_in_child=forget)
 
 
 _TORCH = str(Path(torch.__file__).parent)

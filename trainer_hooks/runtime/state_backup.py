@@ -100,6 +100,40 @@ class StateBackup:
             self._save_values(value.values() if isinstance(value, dict) else value, with_tensors)
 
 
+class WeightsBackup:
+    """The parameters, buffers and parts of a module at construction; `restore` puts them back.
+
+    The tensors are copied to the host. Gradients and other attributes are not covered; a lazy
+    parameter that has a size by then keeps it.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        # as they are registered: a parameter that was replaced is put back, then filled
+        self._tables = [
+            (table, dict(table))
+            for part in module.modules()
+            for table in (part._parameters, part._buffers, part._modules)  # noqa: SLF001
+        ]
+        self._requires_grad = [(p, p.requires_grad) for p in module.parameters()]
+        # by identity: two names may share a tensor, which is copied once
+        tensors = {id(t): t for t in (*module.parameters(), *module.buffers())}
+        self._values = [
+            (tensor, tensor.detach().to("cpu", copy=True))
+            for tensor in tensors.values()
+            if not nn.parameter.is_lazy(tensor) and not tensor.is_meta
+        ]
+
+    def restore(self) -> None:
+        """Put back what the module had."""
+        for table, before in self._tables:
+            _refill(table, list(before.items()))
+        with torch.no_grad():
+            for tensor, saved in self._values:
+                tensor.copy_(saved)
+        for parameter, requires_grad in self._requires_grad:
+            parameter.requires_grad_(requires_grad)
+
+
 def _refill(container: Any, items: list[Any]) -> None:
     """Replace the items of a container in place."""
     container.clear()

@@ -12,6 +12,7 @@ from trainer_hooks.checkpoint.paths import absolute_path, remove
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.errors import UsageError
 from trainer_hooks.runtime.nested_tensors import move_to_device
+from trainer_hooks.runtime.strategy_options import DDPStrategy, FSDPStrategy
 from trainer_hooks.trainer.options.config import NO_STORAGE_OPTIONS
 
 if TYPE_CHECKING:
@@ -362,6 +363,19 @@ class TrainerStrategy:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._core.processes, name)
+
+    # isinstance asks the object for this where its type is another class
+    @property  # type: ignore[misc] # it can be read alone
+    def __class__(self) -> type[Any]:
+        """The class of the strategy's options, so that `isinstance` knows DDP and FSDP."""
+        core = self._core
+        named = core.config.strategy
+        if isinstance(named, DDPStrategy | FSDPStrategy):
+            return type(named)
+        if core.processes.is_sharded or named == "fsdp":
+            return FSDPStrategy
+        is_ddp = core.processes.is_distributed or named.startswith("ddp")
+        return DDPStrategy if is_ddp else TrainerStrategy
 
     @property
     def accelerator(self) -> TrainerAccelerator:

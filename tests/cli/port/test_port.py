@@ -99,6 +99,19 @@ def test_check_changes_nothing(tmp_path, capsys):
             "from trainer_hooks.compat.accelerated import Trainer, TrainerCallback",
         ),
         ("from composer import Callback", "from trainer_hooks.compat.composer import Callback"),
+        (
+            "import lightning.pytorch.utilities.types",
+            "import trainer_hooks.compat.lightning as lightning",
+        ),
+        (
+            "import pytorch_lightning.loggers.wandb, os",
+            "import trainer_hooks.compat.lightning as pytorch_lightning, os",
+        ),
+        ("import composer.models", "import trainer_hooks.compat.composer as composer"),
+        (
+            "from lightning_fabric.utilities.seed import seed_everything",
+            "from trainer_hooks.compat.lightning.fabric.utilities.seed import seed_everything",
+        ),
         ("from .lightning import x", "from .lightning import x"),
         ("import lightning_utilities", "import lightning_utilities"),
         ("from composers import x", "from composers import x"),
@@ -123,11 +136,19 @@ def test_each_form_of_an_import(tmp_path, line, expected, capsys):
         ),
         (
             "from lightning.fabric import Fabric\n",
-            "program.py:1: lightning.fabric: there is nothing of that name here",
+            "program.py:1: lightning.fabric.Fabric: there is no Fabric here: train with the",
         ),
         (
-            "import lightning.pytorch\n",
-            "program.py:1: lightning.pytorch: write `import lightning.pytorch as ...`",
+            "import lightning.pytorch.none\n",
+            "program.py:1: lightning.pytorch.none: there is nothing of that name here",
+        ),
+        (
+            "import lightning.pytorch.utilities\n\nlightning.pytorch.utilities.none\n",
+            "program.py:3: lightning.pytorch.utilities.none: there is nothing of that name here",
+        ),
+        (
+            "import lightning.pytorch as pl\n\ndef f():\n    import polars as pl\n\npl.DataFrame\n",
+            "program.py:6: lightning.pytorch.DataFrame: there is nothing of that name here",
         ),
         (
             "from lightning import pytorch, seed_everything\n",
@@ -145,8 +166,39 @@ def test_what_has_no_counterpart_is_told_with_its_place(tmp_path, text, told, ca
     code, after = ported(tmp_path, text)
     assert told in capsys.readouterr().out
     assert code == 1
-    if "Python" in told or "fabric" in told:
+    if "Python" in told or "pytorch.none" in told:
         assert after == text
+
+
+def test_the_names_of_a_dotted_import_are_there(tmp_path, capsys):
+    """`import a.b.c` binds `a`: what the file reaches from it works afterwards."""
+    text = (
+        "import lightning.pytorch.utilities.types\n"
+        "import pytorch_lightning.callbacks\n"
+        "import composer.callbacks\n"
+        "print(lightning.pytorch.utilities.types.STEP_OUTPUT is not None,\n"
+        "      issubclass(pytorch_lightning.callbacks.timer.Timer, lightning.pytorch.Callback),\n"
+        "      composer.callbacks.memory_monitor.MemoryMonitor.__name__)\n"
+    )
+    code, made = ported(tmp_path, text)
+    assert code == 0, capsys.readouterr().out
+    exec(made, {})
+    assert capsys.readouterr().out.splitlines()[-1] == "True True MemoryMonitor"
+
+
+def test_attributes_of_classes_are_not_looked_up(tmp_path, capsys):
+    """Nor those of a name that a function's own import takes."""
+    text = (
+        "from lightning.pytorch import Trainer\n"
+        "from lightning.pytorch.callbacks import ModelCheckpoint\n"
+        "from lightning.pytorch.trainer.states import RunningStage\n"
+        "import lightning.pytorch as pl\n"
+        "ModelCheckpoint.CHECKPOINT_NAME_LAST = 'latest'\n"
+        "print(RunningStage.TRAINING, Trainer.fit)\n"
+        "def f():\n    import polars as pl\n    return pl.DataFrame\n"
+    )
+    code, _ = ported(tmp_path, text)
+    assert code == 0, capsys.readouterr().out
 
 
 def test_one_framework_can_be_chosen(tmp_path):

@@ -5,13 +5,15 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import os
+import random
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from trainer_hooks.compat.lightning.modules import VIRTUAL_MODULES, exports_of
+from trainer_hooks.compat.lightning.modules import MODULES, VIRTUAL_MODULES, exports_of
 from trainer_hooks.compat.not_offered import NotOfferedError
 
 PACKAGE = "trainer_hooks.compat.lightning"
@@ -46,19 +48,203 @@ def test_what_is_not_offered_says_so_where_it_is_imported():
         importlib.import_module(PACKAGE).Trainr  # noqa: B018
 
 
+def outcome(find):
+    """Return whether a name is there, is refused with advice, or is not known."""
+    try:
+        find()
+    except (AttributeError, ImportError) as error:
+        return "told" if " is not in trainer_hooks: " in str(error) else "missing"
+    return "there"
+
+
+def by_attributes(path):
+    value = importlib.import_module(PACKAGE)
+    for name in path.split("."):
+        value = getattr(value, name)
+    return value
+
+
+def by_import(module, name):
+    found = importlib.import_module(f"{PACKAGE}.{module}".rstrip("."))
+    return getattr(found, name) if name else found
+
+
+def test_each_public_path_of_lightning_is_there_or_says_what_to_use():
+    """Modules and names of `lightning.pytorch` and of Fabric, by attributes and by imports."""
+    found = {"there": 0, "told": 0}
+    missing = []
+    for module, names in NAMES["paths"].items():
+        for name in ["", *names]:
+            path = f"{module}.{name}".strip(".")
+            if not path:
+                continue
+            outcomes = {
+                outcome(lambda path=path: by_attributes(path)),
+                outcome(lambda module=module, name=name: by_import(module, name)),
+            }
+            if len(outcomes) > 1 or "missing" in outcomes:
+                missing.append(path)
+            else:
+                found[outcomes.pop()] += 1
+    assert not missing
+    # so that names do not become refusals unseen
+    assert found["there"] >= 450, found
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "callbacks.base.Callback",
+        "callbacks.progress.base.ProgressBarBase",
+        "callbacks.quantization.QuantizationAwareTraining",
+        "core.lightning.LightningModule",
+        "core.mixins.HyperparametersMixin",
+        "core.saving.save_hparams_to_yaml",
+        "demos.boring_classes.BoringModel",
+        "fabric.utilities.rank_zero.rank_zero_only",
+        "fabric.utilities.types._PATH",
+        "loggers.base.LightningLoggerBase",
+        "profiler.SimpleProfiler",
+        "pytorch.utilities.types.STEP_OUTPUT",
+        "strategies.ParallelStrategy",
+        "trainer.supporters.CombinedLoader",
+        "utilities.apply_func.apply_to_collection",
+        "utilities.cli.LightningCLI",
+        "utilities.distributed.rank_zero_only",
+        "utilities.imports._TORCHVISION_AVAILABLE",
+        "utilities.model_helpers.get_torchvision_model",
+        "utilities.types._METRIC",
+        "utilities.warnings.PossibleUserWarning",
+    ],
+)
+def test_a_name_that_programs_use_is_there(path):
+    """Also those of older releases, and a few with an underscore."""
+    module, _, name = path.rpartition(".")
+    assert outcome(lambda: by_attributes(path)) == "there"
+    assert by_attributes(path) is by_import(module, name)
+
+
+@pytest.mark.parametrize(
+    ("path", "advice"),
+    [
+        ("metrics.Accuracy", "import torchmetrics"),
+        ("metrics.functional.accuracy", "import torchmetrics"),
+        ("loops.fit_loop._FitLoop", "trainer.fit_loop"),
+        ("trainer.connectors.data_connector._DataConnector", "the Trainer's attributes"),
+        ("overrides.distributed.IndexBatchSamplerWrapper", "trainer.predict"),
+        ("plugins.DDPPlugin", "strategy='ddp'"),
+        ("callbacks.GPUStatsMonitor", "DeviceStatsMonitor"),
+        ("fabric.Fabric", "manual optimization"),
+        ("LightningLite", "manual optimization"),
+        ("data.StreamingDataset", "import litdata"),
+        ("utilities.argparse.add_argparse_args", "LightningCLI"),
+    ],
+)
+def test_a_name_that_is_gone_says_what_to_use(path, advice):
+    """By attributes and by the line that imports it; dunder names stay unknown, as Python asks."""
+    module, _, name = path.rpartition(".")
+    with pytest.raises(ImportError, match=rf"\.{name} is not in trainer_hooks: .*{advice}"):
+        by_attributes(path)
+    with pytest.raises(ImportError, match=rf"\.{name} is not in trainer_hooks: .*{advice}"):
+        exec(f"from {PACKAGE}{'.' * bool(module)}{module} import {name}")
+    assert not hasattr(by_import(module, ""), "__wrapped__")
+
+
+def test_any_chain_of_attributes_is_there_in_a_new_interpreter():
+    """Whatever was imported before: paths are drawn, in an order that is drawn."""
+    paths = [f"{m}.{n}".strip(".") for m, names in NAMES["paths"].items() for n in ["", *names]]
+    chosen = random.Random(5).sample([path for path in paths if path], 60)
+    program = f"""
+import importlib
+import {PACKAGE} as pl
+for path in {chosen!r}:
+    value = pl
+    try:
+        for name in path.split("."):
+            value = getattr(value, name)
+    except ImportError as error:
+        assert "is not in trainer_hooks" in str(error), path
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_version_is_that_of_the_names():
+    """Programs compare it before they use a name; ours is `trainer_hooks.__version__`."""
+    assert importlib.import_module(PACKAGE).__version__ == NAMES["version"]
+
+
+def test_the_package_is_also_its_attribute_pytorch():
+    """`import lightning as L` has `L.pytorch`, whose modules are the same objects."""
+    import trainer_hooks.compat.lightning.pytorch.utilities.types as types
+    from trainer_hooks.compat.lightning.pytorch.callbacks import EarlyStopping
+
+    import trainer_hooks.compat.lightning as L
+
+    assert L.pytorch is L
+    assert types is L.utilities.types
+    assert EarlyStopping is L.callbacks.EarlyStopping
+
+
 def test_only_what_is_used_is_loaded():
-    """Importing the package loads its table alone, and importing trainer_hooks none of it."""
+    """Importing the package loads its table alone, and importing trainer_hooks none of it.
+
+    Nor does a dotted path to a module load another; a class loads what it is made of.
+    """
     program = f"""
 import sys
 from trainer_hooks import Trainer
 assert not any(name.startswith("{PACKAGE}") for name in sys.modules)
-import {PACKAGE} as pl
-files = {{name for name, module in sys.modules.items() if getattr(module, "__file__", None)}}
-print(sorted(name for name in files if name.startswith("{PACKAGE}")))
+def files():
+    loaded = {{getattr(module, "__file__", None) for module in sys.modules.values()}}
+    return {{file for file in loaded if file}}
+def loaded_by(line):
+    before = files()
+    exec(line)
+    return sorted(file.partition("site-packages/")[2] or file for file in files() - before)
+import trainer_hooks.compat
+for line in (
+    "import {PACKAGE} as pl",
+    "import {PACKAGE}.utilities.types, {PACKAGE}.pytorch.loggers.wandb",
+    "import {PACKAGE} as pl; pl.callbacks.model_checkpoint, pl.strategies.ddp, pl.fabric.utilities",
+    "import {PACKAGE} as pl; pl.utilities.imports._RICH_AVAILABLE",
+):
+    print(",".join(file.rpartition("trainer_hooks/compat/")[2] for file in loaded_by(line)))
+import torch
+before = set(sys.modules)
+exec("from {PACKAGE} import Trainer, LightningModule, Callback")
+print(",".join(sorted({{name.partition(".")[0] for name in set(sys.modules) - before}})))
+print(len([name for name in set(sys.modules) - before if name.startswith("trainer_hooks")]))
 """
     command = [sys.executable, "-c", program]
     told = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == f"['{PACKAGE}', '{PACKAGE}.modules']"
+    package, modules, attributes, flags, classes, count = told.stdout.splitlines()
+    assert package == (
+        "lightning/__init__.py,lightning/modules.py,lightning/not_offered.py,not_offered.py,"
+        "virtual_modules.py"
+    )
+    assert (modules, attributes, flags) == ("", "", "lightning/package_flags.py")
+    # lightning_utilities, whose rank is set, needs packaging
+    others = set(classes.split(",")) - sys.stdlib_module_names
+    assert others <= {"trainer_hooks", "lightning_utilities", "packaging"}
+    assert int(count) <= 70
+
+
+def test_the_rank_is_set_for_packages_around_lightning():
+    """They decorate functions with lightning_utilities' `rank_zero_only`, which needs it."""
+    program = f"""
+import {PACKAGE} as pl
+from {PACKAGE} import Trainer
+from lightning_utilities.core.rank_zero import rank_zero_only
+print(rank_zero_only(lambda: "called")(), rank_zero_only.rank, pl.utilities.rank_zero_only.rank)
+"""
+    for rank, told in (("0", "called 0 0"), ("1", "None 1 1")):
+        environ = {**os.environ, "RANK": rank, "WORLD_SIZE": "2", "LOCAL_RANK": rank}
+        environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1", "LOCAL_WORLD_SIZE": "2"}
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, env=environ
+        )
+        assert done.stdout.strip() == told, done.stderr
 
 
 @pytest.mark.parametrize("module", VIRTUAL_MODULES)
@@ -69,10 +255,17 @@ def test_a_module_without_a_file_is_imported_as_any_other(module):
     found = importlib.import_module(name)
     assert eval(name, scope) is found
     assert importlib.util.find_spec(name) is found.__spec__
-    assert dir(found) == found.__all__ == sorted(exports_of(module))
+    public = sorted(name for name in exports_of(module) if name[0] != "_")
+    assert dir(found) == found.__all__ == public
     exec(f"from {name} import *", names := {})
     assert {n for n in names if n != "__builtins__"} == set(found.__all__)
-    with pytest.raises(AttributeError, match=f"module '{name}' has no attribute 'nothing'"):
+    refused = "*" in MODULES.refused(module)
+    error, told = (
+        (NotOfferedError, "nothing is not in trainer_hooks: ")
+        if refused
+        else (AttributeError, f"module '{name}' has no attribute 'nothing'")
+    )
+    with pytest.raises(error, match=told):
         found.nothing  # noqa: B018
 
 

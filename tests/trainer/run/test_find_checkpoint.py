@@ -260,7 +260,7 @@ def test_a_module_that_was_changed_is_not_started_anew(trainer_of, net, tmp_path
 
     with pytest.raises(CheckpointError, match=r"do not fit .*missing: more.weight, more.bias"):
         trainer_of(saver(tmp_path / "c")).fit(LogsSmallLoss(), BATCHES, ckpt_path="auto")
-    assert len(list((tmp_path / "c").iterdir())) == 4
+    assert len(list((tmp_path / "c").glob("*.ckpt"))) == 4
 
 
 def test_a_checkpoint_of_another_tool_can_be_found(trainer_of, net, tmp_path):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import weakref
 
 import pytest
@@ -69,8 +71,6 @@ class Fails(Callback):
 @pytest.fixture(autouse=True)
 def _without_collector():
     """Nothing here waits for the garbage collector: what is let go of is gone at once."""
-    # the first optimizer of a process imports torch's compiler, which leaves frames in cycles
-    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
     gc.collect()
     gc.disable()
     yield
@@ -131,3 +131,31 @@ def test_a_checkpoint_after_the_fit_is_that_of_its_end(bare, module, tmp_path) -
     assert inside["stream"]["num_batches"] == 4
     for kept in ("stream", "val_generators", "evaluators", "progress", "accumulate_grad_batches"):
         assert str(after[kept]) == str(inside[kept])
+
+
+_FIRST_FIT = """
+import gc, weakref; gc.disable()
+import torch; from torch.utils.data import DataLoader; from trainer_hooks import Module, Trainer
+class Net(Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+    def training_step(self, batch, batch_idx):
+        return self.layer(batch).sum()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+def trial(made):
+    loader = DataLoader(torch.ones(2, 1), num_workers=1, persistent_workers=True)
+    made.append(weakref.ref(loader))
+    trainer = Trainer(barebones=True, max_epochs=1, accelerator="cpu")
+    trainer.fit(Net(), loader, DataLoader(torch.ones(1, 1)))
+made = []
+for _ in range(2):
+    trial(made)
+assert [loader() for loader in made] == [None, None], made
+"""
+
+
+def test_the_first_fit_of_a_process_lets_go_of_its_loaders() -> None:
+    """torch imports its compiler for the first optimizer; that leaves no frame with a loader."""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", _FIRST_FIT], check=True, timeout=120)

@@ -65,13 +65,15 @@ def _engine_class() -> Any:
 
         Attributes:
             wanted: names of the events that have a handler.
+            added: the handlers, each with its further arguments, in the order of their addition.
         """
 
         def add_event_handler(self, event_name: Any, *args: Any, **kwargs: Any) -> Any:
-            """Add a handler, and note its event."""
+            """Add a handler, and note it and its event."""
             # Ignite calls this again for each event of a list; a text is no event that it knows
             if not hasattr(event_name, "__iter__"):
                 self.__dict__.setdefault("wanted", set()).add(event_name.name)
+                self.__dict__.setdefault("added", []).append((*args, kwargs))
             return super().add_event_handler(event_name, *args, **kwargs)
 
         def fire_driven(self, event: str, *args: Any, **kwargs: Any) -> None:
@@ -127,6 +129,7 @@ def new_engine() -> Any:
     """Return an engine whose step does nothing."""
     engine = _engine_class()(lambda _engine, _batch: None)
     engine.wanted = set()
+    engine.added = []
     return engine
 
 

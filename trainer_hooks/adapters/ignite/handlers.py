@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from functools import partial
-from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -13,6 +12,12 @@ from trainer_hooks.adapters.callback_adapter import (
     HostedCallback,
     ancestor_names,
     choose_adapter,
+)
+from trainer_hooks.adapters.ignite.attached_handlers import (
+    EMA,
+    AttachedHandlers,
+    load_state,
+    state_of,
 )
 from trainer_hooks.adapters.ignite.engines import (
     TRAIN_EVENTS,
@@ -61,7 +66,6 @@ _COUNTERPARTS: dict[str, type[Callback]] = {
 _ALWAYS = frozenset({"on_train_start", "on_train_epoch_start"})
 """Hooks that every adapter listens to, as they keep the engines' epoch up to date."""
 
-_EMA = f"{_MODULE}.ema_handler.EMAHandler"
 _MODEL_CHECKPOINT = f"{_MODULE}.checkpoint.ModelCheckpoint"
 
 _ENGINES: WeakKeyDictionary[Any, EnginePair] = WeakKeyDictionary()
@@ -148,6 +152,7 @@ class IgniteAdapter(HostedCallback):
         self._trainer: Any = None
         self._attachment = _Attachment("", None, (), is_logger=False)
         self._wanted: dict[str, frozenset[str]] = {}
+        self._attached = AttachedHandlers(())
 
     def place(self, attachment: _Attachment) -> None:
         """Set how the handler is attached, and find the events that it listens to.
@@ -184,6 +189,13 @@ class IgniteAdapter(HostedCallback):
             train: the engine of the training.
             validation: the engine of the validations.
         """
+        first = len(train.added), len(validation.added)
+        self._add_to(train, validation)
+        # before a handler of another adapter, with which it shares the engines
+        added = train.added[first[0] :] + validation.added[first[1] :]
+        self._attached = AttachedHandlers([] if self._has_own_state else added)
+
+    def _add_to(self, train: Any, validation: Any) -> None:
         guest, ancestors = self.guest, ancestor_names(self.guest)
         on, event, arguments, is_logger = self._attachment
         if not on:
@@ -232,21 +244,27 @@ class IgniteAdapter(HostedCallback):
 
     @property
     def is_stateful(self) -> bool:
-        """Whether the handler has a state, as all but bare functions and timers do."""
-        return _EMA in ancestor_names(self.guest) or super().is_stateful
+        """Whether the handler has a state, or those that its function or `attach` adds have."""
+        return self._has_own_state or bool(self._attached)
+
+    @property
+    def _has_own_state(self) -> bool:
+        return EMA in ancestor_names(self.guest) or super().is_stateful
 
     def guest_state(self) -> dict[str, Any]:
-        """Return the handler's state; of an EMAHandler, which has none, the averaged weights."""
-        if _EMA in ancestor_names(self.guest):
-            return {"ema_model": self.guest.ema_model.state_dict()}
-        return _without_methods(self.guest.state_dict())
+        """Return the handler's state, or by name those of the handlers that it adds."""
+        return state_of(self.guest) if self._has_own_state else self._attached.state_dict()
 
     def load_guest_state(self, state: Any) -> None:
-        """Restore the handler's state, or the averaged weights."""
-        if _EMA in ancestor_names(self.guest):
-            self.guest.ema_model.load_state_dict(state["ema_model"])
+        """Restore the handler's state, or those of the handlers that it adds.
+
+        Raises:
+            CheckpointError: other handlers are added than in the saved run.
+        """
+        if self._has_own_state:
+            load_state(self.guest, state)
         else:
-            self.guest.load_state_dict(state)
+            self._attached.load_state_dict(state, self.guest)
 
     def __reduce__(self) -> Any:
         """Copy and pickle the handler and how it is attached."""
@@ -291,12 +309,3 @@ def _make_adapter(handler: Any, attachment: _Attachment) -> IgniteAdapter:
     adapter = choose_adapter(handler, IgniteAdapter, {}, _COUNTERPARTS)
     adapter.place(attachment)
     return adapter
-
-
-def _without_methods(state: Any) -> dict[str, Any]:
-    """Return a state without bound methods, which the state of a torch scheduler holds."""
-    return {
-        name: _without_methods(value) if isinstance(value, dict) else value
-        for name, value in state.items()
-        if not isinstance(value, MethodType)
-    }

@@ -143,7 +143,7 @@ class LightningAdapter(HostedCallback):
             return self._with_stage(method)
         if hook == "teardown":
             return partial(self._call_unless_interrupted, self._with_stage(method))
-        return self._with_proxies(method)
+        return self.keeping_opaque_keys(hook, self._with_proxies(method))
 
     def _count_batch(
         self, trainer: Any, module: Any, _batch: Any, batch_idx: int, dataloader_idx: int = 0

@@ -139,7 +139,7 @@ class WeightAveraging(WeightOwner):
         self._latest_update_epoch = state_dict.get("latest_update_epoch", -1)
         self._latest_step = state_dict.get("latest_step", self._latest_update_step)
 
-    def on_load_checkpoint(
+    def on_before_restore(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
         """Let the trainer load the current weights and not the averaged ones."""

@@ -510,7 +510,7 @@ class ModelPruning(WeightOwner):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the first values; `on_load_checkpoint` has restored the masks."""
+        """Restore the first values; `on_before_restore` has restored the masks."""
         if self._owner is None:
             # no fit has chosen parameters yet: kept, so that a checkpoint saved now has it
             self._restored = state_dict
@@ -551,7 +551,7 @@ class ModelPruning(WeightOwner):
                 # before there are masks: torch refuses to copy a layer whose weight is a product
                 self._fresh_layers = {p.module: deepcopy(p.module) for p in self._pruned}
 
-    def on_load_checkpoint(
+    def on_before_restore(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
         """Give the module and the weights in the checkpoint the same masks."""

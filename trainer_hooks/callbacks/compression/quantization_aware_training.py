@@ -305,7 +305,7 @@ class QuantizationAwareTraining(WeightOwner):
         if trainer.state.fn == "fit":
             self._quantizer_of(trainer, module).prepare()
 
-    def on_load_checkpoint(
+    def on_before_restore(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
         """Switch the module to the form of the weights in the checkpoint."""

@@ -123,7 +123,7 @@ class LoadCheckpoint(Callback):
             trainer.ckpt_path = self.load_path  # from here on the run resumes as with ckpt_path=
             self._is_chosen = True
 
-    def on_load_checkpoint(
+    def on_before_restore(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
         """Remove the ignored keys from its checkpoint."""

@@ -120,7 +120,7 @@ class BatchSizeFinder(Callback):
         """Restore the chosen size."""
         self.optimal_batch_size = state_dict["batch_size"]
 
-    def on_load_checkpoint(
+    def on_before_restore(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
         """Make the loaders of a resumed fit with its earlier size, before they are compared."""

@@ -98,7 +98,7 @@ class GradientAccumulationScheduler(Callback):
             )
         self._sets_window = True
 
-    def on_load_checkpoint(
+    def on_before_restore(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
         """Set the length of the checkpoint's epoch, before the options are compared."""

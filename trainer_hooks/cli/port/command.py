@@ -19,11 +19,17 @@ if TYPE_CHECKING:
 
 _ALL = "all"
 _PACKAGES = {
-    "lightning": ("lightning.pytorch", "pytorch_lightning", "lightning"),
-    "composer": ("composer",),
-    "accelerated": ("pytorch_accelerated",),
+    "lightning": {
+        "lightning.pytorch": "",
+        "pytorch_lightning": "",
+        "lightning_fabric": ".fabric",
+        "lightning": "",
+    },
+    "composer": {"composer": ""},
+    "accelerated": {"pytorch_accelerated": ""},
 }
-"""The packages that each framework is imported from, the longest names first."""
+"""The packages that each framework is imported from, the longest names first, each with its place
+below the compatibility package."""
 
 
 def add_parser(commands: Commands) -> None:
@@ -62,9 +68,9 @@ def run(arguments: argparse.Namespace) -> int:
             return print_failure("port", f"{path!r}: {fault}. Give a file, or a folder of them")
     origin = arguments.origin
     packages = {
-        package: f"trainer_hooks.compat.{framework}"
+        package: f"trainer_hooks.compat.{framework}{place}"
         for framework in (_PACKAGES if origin == _ALL else [origin])
-        for package in _PACKAGES[framework]
+        for package, place in _PACKAGES[framework].items()
     }
     # here, since libcst is an extra, and takes its time to import
     from trainer_hooks.cli.port.porting import NotPythonError, port_imports

@@ -16,7 +16,7 @@ from libcst.metadata import MetadataWrapper, PositionProvider
 from trainer_hooks.errors import TrainerHooksError, error_message
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 _TOO_DEEP = "it is nested too deeply"
@@ -106,8 +106,22 @@ class _Porter(cst.CSTTransformer):
         self.lines: set[int] = set()
         self.findings: set[MissingName] = set()
         self._packages = packages
-        self._modules: dict[str, tuple[str, str]] = {}
-        """By the name in this file, a module's name there and here."""
+        self._imported: dict[str, tuple[str, str, tuple[str, ...]]] = {}
+        """By the name in this file, the object's name there, its module here, its name in that."""
+        self._outer_scopes: list[dict[str, tuple[str, str, tuple[str, ...]]]] = []
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:  # noqa: ARG002, N802
+        """Keep the names that are imported in a function to that function."""
+        self._outer_scopes.append(dict(self._imported))
+
+    def leave_FunctionDef(  # noqa: N802
+        self,
+        original_node: cst.FunctionDef,  # noqa: ARG002
+        updated_node: cst.FunctionDef,
+    ) -> cst.FunctionDef:
+        """Return to the names outside of the function."""
+        self._imported = self._outer_scopes.pop()
+        return updated_node
 
     def leave_ImportFrom(  # noqa: N802 - libcst's name
         self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom
@@ -116,9 +130,10 @@ class _Porter(cst.CSTTransformer):
         module = None if original_node.relative else original_node.module
         name = get_full_name_for_node(module) if module is not None else None
         target = self._target(name)
-        if name is None or target is None:
-            return updated_node
         aliases = original_node.names
+        if name is None or target is None:
+            self._forget(() if isinstance(aliases, cst.ImportStar) else aliases)
+            return updated_node
         if isinstance(aliases, cst.ImportStar):
             return self._from(original_node, updated_node, name, target, ())
         # here both are one package, in which there is no `pytorch`
@@ -133,20 +148,22 @@ class _Porter(cst.CSTTransformer):
             name = _name(alias)
             target = self._target(name)
             if target is None:
-                made.append(alias)
-                continue
-            # `import a.b` binds `a` alone, and no `as` gives that name all its modules
-            if alias.asname is None and "." in name:
-                self._find(original_node, name, f"write `import {name} as ...`, and run this again")
+                self._forget([alias])
                 made.append(alias)
                 continue
             if instead := _missing_reason(target):
                 self._find(original_node, name, instead)
                 made.append(alias)
                 continue
-            # with `as` in either case: the code below uses the old name
-            called = name if alias.asname is None else _called(alias)
-            self._modules[called] = (name, target)
+            called = _called(alias)
+            if alias.asname is None:
+                # `import a.b` binds `a` alone. With `as`, since the code below uses the old name;
+                # its submodules are attributes of our package, whichever of them are imported
+                name = called = name.partition(".")[0]
+                package = self._target(name)
+                assert package is not None
+                target = package
+            self._imported[called] = (name, target, ())
             as_name = alias.asname or cst.AsName(name=cst.Name(called))
             made.append(alias.with_changes(name=_dotted(target), asname=as_name))
             self._change(original_node)
@@ -156,10 +173,10 @@ class _Porter(cst.CSTTransformer):
         """Look up an attribute of an imported module."""
         name = get_full_name_for_node(node)
         root, *names = (name or "").split(".")
-        if not names or root not in self._modules:
+        if not names or root not in self._imported:
             return True
-        there, here = self._modules[root]
-        if instead := _missing_reason(here, tuple(names)):
+        there, here, owner = self._imported[root]
+        if instead := _missing_reason(here, (*owner, *names)):
             self._find(node, ".".join((there, *names)), instead)
         # not further down: in `a.b.c`, `a.b` would be looked up once more
         return False
@@ -180,7 +197,7 @@ class _Porter(cst.CSTTransformer):
             if instead := _missing_reason(target, (own,)):
                 self._find(alias, f"{name}.{own}", instead)
             else:
-                self._modules[_called(alias)] = (f"{name}.{own}", f"{target}.{own}")
+                self._imported[_called(alias)] = (f"{name}.{own}", target, (own,))
         self._change(node)
         return updated.with_changes(module=_dotted(target))
 
@@ -194,11 +211,16 @@ class _Porter(cst.CSTTransformer):
         called = _called(aliases[0])
         target = self._target("lightning.pytorch")
         assert target is not None
-        self._modules[called] = ("lightning.pytorch", target)
+        self._imported[called] = ("lightning.pytorch", target, ())
         self._change(node)
         package, _, own = target.rpartition(".")
         alias = cst.ImportAlias(name=cst.Name(own), asname=cst.AsName(name=cst.Name(called)))
         return updated.with_changes(module=_dotted(package), names=[alias])
+
+    def _forget(self, aliases: Iterable[cst.ImportAlias]) -> None:
+        """Forget the names that an import of another package takes."""
+        for alias in aliases:
+            self._imported.pop(_called(alias).partition(".")[0], None)
 
     def _target(self, name: str | None) -> str | None:
         """Return the counterpart of a module of a framework; None for any other module."""

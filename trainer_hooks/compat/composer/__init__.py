@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainer_hooks._version import __version__
-from trainer_hooks.compat.composer.not_offered import package_getattr
+from trainer_hooks.compat.composer.modules import MODULES, package_getattr
 
 if TYPE_CHECKING:
     from trainer_hooks.compat.composer import (
@@ -53,6 +53,8 @@ __all__ = [
     "utils",
 ]
 
+MODULES.register()
+
 __getattr__ = package_getattr(
     __name__,
     {
@@ -68,7 +70,6 @@ __getattr__ = package_getattr(
         "Trainer": "trainer",
         "callbacks core loggers metrics models optim trainer utils": "",
     },
-    ("Algorithm", "algorithms", "functional", "profiler"),
 )
 
 

@@ -8,10 +8,14 @@ import torch
 from torch.nn import functional
 from torchmetrics import Metric
 
+from trainer_hooks.compat.composer.modules import package_getattr
+
 if TYPE_CHECKING:
     from torch import Tensor
 
 __all__ = ["CrossEntropy", "LossMetric"]
+
+__getattr__ = package_getattr(__name__)
 
 
 class LossMetric(Metric):

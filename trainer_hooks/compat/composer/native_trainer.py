@@ -8,7 +8,7 @@ from trainer_hooks._log import warn
 from trainer_hooks.adapters.composer.loggers import TrainerDestination
 from trainer_hooks.compat.composer.core.engine import Engine
 from trainer_hooks.compat.composer.core.event import Event
-from trainer_hooks.compat.composer.core.event_methods import EventMethods
+from trainer_hooks.compat.composer.core.event_methods import EventMethods, event_receivers
 from trainer_hooks.compat.composer.core.precision import Precision
 from trainer_hooks.compat.composer.core.state import Device, State
 from trainer_hooks.compat.composer.core.time import Time
@@ -69,7 +69,7 @@ def add_events(trainer: Trainer) -> None:
     Args:
         trainer: the trainer, with its callbacks.
     """
-    callbacks: list[Any] = [one for one in trainer.callbacks if isinstance(one, EventMethods)]
+    callbacks: list[Any] = event_receivers(trainer.callbacks)
     events = next((one for one in trainer.callbacks if isinstance(one, EngineEvents)), None)
     if events is None:
         state = State(

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from trainer_hooks._lazy import loader_of
-from trainer_hooks.compat.not_offered import refusing_getattr
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-__all__ = ["ENGINE", "LOGGERS", "OPTIONS", "PACKAGE", "STATE", "TRAINER", "package_getattr"]
+__all__ = ["ALGORITHMS", "ENGINE", "LOGGERS", "OPTIONS", "PACKAGE", "STATE", "TRAINER"]
 
-
-_ALGORITHMS = (
+ALGORITHMS = (
     "algorithms are Composer's own methods of training: write the change into the model, the "
     "loader or a callback"
 )
@@ -47,15 +43,15 @@ STATE: Mapping[str, str] = {
 """Attributes of State, with their replacements."""
 
 OPTIONS: Mapping[str, tuple[tuple[object, ...], str]] = {
-    "algorithms": ((None, [], ()), _ALGORITHMS),
-    "algorithm_passes": ((None, [], ()), _ALGORITHMS),
+    "algorithms": ((None, [], ()), ALGORITHMS),
+    "algorithm_passes": ((None, [], ()), ALGORITHMS),
     "spin_dataloaders": ((True,), "a resume always comes back to the same batch"),
     "log_traces": ((False,), "there are no algorithms to trace"),
     "load_object_store": ((None,), _STORE),
     # accepted in any form, as nothing depends on it
     "load_progress_bar": ((True, False), ""),
     "load_ignore_keys": ((None,), "pass a LoadCheckpoint(path, ignore_keys=) callback"),
-    "load_exclude_algorithms": ((None, [], ()), _ALGORITHMS),
+    "load_exclude_algorithms": ((None, [], ()), ALGORITHMS),
     "save_metrics": ((False, True), ""),
     "parallelism_config": ((None,), _SHARDED),
     "precision_config": ((None,), "FP8 is not available"),
@@ -88,8 +84,8 @@ TRAINER: Mapping[str, str] = {
 """Members of Trainer, with their replacements."""
 
 ENGINE: Mapping[str, str] = {
-    "algorithm_passes": _ALGORITHMS,
-    "register_pass": _ALGORITHMS,
+    "algorithm_passes": ALGORITHMS,
+    "register_pass": ALGORITHMS,
     "run_marker_only_event": "pass trainer_hooks.callbacks.Profiler(...) in callbacks",
 }
 """Members of Engine, with their replacements."""
@@ -103,15 +99,15 @@ LOGGERS: Mapping[str, str] = {
 """Logger destinations, with their replacements."""
 
 PACKAGE: Mapping[str, str] = {
-    "Algorithm": _ALGORITHMS,
-    "AlgorithmPass": _ALGORITHMS,
+    "Algorithm": ALGORITHMS,
+    "AlgorithmPass": ALGORITHMS,
     "HuggingFaceModel": "wrap the model in a ComposerModel whose loss returns outputs.loss",
     "Initializer": "use torch.nn.init",
     "JSON": "it is an annotation; use typing.Any",
     "MemoryFormat": "use torch.channels_last",
-    "Trace": _ALGORITHMS,
-    "algorithms": _ALGORITHMS,
-    "functional": _ALGORITHMS,
+    "Trace": ALGORITHMS,
+    "algorithms": ALGORITHMS,
+    "functional": ALGORITHMS,
     "get_precision_context": "use torch.autocast",
     "profiler": "pass trainer_hooks.callbacks.Profiler(...) in callbacks",
     "write_huggingface_pretrained_from_composer_checkpoint": (
@@ -119,18 +115,3 @@ PACKAGE: Mapping[str, str] = {
     ),
 }
 """Names of the package and its subpackages, with their replacements."""
-
-
-def package_getattr(
-    package: str, homes: Mapping[str, str], not_offered: tuple[str, ...] = ()
-) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package that loads its names when they are first used.
-
-    Args:
-        package: the package's name.
-        homes: the module of each name, below the package.
-        not_offered: the names that the package has in Composer, and whose use is an error here.
-    """
-    replacements = {**LOGGERS, **PACKAGE}
-    instead = {name: replacements[name] for name in not_offered}
-    return refusing_getattr(package, instead, loader_of(package, homes))

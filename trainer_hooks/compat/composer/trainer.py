@@ -17,6 +17,7 @@ from trainer_hooks.compat.composer.core.precision import Precision
 from trainer_hooks.compat.composer.core.state import Device, State
 from trainer_hooks.compat.composer.core.time import Time, Timestamp, TimeUnit
 from trainer_hooks.compat.composer.loggers.logger import Logger
+from trainer_hooks.compat.composer.modules import package_getattr
 from trainer_hooks.compat.composer.not_offered import TRAINER
 from trainer_hooks.compat.composer.options import TrainerOptions
 from trainer_hooks.compat.composer.trainer_events import ComposerModule, TrainerEventSource
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from trainer_hooks.compat.composer.core.evaluator import Evaluator
 
 __all__ = ["Trainer"]
+
+__getattr__ = package_getattr(__name__)
 
 
 class Trainer:

@@ -1,4 +1,4 @@
-"""The classes under Lightning's names: Trainer, LightningModule, LightningDataModule, Callback."""
+"""The classes under Lightning's names: Trainer, LightningModule, LightningDataModule."""
 
 from __future__ import annotations
 
@@ -7,15 +7,32 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import trainer_hooks
-from trainer_hooks import DataModule, Module
+from trainer_hooks import DataModule, Module, rank_zero_only
 
 if TYPE_CHECKING:
     from trainer_hooks.loggers import Logger
 
-__all__ = ["Callback", "LightningDataModule", "LightningModule", "Trainer"]
+__all__ = ["LightningDataModule", "LightningModule", "Trainer"]
 
 _ARGUMENT = "dataloader_idx"
 _LOG_FOLDER = "lightning_logs"
+
+
+def _set_rank_of_lightning_utilities() -> None:
+    """Set the rank for lightning_utilities' `rank_zero_only`, as importing Lightning does.
+
+    Packages around Lightning decorate functions with it, and it fails where nobody set the rank.
+    """
+    # imported, and not only looked up: such a package may be imported after this one
+    if find_spec("lightning_utilities") is None:
+        return
+    from lightning_utilities.core import rank_zero
+
+    if getattr(rank_zero.rank_zero_only, "rank", None) is None:
+        vars(rank_zero.rank_zero_only)["rank"] = rank_zero_only.rank
+
+
+_set_rank_of_lightning_utilities()
 
 
 class _OptionalDataloaderIdx:
@@ -82,13 +99,6 @@ class Trainer(trainer_hooks.Trainer):
 
 class LightningModule(_OptionalDataloaderIdx, Module):
     """A `trainer_hooks.Module`, which has the hooks, arguments and results of Lightning's.
-
-    A `dataloader_idx` without a default, as in Lightning 1.x, is 0 where there is one loader.
-    """
-
-
-class Callback(_OptionalDataloaderIdx, trainer_hooks.Callback):
-    """A `trainer_hooks.Callback`, which has Lightning's hooks.
 
     A `dataloader_idx` without a default, as in Lightning 1.x, is 0 where there is one loader.
     """

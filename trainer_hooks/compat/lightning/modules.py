@@ -1,28 +1,16 @@
-"""The modules of Lightning's package: a table of their names, and of names not offered.
+"""The modules of Lightning's package: a table of their names.
 
-Code for Lightning imports from many small modules and their packages. They are made from the table
-when `trainer_hooks.compat.lightning` is imported; only those with code of their own are files. Type
-checkers and editors know them by the stubs beside this file, which docs/lightning_stubs.py writes.
+Code for Lightning imports from many small modules and their packages. None of them is a file: they
+are made from the table when `trainer_hooks.compat.lightning` is imported. Type checkers and editors
+know them by the stubs beside this file, which docs/lightning_stubs.py writes.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from trainer_hooks.compat.lightning.not_offered import NOT_OFFERED
+from trainer_hooks.compat.virtual_modules import ModuleTable
 
-from trainer_hooks._lazy import loader_of, register_module
-from trainer_hooks.compat.not_offered import refusing_getattr
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-__all__ = [
-    "EXPORTS",
-    "NOT_OFFERED",
-    "VIRTUAL_MODULES",
-    "exports_of",
-    "lightning_getattr",
-    "register_modules",
-]
+__all__ = ["EXPORTS", "MODULES", "VIRTUAL_MODULES", "exports_of"]
 
 _PACKAGE = "trainer_hooks.compat.lightning"
 
@@ -32,22 +20,33 @@ _PROFILERS = "trainer_hooks.profilers"
 _RANK_ZERO = "trainer_hooks.runtime.rank_zero"
 _RUN_STATE = "trainer_hooks.context.run_state"
 _MODEL_TABLE = "trainer_hooks.callbacks.model_table"
+_MIXIN = "trainer_hooks.module.hyperparameters"
 _DEVICE = "trainer_hooks.runtime.device"
 _CLASSES = f"{_PACKAGE}.base_classes"
-_HELPERS = f"{_PACKAGE}.utilities"
+_HELPERS = f"{_PACKAGE}.helpers"
+_TYPES = f"{_PACKAGE}.annotations"
+_COMMAND_LINE = f"{_PACKAGE}.command_line"
+_CLI_TYPES = f"{_PACKAGE}.command_line_types"
+_DEMOS = f"{_PACKAGE}.demo_classes"
+_STRATEGIES = f"{_PACKAGE}.strategy_classes"
+_HPARAMS = f"{_PACKAGE}.hparams_files"
+_FLAGS = f"{_PACKAGE}.package_flags"
 
 EXPORTS = (
-    # module of Lightning, module that defines the names, the names (Lightning's=ours)
+    # modules of Lightning, module that defines the names, the names (Lightning's=ours)
+    (".", "trainer_hooks", "Callback seed_everything"),
+    (".", _CLASSES, "LightningDataModule LightningModule Trainer"),
+    (".", _HELPERS, "cli_lightning_logo"),
     ("callbacks", _CALLBACKS, "BackboneFinetuning BaseFinetuning BasePredictionWriter"),
     ("callbacks", _CALLBACKS, "BatchSizeFinder Checkpoint DeviceStatsMonitor EMAWeightAveraging"),
     ("callbacks", _CALLBACKS, "EarlyStopping GradientAccumulationScheduler LambdaCallback"),
     ("callbacks", _CALLBACKS, "LearningRateFinder LearningRateMonitor ModelCheckpoint"),
     ("callbacks", _CALLBACKS, "ModelPruning ModelSummary OnExceptionCheckpoint ProgressBar"),
+    ("callbacks", _CALLBACKS, "ProgressBarBase QuantizationAwareTraining"),
     ("callbacks", _CALLBACKS, "RichModelSummary RichProgressBar SpikeDetection TQDMProgressBar"),
     ("callbacks", _CALLBACKS, "StochasticWeightAveraging ThroughputMonitor Timer WeightAveraging"),
-    ("callbacks", _CLASSES, "Callback"),
+    ("callbacks callbacks.base callbacks.callback", "trainer_hooks", "Callback"),
     ("callbacks.batch_size_finder", _CALLBACKS, "BatchSizeFinder"),
-    ("callbacks.callback", _CLASSES, "Callback"),
     ("callbacks.checkpoint", _CALLBACKS, "Checkpoint"),
     ("callbacks.device_stats_monitor", _CALLBACKS, "DeviceStatsMonitor"),
     ("callbacks.early_stopping", _CALLBACKS, "EarlyStopping"),
@@ -62,225 +61,162 @@ EXPORTS = (
     ("callbacks.model_summary", _CALLBACKS, "ModelSummary"),
     ("callbacks.on_exception_checkpoint", _CALLBACKS, "OnExceptionCheckpoint"),
     ("callbacks.prediction_writer", _CALLBACKS, "BasePredictionWriter WriteInterval"),
-    ("callbacks.progress", _CALLBACKS, "ProgressBar RichProgressBar TQDMProgressBar"),
-    ("callbacks.progress.progress_bar", _CALLBACKS, "ProgressBar"),
+    ("callbacks.progress", _CALLBACKS, "ProgressBar ProgressBarBase RichProgressBar"),
+    ("callbacks.progress", _CALLBACKS, "TQDMProgressBar"),
+    ("callbacks.progress.base callbacks.progress.progress_bar", _CALLBACKS, "ProgressBar"),
+    ("callbacks.progress.base", _CALLBACKS, "ProgressBarBase"),
     ("callbacks.progress.rich_progress", _CALLBACKS, "RichProgressBar RichProgressBarTheme"),
     ("callbacks.progress.tqdm_progress", _CALLBACKS, "TQDMProgressBar"),
     ("callbacks.progress.tqdm_progress", "tqdm.auto", "Tqdm=tqdm"),
     ("callbacks.pruning", _CALLBACKS, "ModelPruning"),
+    ("callbacks.quantization", _CALLBACKS, "QuantizationAwareTraining"),
     ("callbacks.rich_model_summary", _CALLBACKS, "RichModelSummary"),
     ("callbacks.spike", _CALLBACKS, "SpikeDetection TrainingSpikeException"),
     ("callbacks.stochastic_weight_avg", _CALLBACKS, "StochasticWeightAveraging"),
     ("callbacks.throughput_monitor", _CALLBACKS, "ThroughputMonitor"),
     ("callbacks.timer", _CALLBACKS, "Timer"),
+    ("callbacks.timer", _HELPERS, "Interval"),
     ("callbacks.weight_averaging", _CALLBACKS, "EMAWeightAveraging WeightAveraging"),
+    ("cli utilities.cli", _COMMAND_LINE, "LightningCLI SaveConfigCallback"),
+    ("cli utilities.cli", _CLI_TYPES, "LRSchedulerCallable LRSchedulerType LRSchedulerTypeTuple"),
+    ("cli utilities.cli", _CLI_TYPES, "LRSchedulerTypeUnion OptimizerCallable ReduceLROnPlateau"),
+    ("cli utilities.cli", f"{_PACKAGE}.argument_parser", "ArgsType LightningArgumentParser"),
     ("core", _CLASSES, "LightningDataModule LightningModule"),
     ("core.datamodule", _CLASSES, "LightningDataModule"),
-    ("core.module", _CLASSES, "LightningModule"),
+    ("core.lightning core.module", _CLASSES, "LightningModule"),
+    ("core.mixins core.mixins.hparams_mixin", _MIXIN, "HyperparametersMixin"),
     ("core.optimizer", "trainer_hooks.module.optimization", "LightningOptimizer=ManualOptimizer"),
+    ("core.saving", _HPARAMS, "convert load_hparams_from_tags_csv load_hparams_from_yaml"),
+    ("core.saving", _HPARAMS, "save_hparams_to_tags_csv save_hparams_to_yaml update_hparams"),
+    ("demos demos.boring_classes", _DEMOS, "BoringDataModule BoringModel DemoModel"),
+    ("demos.boring_classes", _DEMOS, "BoringDataModuleNoLen IterableBoringDataModule"),
+    ("demos.boring_classes", _DEMOS, "ManualOptimBoringModel Net RandomDataset"),
+    ("demos.boring_classes", _DEMOS, "RandomDictDataset RandomIterableDataset"),
+    ("demos.boring_classes", _DEMOS, "RandomIterableDatasetWithLen"),
+    ("fabric fabric.utilities.seed", "trainer_hooks", "seed_everything"),
+    ("fabric.loggers", _LOGGERS, "CSVLogger Logger TensorBoardLogger"),
+    ("fabric.loggers.csv_logs", _LOGGERS, "CSVLogger"),
+    ("fabric.loggers.logger", _LOGGERS, "Logger"),
+    ("fabric.loggers.tensorboard", _LOGGERS, "TensorBoardLogger"),
+    ("fabric.utilities", _HELPERS, "AttributeDict LightningEnum disable_possible_user_warnings"),
+    ("fabric.utilities", _HELPERS, "measure_flops move_data_to_device rank_zero_deprecation"),
+    ("fabric.utilities", _HELPERS, "rank_zero_info rank_zero_only rank_zero_warn"),
+    ("fabric.utilities", _HELPERS, "suggested_max_num_workers"),
+    ("fabric.utilities.data", _HELPERS, "AttributeDict sized_len suggested_max_num_workers"),
+    ("fabric.utilities.distributed", _HELPERS, "_distributed_is_initialized"),
+    ("fabric.utilities.enums", _HELPERS, "LightningEnum"),
+    ("fabric.utilities.imports utilities.imports", _FLAGS, "_IS_INTERACTIVE _IS_WINDOWS"),
+    ("fabric.utilities.imports utilities.imports", _FLAGS, "_NUMPY_AVAILABLE"),
+    ("fabric.utilities.imports utilities.imports", _FLAGS, "_OMEGACONF_AVAILABLE _RICH_AVAILABLE"),
+    ("fabric.utilities.imports utilities.imports", _FLAGS, "_TORCHVISION_AVAILABLE"),
+    ("fabric.utilities.seed", _HELPERS, "pl_worker_init_function"),
+    ("fabric.utilities.spike", _CALLBACKS, "TrainingSpikeException"),
+    ("fabric.utilities.throughput", _HELPERS, "measure_flops"),
+    ("fabric.utilities.types utilities.types", _TYPES, "_DEVICE _MAP_LOCATION_TYPE _PATH"),
+    ("fabric.utilities.types", _TYPES, "CollectibleGroup Optimizable ProcessGroup ReduceOp"),
+    ("fabric.utilities.types", _TYPES, "Steppable _PARAMETERS _Stateful"),
+    ("fabric.utilities.types", "torch.optim.lr_scheduler", "LRScheduler ReduceLROnPlateau"),
     ("loggers", _LOGGERS, "CSVLogger CometLogger Logger MLFlowLogger NeptuneLogger"),
     ("loggers", _LOGGERS, "TensorBoardLogger WandbLogger"),
+    ("loggers loggers.base", _LOGGERS, "LightningLoggerBase=Logger"),
+    ("loggers.base loggers.logger", _LOGGERS, "DummyLogger"),
+    ("loggers.base loggers.logger fabric.loggers.logger", _HELPERS, "rank_zero_experiment"),
     ("loggers.comet", _LOGGERS, "CometLogger"),
     ("loggers.csv_logs", _LOGGERS, "CSVLogger"),
-    ("loggers.logger", _LOGGERS, "DummyLogger Logger"),
-    ("loggers.logger", _HELPERS, "rank_zero_experiment"),
+    ("loggers.csv_logs", "trainer_hooks.loggers.csv", "ExperimentWriter=CSVExperiment"),
+    ("loggers.logger", _LOGGERS, "Logger"),
     ("loggers.mlflow", _LOGGERS, "MLFlowLogger"),
     ("loggers.neptune", _LOGGERS, "NeptuneLogger"),
     ("loggers.tensorboard", _LOGGERS, "TensorBoardLogger"),
     ("loggers.wandb", _LOGGERS, "WandbLogger"),
-    ("profilers", _PROFILERS, "AdvancedProfiler PassThroughProfiler Profiler PyTorchProfiler"),
-    ("profilers", _PROFILERS, "SimpleProfiler"),
-    ("profilers.advanced", _PROFILERS, "AdvancedProfiler"),
-    ("profilers.base", _PROFILERS, "PassThroughProfiler"),
-    ("profilers.profiler", _PROFILERS, "Profiler"),
-    ("profilers.pytorch", _PROFILERS, "PyTorchProfiler"),
-    ("profilers.simple", _PROFILERS, "SimpleProfiler"),
+    ("profiler profilers", _PROFILERS, "AdvancedProfiler PassThroughProfiler PyTorchProfiler"),
+    ("profiler profilers", _PROFILERS, "Profiler SimpleProfiler"),
+    ("profiler profiler.base", _PROFILERS, "BaseProfiler=Profiler"),
+    ("profiler.advanced profilers.advanced", _PROFILERS, "AdvancedProfiler"),
+    ("profiler.base profilers.base", _PROFILERS, "PassThroughProfiler"),
+    ("profiler.profiler profilers.profiler", _PROFILERS, "Profiler"),
+    ("profiler.pytorch profilers.pytorch", _PROFILERS, "PyTorchProfiler"),
+    ("profiler.simple profilers.simple", _PROFILERS, "SimpleProfiler"),
     ("strategies", "trainer_hooks", "DDPStrategy FSDPStrategy"),
+    ("strategies strategies.parallel", _STRATEGIES, "ParallelStrategy"),
+    ("strategies strategies.single_device", _STRATEGIES, "SingleDeviceStrategy"),
+    ("strategies strategies.strategy", _STRATEGIES, "Strategy"),
     ("strategies.ddp", "trainer_hooks", "DDPStrategy"),
     ("strategies.fsdp", "trainer_hooks", "FSDPStrategy"),
-    ("trainer", _CLASSES, "Trainer"),
+    ("trainer trainer.trainer", _CLASSES, "Trainer"),
     ("trainer", "trainer_hooks", "seed_everything"),
     ("trainer.states", _RUN_STATE, "RunningStage TrainerFn TrainerState=RunState TrainerStatus"),
-    ("trainer.trainer", _CLASSES, "Trainer"),
-    ("tuner", "trainer_hooks", "Tuner"),
-    ("tuner.tuning", "trainer_hooks", "Tuner"),
+    ("trainer.supporters", "trainer_hooks.data.loaders", "CombinedLoader"),
+    ("tuner tuner.tuning", "trainer_hooks", "Tuner"),
+    ("utilities", _HELPERS, "AttributeDict CombinedLoader GradClipAlgorithmType LightningEnum"),
+    ("utilities", _HELPERS, "disable_possible_user_warnings find_shared_parameters grad_norm"),
+    ("utilities", _HELPERS, "is_overridden is_picklable measure_flops move_data_to_device"),
+    ("utilities", _HELPERS, "rank_zero_deprecation rank_zero_experiment rank_zero_info"),
+    ("utilities", _HELPERS, "rank_zero_only rank_zero_warn set_shared_parameters"),
+    ("utilities", _HELPERS, "suggested_max_num_workers"),
+    (
+        "fabric.utilities.apply_func utilities.apply_func",
+        "lightning_utilities.core.apply_func",
+        "apply_to_collection",
+    ),
+    ("fabric.utilities.apply_func utilities.apply_func", _HELPERS, "move_data_to_device"),
+    ("fabric.utilities.cloud_io utilities.cloud_io", _HELPERS, "get_filesystem"),
     ("utilities.combined_loader", "trainer_hooks.data.loaders", "CombinedLoader"),
     ("utilities.data", "trainer_hooks.data.batch_counts", "extract_batch_size=count_samples"),
-    ("utilities.enums", _HELPERS, "GradClipAlgorithmType"),
-    ("utilities.exceptions", "trainer_hooks.errors", "MisconfigurationException=TrainerHooksError"),
+    ("utilities.enums", _HELPERS, "GradClipAlgorithmType LightningEnum"),
+    (
+        "fabric.utilities.exceptions utilities.exceptions",
+        "trainer_hooks.errors",
+        "MisconfigurationException=TrainerHooksError",
+    ),
     ("utilities.exceptions", "trainer_hooks.errors", "SIGTERMException=TerminationSignal"),
     ("utilities.grads", _HELPERS, "grad_norm"),
     ("utilities.memory", _DEVICE, "garbage_collection_cuda=free_memory"),
     ("utilities.memory", _DEVICE, "is_oom_error=is_out_of_memory"),
     ("utilities.memory", _HELPERS, "recursive_detach"),
-    ("utilities.model_helpers", _HELPERS, "is_overridden"),
-    ("utilities.model_summary", _MODEL_TABLE, "LayerSummary ModelSummary=ModelSummaryTable"),
-    ("utilities.model_summary", _MODEL_TABLE, "summarize"),
+    ("utilities.model_helpers", _HELPERS, "get_torchvision_model is_overridden"),
+    (
+        "utilities.model_summary utilities.model_summary.model_summary core.memory",
+        _MODEL_TABLE,
+        "LayerSummary ModelSummary=ModelSummaryTable summarize",
+    ),
+    (
+        "utilities.model_summary utilities.model_summary.model_summary core.memory",
+        _HELPERS,
+        "get_human_readable_count",
+    ),
+    ("utilities.parameter_tying", _HELPERS, "find_shared_parameters set_shared_parameters"),
     ("utilities.parsing", "trainer_hooks.checkpoint.hparams", "AttributeDict=HyperParameters"),
-    ("utilities.rank_zero", _RANK_ZERO, "rank_zero_debug rank_zero_deprecation rank_zero_info"),
-    ("utilities.rank_zero", _RANK_ZERO, "rank_zero_only rank_zero_warn"),
+    ("utilities.parsing", _HELPERS, "is_picklable"),
+    (
+        "fabric.utilities.rank_zero utilities.distributed utilities.rank_zero",
+        _RANK_ZERO,
+        "rank_zero_debug rank_zero_deprecation rank_zero_info rank_zero_only rank_zero_warn",
+    ),
     ("utilities.seed", "trainer_hooks.runtime.rng", "isolate_rng=isolated"),
+    ("utilities.seed", _HELPERS, "pl_worker_init_function"),
     ("utilities.seed", "trainer_hooks", "seed_everything"),
-    ("utilities.warnings", "trainer_hooks.errors", "PossibleUserWarning=TrainerHooksWarning"),
-)  # fmt: skip
-"""The names of the modules that are no files."""
-
-_NO_TPU = "there are no TPUs here"
-_SAVING = (
-    "checkpoints go to any path or fsspec address, whole or not at all; for saves in the "
-    "background pass ModelCheckpoint(async_save=True)"
+    ("utilities.types", _TYPES, "EVAL_DATALOADERS EPOCH_OUTPUT LRSchedulerConfig"),
+    ("utilities.types", _TYPES, "LRSchedulerConfigType LRSchedulerPLType LRSchedulerType"),
+    ("utilities.types", _TYPES, "LRSchedulerTypeTuple LRSchedulerTypeUnion OptimizerConfig"),
+    ("utilities.types", _TYPES, "OptimizerLRScheduler OptimizerLRSchedulerConfig STEP_OUTPUT"),
+    ("utilities.types", _TYPES, "TRAIN_DATALOADERS _EVALUATE_OUTPUT _METRIC _NUMBER"),
+    ("utilities.types", _TYPES, "_PREDICT_OUTPUT"),
+    ("utilities.types", "torch.nn.parallel", "DistributedDataParallel"),
+    (
+        "fabric.utilities.warnings utilities.warnings",
+        "trainer_hooks.errors",
+        "PossibleUserWarning=TrainerHooksWarning",
+    ),
+    ("fabric.utilities.warnings", _HELPERS, "disable_possible_user_warnings"),
 )
-_SYNC = "pass Trainer(sync_batchnorm=True)"
-_DETECTED = "torchrun, SLURM and a process group that is there are found without it"
-_TORCHRUN = "start the processes with torchrun"
-_OOM = "use is_oom_error, which knows them all"
-_SUMMARY = "print summarize(module)"
-_HPARAMS = "call self.save_hyperparameters() in __init__"
+"""The names of all modules; the first column of a row may hold several paths."""
 
-NOT_OFFERED: dict[str, dict[str, str]] = {
-    "accelerators": {
-        "Accelerator": "pass Trainer(accelerator='cpu'), 'cuda' or 'mps'",
-        "CPUAccelerator": "pass Trainer(accelerator='cpu')",
-        "CUDAAccelerator": "pass Trainer(accelerator='cuda')",
-        "MPSAccelerator": "pass Trainer(accelerator='mps')",
-        "XLAAccelerator": _NO_TPU,
-        "find_usable_cuda_devices": "pass Trainer(devices=2), or a list of device numbers",
-    },
-    "callbacks.progress.tqdm_progress": {"convert_inf": "use math.isinf"},
-    "core.hooks": {
-        "CheckpointHooks": "derive from LightningModule or LightningDataModule, which have them",
-        "DataHooks": "derive from LightningModule or LightningDataModule, which have them",
-        "ModelHooks": "derive from LightningModule, which has them",
-    },
-    "core.optimizer": {"do_nothing_closure": "call step() without a closure"},
-    "loggers": {"LitLogger": "its service is not offered here: take another logger"},
-    "loggers.logger": {"merge_dicts": "merge them where they are logged"},
-    "plugins": {
-        "AsyncCheckpointIO": _SAVING,
-        "BitsandbytesPrecision": "quantize layers in configure_model",
-        "CheckpointIO": _SAVING,
-        "DeepSpeedPrecision": "pass Trainer(precision=...)",
-        "DoublePrecision": "pass Trainer(precision='64-true')",
-        "FSDPPrecision": "pass Trainer(precision=...), or FSDPStrategy(mixed_precision=...)",
-        "HalfPrecision": "pass Trainer(precision='bf16-true') or '16-true'",
-        "LayerSync": _SYNC,
-        "MixedPrecision": "pass Trainer(precision='bf16-mixed') or '16-mixed'",
-        "Precision": "pass Trainer(precision=...)",
-        "TorchCheckpointIO": _SAVING,
-        "TorchSyncBatchNorm": _SYNC,
-        "TransformerEnginePrecision": "replace layers in configure_model",
-        "XLACheckpointIO": _NO_TPU,
-        "XLAPrecision": _NO_TPU,
-    },
-    "plugins.environments": {
-        "ClusterEnvironment": _DETECTED,
-        "KubeflowEnvironment": _TORCHRUN,
-        "LSFEnvironment": _TORCHRUN,
-        "LightningEnvironment": "pass Trainer(devices=2)",
-        "MPIEnvironment": _TORCHRUN,
-        "SLURMEnvironment": _DETECTED,
-        "TorchElasticEnvironment": _DETECTED,
-        "XLAEnvironment": _NO_TPU,
-    },
-    "profilers": {"XLAProfiler": "there are no TPUs here: take PyTorchProfiler"},
-    "strategies": {
-        "DeepSpeedStrategy": "take FSDPStrategy, which shards all that DeepSpeed does",
-        "ModelParallelStrategy": "take FSDPStrategy(tensor_parallel_size=...)",
-        "ParallelStrategy": "a strategy here is its options: take DDPStrategy or FSDPStrategy",
-        "SingleDeviceStrategy": "pass Trainer(strategy='single_device')",
-        "Strategy": "a strategy here is its options: take DDPStrategy or FSDPStrategy",
-    },
-    "utilities": {
-        "LightningEnum": "derive from enum.StrEnum",
-        "find_shared_parameters": "compare module.named_parameters(remove_duplicate=False) by id",
-        "is_shared_filesystem": (
-            "all processes of a machine know the same paths; pass paths that all machines share"
-        ),
-        "set_shared_parameters": "assign the parameter to both attributes",
-    },
-    "utilities.data": {"has_len_all_ranks": "use len(loader)"},
-    "utilities.deepspeed": {
-        "convert_zero_checkpoint_to_fp32_state_dict": "use `trainer-hooks checkpoint export`",
-        "ds_checkpoint_dir": "there is no DeepSpeed here",
-    },
-    "utilities.memory": {
-        "is_cuda_out_of_memory": _OOM,
-        "is_cudnn_snafu": _OOM,
-        "is_out_of_cpu_memory": _OOM,
-    },
-    "utilities.model_helpers": {"get_torchvision_model": "use torchvision.models.get_model"},
-    "utilities.model_summary": {
-        "DeepSpeedSummary": "summarize(module) counts whole parameters",
-        "get_formatted_model_size": _SUMMARY,
-        "get_human_readable_count": _SUMMARY,
-        "parse_batch_shape": _SUMMARY,
-    },
-    "utilities.parsing": {
-        "clean_namespace": _HPARAMS,
-        "collect_init_args": _HPARAMS,
-        "get_init_args": _HPARAMS,
-        "is_picklable": "import it from trainer_hooks.compat.lightning.utilities",
-        "lightning_getattr": "read the attribute",
-        "lightning_hasattr": "use hasattr",
-        "lightning_setattr": "set the attribute",
-        "parse_class_init_keys": "use inspect.signature",
-        "save_hyperparameters": _HPARAMS,
-    },
-}
-"""Replacements of Lightning's names that are not offered, by module and name."""
+MODULES = ModuleTable(_PACKAGE, EXPORTS, NOT_OFFERED)
+"""The modules, which the package registers."""
 
-# each has some of these names there, and to refuse the others too does no harm
-NOT_OFFERED["plugins.io"] = NOT_OFFERED["plugins.precision"] = NOT_OFFERED["plugins"]
+VIRTUAL_MODULES = MODULES.paths
+"""The paths of the modules, below Lightning's package."""
 
-# utilities is a file
-VIRTUAL_MODULES = sorted(({path for path, _, _ in EXPORTS} | NOT_OFFERED.keys()) - {"utilities"})
-"""The paths of the modules that are no files, below Lightning's package."""
-
-
-def exports_of(path: str) -> dict[str, tuple[str, str]]:
-    """Return the names of a module of the table, each with the module and name that define it.
-
-    Args:
-        path: the module's path below Lightning's package, as `callbacks.timer`.
-    """
-    exports = {}
-    for module, source, names in EXPORTS:
-        if module == path:
-            for name in names.split():
-                ours, _, attribute = name.partition("=")
-                exports[ours] = (source, attribute or ours)
-    return exports
-
-
-def lightning_getattr(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module of this package.
-
-    It loads the module's own names and its submodules, and refuses the names that are not offered.
-
-    Args:
-        module: the module's `__name__`.
-        homes: the module that defines each name, as for `loader_of`.
-    """
-    path = module.removeprefix(f"{_PACKAGE}.")
-    # Python sets a submodule on its package only when it loads a file, so `import a.b.c` alone
-    # would leave `a.b.c` an AttributeError
-    parents = [name.rpartition(".") for name in VIRTUAL_MODULES]
-    submodules = {name: "" for parent, _, name in parents if parent == path}
-    refused = NOT_OFFERED.get(path, {})
-    return refusing_getattr(module, refused, loader_of(module, {**submodules, **homes}))
-
-
-def register_modules() -> None:
-    """Make the modules of the table importable; their names are loaded when they are used."""
-    packages = {path.rpartition(".")[0] for path in VIRTUAL_MODULES}
-    for path in VIRTUAL_MODULES:
-        name, exports = f"{_PACKAGE}.{path}", exports_of(path)
-        homes = {ours: f":{source}:{attribute}" for ours, (source, attribute) in exports.items()}
-        register_module(
-            name,
-            f"Names of `lightning.pytorch.{path}`.",
-            sorted(exports),
-            lightning_getattr(name, homes),
-            # Python imports a submodule only of a module that has a __path__
-            is_package=path in packages,
-        )
+exports_of = MODULES.exports
+"""Returns the names of a module by its path, each with the module and name that define it."""

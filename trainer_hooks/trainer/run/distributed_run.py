@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trainer_hooks._log import silence_below_errors
-from trainer_hooks.errors import TerminationSignal, add_note
+from trainer_hooks._log import log, silence_below_errors
+from trainer_hooks.errors import CheckpointError, TerminationSignal, add_note, error_message
 from trainer_hooks.runtime.process_group import ProcessGroup
 from trainer_hooks.runtime.rendezvous import RestartNotes, can_be_restarted
 from trainer_hooks.runtime.rng import reseed
+from trainer_hooks.trainer.run.failed_start import record_start
 
 if TYPE_CHECKING:
     from trainer_hooks.trainer.run.run_inputs import RunInputs
@@ -39,6 +40,18 @@ class DistributedRun:
             silence_below_errors()
         self._watchdog = self._processes.watchdog
         self._watchdog.start()
+        self._watchdog.on_end = self._record_end
+
+    def make_groups(self) -> None:
+        """Make the process groups that the run needs besides those of all runs."""
+        self._processes.make_groups()
+
+    def _record_end(self, text: str) -> None:
+        """Record a failed start where the watchdog ends this process, and so `fit` does not."""
+        try:
+            record_start(self._core, text)
+        except (OSError, CheckpointError) as error:
+            log.warning("the failed start could not be recorded: %s", error_message(error))
 
     def share_metrics(self) -> None:
         """Aggregate the metrics of an epoch over all ranks."""

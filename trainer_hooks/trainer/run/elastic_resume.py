@@ -53,7 +53,13 @@ def fit_to_world_size(
     )
     # the loader position without what each rank had of its own
     shape = [{**one, **dict.fromkeys(_OF_OTHERS)} for one in own["stream"]["shape"]]
-    stream = {**own["stream"], "shape": shape, "loader": None, "last_print": {}, "rng_ahead": None}
+    dropped: dict[str, Any] = {
+        "loader": None,
+        "position": None,
+        "last_print": {},
+        "rng_ahead": None,
+    }
+    stream = {**own["stream"], "shape": shape, **dropped}
     converted = {**own, "progress": progress, "stream": stream}
     # gradients of a window that is repeated, and buffers of ranks that no longer exist
     converted.update(gradients={}, own_buffers={})

@@ -25,6 +25,7 @@ from trainer_hooks.errors import (
 )
 from trainer_hooks.module.module import Module
 from trainer_hooks.module.torch_wrappers import unsharded_class
+from trainer_hooks.trainer.run.failed_start import warn_of_failed_start
 from trainer_hooks.trainer.run.run_origin import compute_run_origin, is_running_elsewhere
 
 if TYPE_CHECKING:
@@ -214,6 +215,8 @@ def find_checkpoint(trainer: Trainer, asked: str, fn: str, module: Module) -> st
             "path, or let fit start anew where there is none: ckpt_path='auto'."
         )
     _tell_of_others(trainer, search)
+    if checkpoint_path is not None and fn == "fit":
+        warn_of_failed_start(checkpoint_path, asked)
     return checkpoint_path
 
 

@@ -6,7 +6,6 @@ itself, so it can fork for any number of runs, on GPUs too, and survives their e
 
 from __future__ import annotations
 
-import importlib
 import os
 import pickle
 import shutil
@@ -33,6 +32,7 @@ from trainer_hooks.checkpoint.paths import absolute_path
 from trainer_hooks.context.run_state import TrainerFn, TrainerStatus
 from trainer_hooks.context.training import TrainingState
 from trainer_hooks.errors import TerminationSignal, UsageError, add_note
+from trainer_hooks.module.optimization import import_compiler
 from trainer_hooks.runtime.device import pick_device
 from trainer_hooks.runtime.launcher import end_with_parent, rank_environment
 from trainer_hooks.runtime.nested_tensors import map_tensors
@@ -136,7 +136,7 @@ class ForkedRuns:
         for path in self._place.glob("*.end"):
             path.unlink()
         # torch imports this for the first optimizer, in seconds: once here, not in each fork
-        importlib.import_module("torch._dynamo")
+        import_compiler()
         # a fork copies unwritten buffers, and would print them once more
         flush_output()
         context = start_processes(  # type: ignore[no-untyped-call]

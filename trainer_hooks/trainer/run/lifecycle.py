@@ -24,6 +24,7 @@ from trainer_hooks.module.datamodule import DataModule
 from trainer_hooks.module.module import Module
 from trainer_hooks.module.optimization import (
     describe_setup,
+    import_compiler,
     parse_optimizers,
     warn_of_foreign_parameters,
 )
@@ -34,6 +35,7 @@ from trainer_hooks.trainer.run.console_summary import (
     log_end,
     warn_of_nothing_to_do,
 )
+from trainer_hooks.trainer.run.failed_start import record_start
 from trainer_hooks.trainer.run.hook_profiling import begin_profiled_run, report_hook_profile
 from trainer_hooks.trainer.run.registered_state import build_state_registry, modes_of
 from trainer_hooks.trainer.run.run_inputs import (
@@ -108,9 +110,10 @@ class TrainerRun:
             on_configure_model, the module to its device, on_after_configure_model
             the loaders
             on_before_load, the module's on_load_checkpoint
-            the optimizers, the callbacks' on_load_checkpoint, the checkpoint restored
-            on_after_load
-            on_fit_start, or on_evaluation_run_start
+            the optimizers
+            on_before_restore, the weights restored, the callbacks' on_load_checkpoint
+            counters and callbacks restored, on_after_load
+            on_fit_start, the optimizers restored; or on_evaluation_run_start
         """
         core, trainer, inputs = self.core, self.trainer, self.inputs
         module = inputs.module
@@ -118,6 +121,8 @@ class TrainerRun:
             from trainer_hooks.trainer.run.distributed_run import DistributedRun
 
             self._distributed_run = DistributedRun(core)
+            # here, where an error of it reaches the other ranks
+            self._distributed_run.make_groups()
         context = self._begin(module)
         # on each node once: its disk may be its own
         if core.processes.local_rank == 0:
@@ -145,10 +150,11 @@ class TrainerRun:
         if self._distributed_run is not None:
             # not earlier: with equal random states all ranks have built the same module and data
             self._distributed_run.spread_random_numbers()
-        self._starting_point.restore(context, self._configure_optimizers)
-        loop = self._make_loop(context)
+        with self._starting_point.restoring(context, self._configure_optimizers):
+            loop = self._make_loop(context)
+            if inputs.fn == "fit":
+                hooks.on_fit_start(trainer, module)
         if inputs.fn == "fit":
-            hooks.on_fit_start(trainer, module)
             self._log_hparams()
         elif inputs.fn != "predict":
             hooks.on_evaluation_run_start(trainer, module, inputs.fn)
@@ -219,19 +225,23 @@ class TrainerRun:
         try:
             self._tear_down()
         finally:
-            # in any case: the trainer must be free for its next run
-            self.core.let_go()
-            if self._distributed_run is not None:
-                self._distributed_run.leave()
+            # in any case: the trainer must be free for its next run, and the watchdog must end
+            try:
+                self.core.let_go()
+            finally:
+                if self._distributed_run is not None:
+                    self._distributed_run.leave()
 
     def _tear_down(self) -> None:
         from trainer_hooks.loops.batch_end import discard_unserved_requests
 
         core, module = self.core, self.inputs.module
         fault = self._error
-        # the clock first, which counts no tearing down; saves before `teardown`, whose hooks may
-        # use the files; loggers after it, since its hooks may log
+        # what the next start must know, as nothing may come before it; the clock, which counts no
+        # tearing down; saves before `teardown`, whose hooks may use the files; loggers after it,
+        # since its hooks may log
         steps: list[tuple[Any, tuple[Any, ...]]] = [
+            (record_start, (core, self._error)),
             (core.training.timekeeper.stopwatch.stop, ()),
             (core.background.finish, ()),
             (core.background.release, ()),
@@ -386,6 +396,8 @@ class TrainerRun:
             # the hook's new layers came after the module was moved
             module.to(self.core.device)
         if is_rebuilt or not training.is_configured:
+            if any(parameter.requires_grad for parameter in module.parameters()):
+                import_compiler()
             wanted = module.configure_optimizers()
             training.optimization = parse_optimizers(wanted, type(module).__qualname__)
             warn_of_foreign_parameters(training.optimization, module)

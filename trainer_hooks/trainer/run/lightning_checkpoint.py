@@ -104,5 +104,5 @@ def _position(stream: TrainStream, later: dict[str, Any]) -> dict[str, Any]:
             else kept
             for number, (place, kept) in enumerate(state["generators"].items())
         },
-        "loader": None,
+        "position": None,
     }

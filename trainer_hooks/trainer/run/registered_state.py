@@ -19,6 +19,7 @@ from trainer_hooks.data.data_hooks import defines
 from trainer_hooks.data.generators import generator_states, generators_in, restore_generators
 from trainer_hooks.errors import TrainerHooksWarning
 from trainer_hooks.metrics.metric_objects import load_metric_states, metric_parts, metric_states
+from trainer_hooks.module.added_groups import added_groups
 from trainer_hooks.module.module import Module
 from trainer_hooks.runtime import rng
 
@@ -85,6 +86,10 @@ def build_state_registry(
               lambda: training.optimization.state_dict() if training.is_configured else {},
               lambda s: training.optimization.load_state_dict(s),
               path=(), only_training_changes=True),
+        # nothing is loaded here: a resume adds the groups before it compares the optimizers
+        entry("added_groups",
+              lambda: added_groups(training.optimization, module, training.setup) or None,
+              lambda _: None, only_training_changes=True),
         # under Lightning's key for it, the name of its precision plugin
         entry("scaler",
               lambda: (training.scaler if context is None else precision.state_dict()) or None,
@@ -124,6 +129,10 @@ def build_state_registry(
         entry("renewed",
               lambda: (left.get("renewed") if context is None else context.data.renewed) or None,
               load_renewed, only_training_changes=True, is_per_rank=True),
+        # loaders that are made later, as by `reload_dataloaders_every_n_epochs`, are sharded by it
+        entry("sharding_seed",
+              lambda: left.get("sharding_seed") if context is None else context.data.sharding_seed,
+              lambda s: setattr(run.data, "sharding_seed", s), only_training_changes=True),
         entry("val_generators",
               lambda: (evaluation["validate"].generator_states() if "validate" in evaluation
                        else left.get("val_generators", {})),

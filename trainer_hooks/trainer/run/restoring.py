@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from operator import is_
 from reprlib import Repr
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks._log import warn
+from trainer_hooks._log import log, warn
 from trainer_hooks.checkpoint.file import summarize
 from trainer_hooks.checkpoint.weights import load_weights, require_fitting
 from trainer_hooks.connector.callback_state import LoadReport
@@ -16,11 +18,13 @@ from trainer_hooks.errors import (
     TrainerHooksWarning,
 )
 from trainer_hooks.metrics.metric_objects import lost_metrics, metric_parts
+from trainer_hooks.module.added_groups import add_groups_again, restored_on_error
 from trainer_hooks.module.optimization import (
     apply_options,
     changed_options,
     require_same_classes,
 )
+from trainer_hooks.runtime.state_backup import WeightsBackup
 from trainer_hooks.trainer.run.console_summary import log_resume
 from trainer_hooks.trainer.run.registered_state import owners_of
 from trainer_hooks.trainer.run.run_inputs import restore_datamodule
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from trainer_hooks.context.context import RunContext
+    from trainer_hooks.module.optimization import Optimization
     from trainer_hooks.trainer.run.run_inputs import RunInputs
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
@@ -36,16 +41,11 @@ _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
 
 
-def restore_checkpoint(
-    core: TrainerCore,
-    context: RunContext,
-    inputs: RunInputs,
-    checkpoint: dict[str, Any],
-    path: str,
-    *,
-    read_shards: Callable[[Any], object] | None,
-) -> None:
-    """Restore a checkpoint into a run: all of it into a fit, else weights and data module.
+class CheckpointRestorer:
+    """Restores a checkpoint into a run: all of it into a fit, else weights and data module.
+
+    A fit restores its optimizers last, since hooks may replace them, or their groups, until the end
+    of `on_fit_start`.
 
     Args:
         core: the trainer's core.
@@ -54,67 +54,242 @@ def restore_checkpoint(
         checkpoint: the checkpoint, with this rank's own state.
         path: where it was read, for messages.
         read_shards: fills tensors that the checkpoint has on the meta device; None if it has none.
-
-    Raises:
-        CheckpointError: it does not fit. Until then nothing of the run is changed, but for its
-            loaders where `reload_dataloaders_every_n_epochs` makes those of the saved epoch.
-        DataError: it was saved inside an epoch of another loader.
-        OptionError: an override names no option.
     """
-    start, is_fit = core.start, inputs.fn == "fit"
-    if is_fit:
-        if context.data.reload_as_saved is not None:
-            # first: the checks compare the checkpoint with the loaders of its epoch
-            context.data.reload_as_saved(checkpoint)
-        if checkpoint.get("trainer_hooks", {}).get("world_size", 1) != context.processes.world_size:
-            from trainer_hooks.trainer.run.elastic_resume import fit_to_world_size
 
-            checkpoint = fit_to_world_size(context, checkpoint, path)
-        _require_resumable(context, checkpoint, path)
-    # an evaluation without a fit before it takes the callbacks' states, too; after a fit they
-    # would be overwritten by older ones
-    takes_callbacks = is_fit or (
-        core.training.progress.is_new_training and "callbacks" in checkpoint
-    )
-    upgraded: tuple[str, ...] = ()
-    if takes_callbacks:
-        versions = checkpoint.get("trainer_hooks", {}).get("state_versions", {})
-        checkpoint["callbacks"], upgraded = core.connector.upgrade_states(
-            checkpoint.get("callbacks", {}), versions
+    def __init__(
+        self,
+        core: TrainerCore,
+        context: RunContext,
+        inputs: RunInputs,
+        checkpoint: dict[str, Any],
+        path: str,
+        *,
+        read_shards: Callable[[Any], object] | None,
+    ) -> None:
+        self._core, self._context, self._inputs = core, context, inputs
+        self._checkpoint, self._path, self._read_shards = checkpoint, path, read_shards
+        self._weights: dict[str, Any] = {}
+        self._is_fit = inputs.fn == "fit"
+        self._is_accepted = False
+        self._restored_parts: list[object] | None = None
+
+    @contextmanager
+    def undone_on_error(self) -> Iterator[None]:
+        """Put the module and the training back if the `with` block raises an error.
+
+        Callbacks and the data module keep the states that they have loaded. In several processes
+        nothing is put back, since an error in one ends them all.
+        """
+        context, training = self._context, self._core.training
+        if not self._is_fit or context.processes.is_distributed:
+            yield
+            return
+        weights = WeightsBackup(context.module)
+        # callbacks are told of the error by `on_exception` and `teardown`, for which they need the
+        # attributes that they have by then; the optimizers have a backup of their own
+        restore_states = context.state_registry.backup(
+            lambda entry: (
+                not entry.is_restored_by_loop
+                and not entry.only_from_snapshot
+                and entry.name not in ("callbacks", "optimization", "added_groups", "loggers")
+            )
         )
-    checkpoint = context.processes.shard_checkpoint(
-        checkpoint,
-        context.module,
-        context.training.optimization.optimizers if is_fit else (),
-        read_shards,
-    )
-    # a fit has refused a checkpoint that does not fit; in an evaluation `load_weights` raises
-    is_strict = context.module.strict_loading
-    load_weights(context.module, checkpoint["state_dict"], path, strict=is_strict)
-    restore_datamodule(context, checkpoint)
-    if is_fit:
-        # before the registry loads the optimizers, whose options an override replaces in the file
-        _reconcile_settings(core, checkpoint, path, inputs.overrides)
-        # the entry `callbacks` is among them; it leaves its report in `start.connector_report`
-        context.state_registry.load(checkpoint, by_loop=False)
-        # not in `load_state_dict`, which a trial run calls too, to undo what it counted
-        core.training.progress.is_restored = True
-        parts = metric_parts(context.module, owners_of(core))
-        _warn_of_gaps(context, checkpoint["trainer_hooks"], parts)
-        context.resumed = checkpoint  # the loop restores the rest, when it gets there
-        # later saves must count as newer than this one, wherever it was saved
-        core.training.saved_at = max(core.training.saved_at, summarize(path).saved_at)
-    elif takes_callbacks:
-        start.connector_report = core.connector.load_state_dict(checkpoint["callbacks"])
-    if start.connector_report is not None:
-        # given up, so that it is not taken for that of a later run
-        report, start.connector_report = start.connector_report, None
-        start.report = _report_callbacks(core, checkpoint, report, upgraded)
-    if is_fit:
-        core.training.newest_path = path
-        core.training.newest_batches = core.training.progress.batches_completed
-        assert start.report is not None
-        log_resume(core.training, start.report, path)
+        attributes = ("setup", "saved_at", "newest_path", "newest_batches")
+        before = {name: getattr(training, name) for name in attributes}
+        with restored_on_error(training.optimization):
+            try:
+                yield
+            except BaseException:
+                weights.restore()
+                restore_states()
+                for name, value in before.items():
+                    setattr(training, name, value)
+                context.resumed = {}
+                raise
+
+    def check(self) -> None:
+        """Check that all but the optimizers can be restored, before any of it is.
+
+        Raises:
+            CheckpointError: the checkpoint does not fit. Nothing of the run is changed, but for its
+                loaders where `reload_dataloaders_every_n_epochs` makes those of the saved epoch.
+            DataError: it was saved inside an epoch of another loader.
+        """
+        context, checkpoint = self._context, self._checkpoint
+        if self._is_fit:
+            if context.data.reload_as_saved is not None:
+                # first: the checks compare the checkpoint with the loaders of its epoch
+                context.data.reload_as_saved(checkpoint)
+            saved_world_size = checkpoint.get("trainer_hooks", {}).get("world_size", 1)
+            if saved_world_size != context.processes.world_size:
+                from trainer_hooks.trainer.run.elastic_resume import fit_to_world_size
+
+                checkpoint = self._checkpoint = fit_to_world_size(context, checkpoint, self._path)
+            _require_resumable(context, checkpoint, self._path)
+
+    def restore(self) -> None:
+        """Restore all but the optimizers, and call the callbacks' `on_load_checkpoint`.
+
+        Raises:
+            CheckpointError: the weights do not fit, or a callback's state is of a newer version.
+        """
+        core, context, checkpoint = self._core, self._context, self._checkpoint
+        start, training = core.start, core.training
+        # an evaluation without a fit before it takes the callbacks' states, too; after a fit they
+        # would be overwritten by older ones
+        takes_callbacks = self._is_fit or (
+            training.progress.is_new_training and "callbacks" in checkpoint
+        )
+        upgraded: tuple[str, ...] = ()
+        if takes_callbacks:
+            versions = checkpoint.get("trainer_hooks", {}).get("state_versions", {})
+            checkpoint["callbacks"], upgraded = core.connector.upgrade_states(
+                checkpoint.get("callbacks", {}), versions
+            )
+        self._weights = context.processes.shard_checkpoint(
+            checkpoint, context.module, self._read_shards
+        )["state_dict"]
+        # a fit has refused a checkpoint that does not fit; in an evaluation `load_weights` raises
+        is_strict = context.module.strict_loading
+        load_weights(context.module, self._weights, self._path, strict=is_strict)
+        restore_datamodule(context, checkpoint)
+        self._call_on_load_checkpoint()
+        if self._is_fit:
+            # a checkpoint that is saved in the hooks until then holds these
+            training.optimization.awaited = {
+                key: checkpoint[key]
+                for key in ("optimizer_states", "lr_schedulers")
+                if not context.processes.is_sharded
+            }
+            # the entry `callbacks` is among them; it leaves its report in `start.connector_report`
+            context.state_registry.load(checkpoint, by_loop=False, but=("optimization",))
+            # not in `load_state_dict`, which a trial run calls too, to undo what it counted
+            training.progress.is_restored = True
+            context.resumed = checkpoint  # the loop restores the rest, when it gets there
+            # later saves must count as newer than this one, wherever it was saved
+            training.saved_at = max(training.saved_at, summarize(self._path).saved_at)
+        elif takes_callbacks:
+            start.connector_report = core.connector.load_state_dict(checkpoint["callbacks"])
+        if start.connector_report is not None:
+            # given up, so that it is not taken for that of a later run
+            report, start.connector_report = start.connector_report, None
+            start.report = _report_callbacks(core, checkpoint, report, upgraded)
+            if not self._is_fit:
+                _warn_of_callbacks(start.report)
+        if self._is_fit:
+            self._restore_fitting_optimizers()
+
+    def restore_optimizers(self) -> None:
+        """Restore the optimizers and schedulers, as hooks have left them.
+
+        Groups that a hook had added before the checkpoint was saved are added again. Nothing is
+        done if these optimizers, with these groups, are restored already.
+
+        Raises:
+            CheckpointError: they are others than those that were saved.
+            OptionError: an override names no option.
+        """
+        optimization = self._context.training.optimization
+        parts, restored = _parts_of(optimization), self._restored_parts
+        # by identity: a hook may put an equal group in the place of another
+        if restored is not None and len(parts) == len(restored) and all(map(is_, parts, restored)):
+            return
+        try:
+            self._require_same_kinds()
+            add_groups_again(optimization, self._checkpoint, self._context.module)
+            self._load_optimizers()
+        except OptimizationError as error:
+            raise CheckpointError(
+                f"checkpoint {self._path!r} cannot be resumed from: {error}"
+            ) from error
+
+    def finish(self) -> None:
+        """End the restoring of a fit, after the hooks in which optimizers may be changed."""
+        self.restore_optimizers()
+        core, training = self._core, self._core.training
+        training.optimization.awaited = None
+        training.newest_path = self._path
+        training.newest_batches = training.progress.batches_completed
+        assert core.start.report is not None
+        log_resume(training, core.start.report, self._path)
+
+    def _restore_fitting_optimizers(self) -> None:
+        """Restore the optimizers if they fit already, so that the hooks find them restored."""
+        try:
+            self._require_same_kinds()
+            self._load_optimizers()
+        except OptimizationError:
+            # a hook may still add groups, or put the right ones in their place; if none does,
+            # `restore_optimizers` raises this error
+            log.debug("the optimizers do not fit the checkpoint before on_fit_start", exc_info=True)
+
+    def _require_same_kinds(self) -> None:
+        """Require as many optimizers and schedulers as were saved, of the same classes."""
+        training, checkpoint = self._context.training, self._checkpoint
+        saved_setup = checkpoint["trainer_hooks"].get("setup", {})
+        training.optimization.require_same_numbers(checkpoint)
+        require_same_classes(training.optimization, checkpoint, saved_setup, training.setup)
+
+    def _load_optimizers(self) -> None:
+        """Load the states of optimizers and schedulers, if the optimizers have the same groups."""
+        context, training = self._context, self._context.training
+        optimization = training.optimization
+        optimization.require_same_groups(self._checkpoint)
+        # this rank's own shards; the optimizers compare the dtypes of its weights
+        checkpoint = context.processes.shard_optimizer_states(
+            {**self._checkpoint, "state_dict": self._weights},
+            optimization.optimizers,
+            self._read_shards,
+        )
+        if not self._is_accepted:
+            self._is_accepted = True
+            self._tell_differences()
+            # before they are loaded: an override replaces options in the file
+            _reconcile_settings(self._core, checkpoint, self._path, self._inputs.overrides)
+        optimization.load_state_dict(checkpoint)
+        self._restored_parts = _parts_of(optimization)
+        if context.processes.is_sharded:
+            optimization.awaited = None
+
+    def _tell_differences(self) -> None:
+        """Warn of all that makes the resumed run another than the one that was cut."""
+        context, checkpoint, path = self._context, self._checkpoint, self._path
+        own, present = checkpoint["trainer_hooks"], context.plan.accumulate_grad_batches
+        accumulated = own.get("accumulate_grad_batches", present)
+        if accumulated != present:
+            warn(
+                f"checkpoint {path!r} was saved with accumulate_grad_batches={accumulated}, and "
+                f"this run has {present}: from here on as many batches make a step, so it is not "
+                "the run that was cut, whose steps were of another size.",
+                TrainerHooksWarning,
+            )
+        _warn_of_gaps(context, own, metric_parts(context.module, owners_of(self._core)))
+        assert self._core.start.report is not None
+        _warn_of_callbacks(self._core.start.report)
+
+    def _call_on_load_checkpoint(self) -> None:
+        """Call the callbacks' `on_load_checkpoint`; warn if one changes weights in the dict."""
+        context, checkpoint = self._context, self._checkpoint
+        before = checkpoint["state_dict"], list(map(id, checkpoint["state_dict"].values()))
+        context.hooks.on_load_checkpoint(context.trainer, context.module, checkpoint)
+        after = checkpoint.get("state_dict")
+        if after is not before[0] or list(map(id, after.values())) != before[1]:
+            warn(
+                "a callback changed checkpoint['state_dict'] in on_load_checkpoint, when the "
+                "module had its weights already, as in Lightning: this has no effect. Change it "
+                "in on_before_restore, or load weights into the module in on_load_checkpoint.",
+                TrainerHooksWarning,
+            )
+
+
+def _parts_of(optimization: Optimization) -> list[object]:
+    """Return the optimizers and schedulers with their groups and parameters, in order."""
+    parts: list[object] = [config.scheduler for config in optimization.schedulers]
+    for optimizer in optimization.optimizers:
+        parts.append(optimizer)
+        for group in optimizer.param_groups:
+            parts += [group, *group["params"]]
+    return parts
 
 
 def _reconcile_settings(
@@ -197,7 +372,7 @@ def _rates_in(checkpoint: Mapping[str, Any]) -> list[dict[str, Any]]:
                 {"lr": group.get("initial_lr", group.get("lr"))}
                 if "initial_lr" in group or not is_scheduled
                 else {}
-                for group in state["param_groups"]
+                for group in state.get("param_groups", ())
             ]
         }
         for state in checkpoint["optimizer_states"]
@@ -238,7 +413,7 @@ def _told(name: str, before: Any, now: Any) -> str:
 def _report_callbacks(
     core: TrainerCore, checkpoint: dict[str, Any], loaded: LoadReport, upgraded: tuple[str, ...]
 ) -> LoadReport:
-    """Return the load report of the callbacks, and warn of states that did not match.
+    """Return the load report of the callbacks.
 
     Args:
         core: the trainer's core.
@@ -258,19 +433,21 @@ def _report_callbacks(
         elif present[name] != version:
             changes.append(f"plugin {name} is {present[name]} now and was {version}")
     # each change once: a plugin may supply several callbacks
-    report = LoadReport(
+    return LoadReport(
         loaded.restored, loaded.missing, loaded.unexpected, tuple(dict.fromkeys(changes)), upgraded
     )
+
+
+def _warn_of_callbacks(report: LoadReport) -> None:
     if report.summary:
         warn(
             f"the checkpoint and this run's callbacks differ: {report.summary}.",
             TrainerHooksWarning,
         )
-    return report
 
 
 def _require_resumable(context: RunContext, checkpoint: dict[str, Any], source: str) -> None:
-    """Raise unless a training can resume from a checkpoint, before anything is changed.
+    """Raise unless a training can resume from a checkpoint, but for its optimizers.
 
     Raises:
         CheckpointError: it holds weights alone, is of another module, or was saved under other
@@ -286,12 +463,12 @@ def _require_resumable(context: RunContext, checkpoint: dict[str, Any], source: 
             "neither by trainer_hooks nor by Lightning. To start anew from its weights, use "
             f"{module}.load_from_checkpoint."
         )
-    # all checks before any change: a refused resume leaves the run as it was, but for loaders that
-    # `reload_as_saved` has made
+    # these checks come before any change: a resume that they refuse leaves the run as it was, but
+    # for loaders that `reload_as_saved` has made
     context.state_registry.require(checkpoint, source)
     accumulated = own.get("accumulate_grad_batches", context.plan.accumulate_grad_batches)
     is_same_window = accumulated == context.plan.accumulate_grad_batches
-    # between two windows another number may be taken, with the warning below
+    # between two windows another number may be taken, with a warning
     if own["progress"]["batches_in_window"] and not is_same_window:
         raise CheckpointError(
             f"checkpoint {source!r} was saved inside a window of {accumulated} batches, but this "
@@ -301,26 +478,11 @@ def _require_resumable(context: RunContext, checkpoint: dict[str, Any], source: 
         )
     is_strict = context.module.strict_loading
     require_fitting(context.module, checkpoint["state_dict"], source, strict=is_strict)
-    try:
-        context.training.optimization.require_same(checkpoint)
-        training = context.training
-        require_same_classes(
-            training.optimization, checkpoint, own.get("setup", {}), training.setup
-        )
-    except OptimizationError as error:
-        raise CheckpointError(f"checkpoint {source!r} cannot be resumed from: {error}") from error
     if context.data.stream is not None:
         try:
             context.data.stream.require_same(own["stream"])
         except DataError as error:
             raise DataError(f"checkpoint {source!r} cannot be resumed from: {error}") from error
-    if not is_same_window:
-        warn(
-            f"checkpoint {source!r} was saved with accumulate_grad_batches={accumulated}, and this "
-            f"run has {context.plan.accumulate_grad_batches}: from here on as many batches make a "
-            "step, so it is not the run that was cut, whose steps were of another size.",
-            TrainerHooksWarning,
-        )
 
 
 def _warn_of_gaps(context: RunContext, own: dict[str, Any], parts: dict[str, Any]) -> None:

@@ -285,11 +285,16 @@ def _evaluation(inputs: RunInputs, context: RunContext, stage: str) -> EvalLoade
 
 def _shard(context: RunContext, loader: Any, *, trains: bool) -> Any:
     """Return this rank's shard of a loader, if there are several ranks and loaders are sharded."""
-    from trainer_hooks.data.loader_sharding import shard_loader
-
     if not context.processes.is_distributed or not context.plan.shares_loaders:
         return loader
-    return shard_loader(loader, context.processes.data_topology, is_training=trains)
+    from trainer_hooks.data.loader_sharding import common_seed, shard_loader
+
+    data = context.data
+    if data.sharding_seed is None:
+        data.sharding_seed = common_seed()
+    return shard_loader(
+        loader, context.processes.data_topology, is_training=trains, seed=data.sharding_seed
+    )
 
 
 def _agree_on_length(context: RunContext) -> None:

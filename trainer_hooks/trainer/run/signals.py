@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._output import losing_output
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from trainer_hooks.context.context import RunContext
+
+_DEFERRED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
 @contextmanager
@@ -36,6 +38,10 @@ def deferring_signals(context: RunContext) -> Iterator[None]:
         return
 
     owner = os.getpid()
+    own = (signal.SIG_DFL, signal.default_int_handler)
+    deferred = [signum for signum in _DEFERRED if signal.getsignal(signum) in own]
+    # in a collective the handler is not called, so the watchdog of several ranks must know, too
+    inbox = context.processes.signal_inbox(deferred)
 
     def handle(signum: int, frame: Any) -> None:  # noqa: ARG001 - the interface of a handler
         if os.getpid() != owner:
@@ -45,6 +51,8 @@ def deferring_signals(context: RunContext) -> Iterator[None]:
                 signal.signal(signum, signal.SIG_DFL)
                 os.kill(os.getpid(), signum)
             return
+        if inbox is not None:
+            inbox.mark_handled()
         # a second one: the first is waiting for the batch, or its exception is on its way out
         if context.local_requests.pending_signal or context.requests.is_leaving:
             context.local_requests.pending_signal, context.requests.is_leaving = 0, False
@@ -57,14 +65,10 @@ def deferring_signals(context: RunContext) -> Iterator[None]:
         with suppress(OSError):
             os.write(2, f"\n{name}: stopping after this batch; once more stops at once\n".encode())
 
-    own = (signal.SIG_DFL, signal.default_int_handler)
-    before = {
-        signum: signal.signal(signum, handle)
-        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-        if signal.getsignal(signum) in own
-    }
+    before = {signum: signal.signal(signum, handle) for signum in deferred}
     try:
-        yield
+        with nullcontext() if inbox is None else inbox.opened():
+            yield
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
 from trainer_hooks.metrics.store import LogScope
+from trainer_hooks.module.added_groups import drop_added_groups
 from trainer_hooks.trainer.run.run_origin import is_running_elsewhere
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from trainer_hooks.context.context import RunContext, Trainer
     from trainer_hooks.trainer.run.run_inputs import RunInputs
@@ -56,12 +58,15 @@ class StartingPoint:
             return
         self._core.guards.resume(known)  # each logger goes on in the folder of that run
 
-    def restore(
-        self,
-        context: RunContext,
-        make_optimizers: Callable[..., None],
-    ) -> None:
-        """Restore the checkpoint, if there is one.
+    @contextmanager
+    def restoring(
+        self, context: RunContext, make_optimizers: Callable[..., None]
+    ) -> Iterator[None]:
+        """Restore the checkpoint, if there is one: before the `with` block, and at its end.
+
+        In the block are the hooks that may still replace optimizers, or change their groups; so
+        those that do not fit yet are compared and restored at its end. If they do not fit then, or
+        a hook fails, the module and the training are as they were.
 
         Args:
             context: the run.
@@ -69,7 +74,7 @@ class StartingPoint:
                 its argument `is_rebuilt` says whether that hook replaced parameters.
         """
         core, trainer, start = self._core, self._trainer, self._core.start
-        hooks, module = context.hooks, context.module
+        hooks, module, is_fit = context.hooks, context.module, self._inputs.fn == "fit"
         hooks.on_before_load(trainer, module, start.path)
         start.is_open = False  # from here on no callback may choose another checkpoint
         start.report = None
@@ -78,22 +83,37 @@ class StartingPoint:
         if start.path is not None:
             checkpoint = self._read_checkpoint(context, start.path)
             hooks.fire_on_module("on_load_checkpoint", trainer, module, checkpoint)
-        # between the two hooks: the module's may replace layers, whose parameters the optimizers
-        # take, and the callbacks' may look at the optimizers
-        if self._inputs.fn == "fit":
+        # the module's hook may replace layers, whose parameters the optimizers take, and the hooks
+        # from here on may look at the optimizers
+        if is_fit:
             make_optimizers(is_rebuilt=before != list(map(id, module.parameters())))
-        if checkpoint is not None and start.path is not None:
-            from trainer_hooks.trainer.run.restoring import restore_checkpoint
+        if checkpoint is None or start.path is None:
+            if is_fit and core.training.progress.stage is EpochStage.BATCHES:
+                # an exception ended the last fit inside an epoch, which is repeated from its start
+                core.training.progress.abandon_epoch()
+                core.training.metrics.drop(*LogScope)  # of the batches that are trained once more
+            hooks.on_after_load(trainer, module, None)
+            yield
+            return
+        from trainer_hooks.trainer.run.restoring import CheckpointRestorer
 
-            hooks.on_load_checkpoint(trainer, module, checkpoint)
-            restore_checkpoint(
-                core, context, self._inputs, checkpoint, start.path, read_shards=self._reader
-            )
-        elif self._inputs.fn == "fit" and core.training.progress.stage is EpochStage.BATCHES:
-            # an exception ended the last fit inside an epoch, which is repeated from its start
-            core.training.progress.abandon_epoch()
-            core.training.metrics.drop(*LogScope)  # of the batches that are trained once more
-        hooks.on_after_load(trainer, module, checkpoint)
+        hooks.on_before_restore(trainer, module, checkpoint)
+        restorer = CheckpointRestorer(
+            core, context, self._inputs, checkpoint, start.path, read_shards=self._reader
+        )
+        restorer.check()
+        with restorer.undone_on_error():
+            if is_fit:
+                # those of an earlier fit may have more groups than the checkpoint
+                drop_added_groups(core.training.optimization, core.training.setup)
+            restorer.restore()
+            hooks.on_after_load(trainer, module, checkpoint)
+            if is_fit and not _may_change_optimizers(hooks.implementers("on_fit_start")):
+                # before `on_fit_start`, in which savers may delete files
+                restorer.restore_optimizers()
+            yield
+            if is_fit:
+                restorer.finish()
 
     def _read_checkpoint(self, context: RunContext, path: str) -> dict[str, Any]:
         """Return the checkpoint as this run, on this rank, is to restore it."""
@@ -121,3 +141,10 @@ class StartingPoint:
             self._reader = ShardReader(checkpoint, path, context.processes.global_rank)
             checkpoint = self._reader.filled(checkpoint)
         return checkpoint
+
+
+def _may_change_optimizers(implementers: Iterable[object]) -> bool:
+    """Return whether one of the objects is no built-in callback, none of which does so."""
+    return any(
+        not type(one).__module__.startswith("trainer_hooks.callbacks.") for one in implementers
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -89,13 +89,11 @@ def run_trial(
 def _loaders_kept(context: RunContext) -> Iterator[None]:
     """Restore the run's loader positions and generators at the end of the context."""
     stream = context.data.stream
-    opened_by = None if stream is None else stream.state_dict()
     states = {stage: data.generator_states() for stage, data in context.data.evaluation.items()}
     try:
-        yield
+        with nullcontext() if stream is None else stream.kept():
+            yield
     finally:
-        if stream is not None and opened_by is not None:
-            stream.restore_between(opened_by)
         for stage, data in context.data.evaluation.items():
             data.set_generator_states(states[stage])
 

@@ -1,10 +1,10 @@
-"""Composer's callbacks; those that `trainer_hooks.callbacks` has by the same name are its own."""
+"""Composer's callbacks; those that `trainer_hooks.callbacks` has too are subclasses of its own."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from trainer_hooks._lazy import loader_of
+from trainer_hooks.compat.composer.modules import package_getattr
 
 if TYPE_CHECKING:
     from trainer_hooks.callbacks import (
@@ -54,17 +54,27 @@ __all__ = [
     "ThresholdStopper",
 ]
 
-__getattr__ = loader_of(
-    __name__,
-    {
-        **dict.fromkeys(__all__, ":trainer_hooks.callbacks"),
-        "CheckpointSaver": "checkpoint_saver",
-        "EarlyStopper ThresholdStopper": "early_stopper",
-        "GradMonitor LRMonitor OptimizerMonitor": "optimizer_monitor",
-        "NaNMonitor": "nan_monitor",
-        "SpeedMonitor": "speed_monitor",
-    },
-)
+_FILES = {
+    "CheckpointSaver": "checkpoint_saver",
+    "EarlyStopper ThresholdStopper": "early_stopper",
+    "GradMonitor LRMonitor OptimizerMonitor": "optimizer_monitor",
+    "NaNMonitor": "nan_monitor",
+    "SpeedMonitor": "speed_monitor",
+}
+_load = package_getattr(__name__, _FILES)
+_SHARED = {*__all__} - {name for names in _FILES for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _SHARED:
+        return _load(name)
+    # here, since it is loaded only where a callback is used
+    from trainer_hooks import callbacks
+    from trainer_hooks.compat.composer.core.built_in import built_in
+
+    made = built_in(getattr(callbacks, name), __name__)
+    # the next access finds it, so that there is one class
+    return globals().setdefault(name, made)
 
 
 def __dir__() -> list[str]:

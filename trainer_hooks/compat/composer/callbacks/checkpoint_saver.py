@@ -31,6 +31,7 @@ from trainer_hooks.checkpoint.paths import exists, file_name, files_in, is_remot
 from trainer_hooks.checkpoint.weights import IgnoreKeys, check_ignore_keys, remove_keys
 from trainer_hooks.clock.schedules import DueTracker, When, parse_when
 from trainer_hooks.clock.timing import TimeUnit
+from trainer_hooks.compat.composer.core.built_in import BuiltInCallback
 from trainer_hooks.errors import CheckpointError, OptionError
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ _SHOWN = 3
 """How many files an error names."""
 
 
-class CheckpointSaver(Saver):
+class CheckpointSaver(Saver, BuiltInCallback):  # type: ignore[misc] # run_event
     """Save at an interval and at the end of training; keep the newest checkpoints.
 
     It has Composer's arguments; `ModelCheckpoint` has Lightning's, and can rank by a metric. A new

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.base import is_real_fit
 from trainer_hooks.callbacks.monitored_metric import as_score, missing_monitor_message
 from trainer_hooks.callbacks.option_checks import (
@@ -17,6 +16,7 @@ from trainer_hooks.callbacks.option_checks import (
     check_text,
 )
 from trainer_hooks.clock.timing import Time, TimeUnit, parse_time
+from trainer_hooks.compat.composer.core.built_in import BuiltInCallback
 from trainer_hooks.errors import MetricError, OptionError, did_you_mean
 from trainer_hooks.hooks.band import Band
 
@@ -47,7 +47,7 @@ _LESS_IS_BETTER = ("loss", "error", "perplexity")
 _TRAIN = "train"
 
 
-class MetricStopper(Callback):
+class MetricStopper(BuiltInCallback):
     """Base of Composer's stoppers: check one loader's metric after validations or training epochs.
 
     A subclass decides in `_check` whether to stop, and resets its state in `_reset`.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitor_base import is_logged
+from trainer_hooks.compat.composer.core.built_in import BuiltInCallback
 from trainer_hooks.errors import UsageError
 from trainer_hooks.hooks.band import Band
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["NaNMonitor"]
 
 
-class NaNMonitor(Callback):
+class NaNMonitor(BuiltInCallback):
     """Raise as soon as the loss is NaN.
 
     An infinite loss is ignored. On the CPU the loss is checked before its backward, so that no step

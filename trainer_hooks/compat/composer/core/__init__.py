@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainer_hooks.compat.composer.not_offered import package_getattr
+from trainer_hooks.compat.composer.modules import package_getattr
 
 if TYPE_CHECKING:
     from trainer_hooks.compat.composer.core.callback import Callback
@@ -50,7 +50,6 @@ __getattr__ = package_getattr(
         "State": "state",
         "Time TimeUnit Timestamp ensure_time": "time",
     },
-    ("Algorithm", "AlgorithmPass", "JSON", "MemoryFormat", "Trace", "get_precision_context"),
 )
 
 

@@ -7,7 +7,8 @@ from weakref import WeakSet
 
 from trainer_hooks.adapters.composer.event_source import close_callbacks
 from trainer_hooks.compat.composer.core.event import Event
-from trainer_hooks.compat.composer.core.event_methods import EventMethods
+from trainer_hooks.compat.composer.core.event_methods import EventMethods, event_receivers
+from trainer_hooks.compat.composer.modules import package_getattr
 from trainer_hooks.compat.composer.not_offered import ENGINE
 from trainer_hooks.compat.not_offered import not_offered_attribute
 from trainer_hooks.errors import UsageError, add_note
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from trainer_hooks.compat.composer.loggers.logger import Logger
 
 __all__ = ["Engine"]
+
+__getattr__ = package_getattr(__name__)
 
 # weak, so that a callback whose trainer is gone can be collected
 _OPEN: WeakSet[EventMethods] = WeakSet()
@@ -63,7 +66,7 @@ class Engine:
             raise UsageError(
                 f"event {known.value!r}: the trainer is closed. Make another one to train on."
             )
-        callbacks = [one for one in self.state.callbacks if isinstance(one, EventMethods)]
+        callbacks = event_receivers(self.state.callbacks)
         if known is Event.INIT:
             _mark_open(callbacks)
         # a stable sort: the destinations go first or last, and the others keep their order
@@ -119,7 +122,7 @@ class CallbackCloser:
         if self.is_done:
             return
         self.is_done = True
-        callbacks = [one for one in self._state.callbacks if isinstance(one, EventMethods)]
+        callbacks = event_receivers(self._state.callbacks)
         # from now on they may take part in another trainer
         _OPEN.difference_update(callbacks)
         close_callbacks(callbacks, self._state, self._logger)

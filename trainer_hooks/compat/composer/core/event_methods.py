@@ -8,12 +8,12 @@ from trainer_hooks.compat.composer.core.event import Event
 from trainer_hooks.hooks.catalogue import Hooks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from trainer_hooks.compat.composer.core.state import State
     from trainer_hooks.compat.composer.loggers.logger import Logger
 
-__all__ = ["EventMethods"]
+__all__ = ["EventMethods", "event_receivers"]
 
 
 def _empty_method(event: str) -> Callable[..., None]:
@@ -47,6 +47,9 @@ class EventMethods(_EmptyMethods):  # type: ignore[misc, valid-type]
     is_destination: ClassVar[bool] = False
     """Whether it is a logger destination: first at `Event.INIT`, last at every other event."""
 
+    receives_events: ClassVar[bool] = True
+    """Whether the `Engine` calls it at events."""
+
     def run_event(self, event: Event, state: State, logger: Logger) -> None:
         """Receive an event: call the method that is named for it.
 
@@ -59,3 +62,8 @@ class EventMethods(_EmptyMethods):  # type: ignore[misc, valid-type]
 
     def post_close(self) -> None:
         """Do nothing after `close` was called on every callback; override it."""
+
+
+def event_receivers(callbacks: Iterable[object]) -> list[EventMethods]:
+    """Return the callbacks that the `Engine` calls at events."""
+    return [one for one in callbacks if isinstance(one, EventMethods) and one.receives_events]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from trainer_hooks.compat.composer.core.event import StringEnum
+from trainer_hooks.compat.composer.modules import package_getattr
 from trainer_hooks.errors import OptionError
 
 __all__ = ["Precision", "native_precision"]
+
+__getattr__ = package_getattr(__name__)
 
 
 class Precision(StringEnum):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trainer_hooks import callback
     from trainer_hooks.compat.composer.core.precision import Precision
 
-__all__ = ["Device", "State"]
+__all__ = ["Device", "State", "get_device"]
 
 
 class State:
@@ -306,3 +306,15 @@ class Device:
 
     def __repr__(self) -> str:
         return f"Device({self.name!r})"
+
+
+def get_device(device: str | Device | None = None) -> Device:
+    """Return a device by Composer's name; without one the best that there is.
+
+    Args:
+        device: `"cpu"`, `"gpu"` or `"mps"`, or a device.
+
+    Raises:
+        OptionError: the name is another one.
+    """
+    return device if isinstance(device, Device) else Device(device)

@@ -7,8 +7,11 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from trainer_hooks.compat.composer.core.event import StringEnum
+from trainer_hooks.compat.composer.modules import package_getattr
 
 __all__ = ["Batch", "Dataset", "Serializable", "TrainerMode"]
+
+__getattr__ = package_getattr(__name__)
 
 Batch = Any
 

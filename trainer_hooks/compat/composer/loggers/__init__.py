@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainer_hooks.compat.composer.not_offered import LOGGERS, package_getattr
+from trainer_hooks.compat.composer.modules import package_getattr
 
 if TYPE_CHECKING:
     from trainer_hooks.compat.composer.loggers.experiment_trackers import (
@@ -44,7 +44,6 @@ __getattr__ = package_getattr(
         "ConsoleLogger FileLogger InMemoryLogger LoggerDestination": "logger_destination",
         "Logger format_log_data_value": "logger",
     },
-    tuple(LOGGERS),
 )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer_hooks.compat.composer.modules import package_getattr
 from trainer_hooks.compat.composer.utils import ensure_tuple, format_name_with_dist
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from trainer_hooks.compat.composer.core.state import State
 
 __all__ = ["Logger", "format_log_data_value"]
+
+__getattr__ = package_getattr(__name__)
 
 
 class Logger:

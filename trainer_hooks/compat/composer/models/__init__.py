@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from trainer_hooks.compat.composer.models.base import ComposerClassifier, ComposerModel
-from trainer_hooks.compat.composer.not_offered import package_getattr
+from trainer_hooks.compat.composer.modules import package_getattr
 
 __all__ = ["ComposerClassifier", "ComposerModel"]
 
-__getattr__ = package_getattr(
-    __name__,
-    {},
-    ("HuggingFaceModel", "Initializer", "write_huggingface_pretrained_from_composer_checkpoint"),
-)
+__getattr__ = package_getattr(__name__)

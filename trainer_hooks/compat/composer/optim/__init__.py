@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainer_hooks.compat.composer.modules import package_getattr
 from trainer_hooks.compat.composer.optim.decoupled_weight_decay import DecoupledAdamW, DecoupledSGDW
 from trainer_hooks.compat.composer.optim.scheduler import (
     ComposerScheduler,
@@ -40,3 +41,5 @@ __all__ = [
     "StepScheduler",
     "compile_composer_scheduler",
 ]
+
+__getattr__ = package_getattr(__name__)

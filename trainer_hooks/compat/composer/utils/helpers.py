@@ -1,15 +1,35 @@
-"""Helpers for arguments, placeholders in names, and the parts of a batch."""
+"""Helpers for arguments, placeholders in names, addresses, and the parts of a batch."""
 
 from __future__ import annotations
 
+import socket
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import is_dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlparse
 
 from trainer_hooks.compat.composer.utils import dist
 from trainer_hooks.errors import DataError
 
-__all__ = ["batch_get", "batch_set", "ensure_tuple", "format_name_with_dist"]
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator
+
+    from torch import nn
+
+__all__ = [
+    "batch_get",
+    "batch_set",
+    "ensure_tuple",
+    "format_name_with_dist",
+    "get_free_tcp_port",
+    "is_notebook",
+    "map_collection",
+    "model_eval_mode",
+    "parse_uri",
+]
 
 
 def ensure_tuple(item: Any) -> tuple[Any, ...]:
@@ -42,6 +62,56 @@ def format_name_with_dist(format_str: str, run_name: str, **extra: object) -> st
         world_size=dist.get_world_size(),
         **extra,
     )
+
+
+def parse_uri(uri: str | os.PathLike[str]) -> tuple[str, str, str]:
+    """Return the kind of store, the bucket and the path of an address; empty texts for a path.
+
+    Args:
+        uri: an address such as `"s3://bucket/run/latest.pt"`, or a path.
+    """
+    parsed = urlparse(str(uri).replace("AZURE_BLOBS", "azure"))
+    # the name of an account may stand behind the bucket
+    bucket = parsed.netloc.partition("@")[0]
+    path = parsed.path.lstrip("/") if parsed.scheme else parsed.path
+    return parsed.scheme, bucket, path
+
+
+def map_collection(collection: Any, map_fn: Callable[[Any], Any]) -> Any:
+    """Return a value, or each item of a list, tuple or dict, as a function returns it.
+
+    Args:
+        collection: the value or collection.
+        map_fn: the function.
+    """
+    if isinstance(collection, list | tuple):
+        return type(collection)(map(map_fn, collection))
+    if isinstance(collection, dict):
+        return {key: map_fn(value) for key, value in collection.items()}
+    return map_fn(collection)
+
+
+def get_free_tcp_port() -> int:
+    """Return the number of a port of this machine that is free now."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def is_notebook() -> bool:
+    """Return whether this process runs a notebook."""
+    return "ipykernel" in sys.modules
+
+
+@contextmanager
+def model_eval_mode(model: nn.Module) -> Iterator[None]:
+    """Put a model into evaluation mode for the length of a context."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
 
 
 def batch_get(batch: Any, key: Any) -> Any:

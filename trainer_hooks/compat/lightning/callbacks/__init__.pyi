@@ -1,5 +1,6 @@
 # made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
 
+from . import base as base
 from . import batch_size_finder as batch_size_finder
 from . import callback as callback
 from . import checkpoint as checkpoint
@@ -16,12 +17,14 @@ from . import on_exception_checkpoint as on_exception_checkpoint
 from . import prediction_writer as prediction_writer
 from . import progress as progress
 from . import pruning as pruning
+from . import quantization as quantization
 from . import rich_model_summary as rich_model_summary
 from . import spike as spike
 from . import stochastic_weight_avg as stochastic_weight_avg
 from . import throughput_monitor as throughput_monitor
 from . import timer as timer
 from . import weight_averaging as weight_averaging
+from trainer_hooks import Callback
 from trainer_hooks.callbacks import BackboneFinetuning
 from trainer_hooks.callbacks import BaseFinetuning
 from trainer_hooks.callbacks import BasePredictionWriter
@@ -39,6 +42,8 @@ from trainer_hooks.callbacks import ModelPruning
 from trainer_hooks.callbacks import ModelSummary
 from trainer_hooks.callbacks import OnExceptionCheckpoint
 from trainer_hooks.callbacks import ProgressBar
+from trainer_hooks.callbacks import ProgressBarBase
+from trainer_hooks.callbacks import QuantizationAwareTraining
 from trainer_hooks.callbacks import RichModelSummary
 from trainer_hooks.callbacks import RichProgressBar
 from trainer_hooks.callbacks import SpikeDetection
@@ -47,7 +52,6 @@ from trainer_hooks.callbacks import TQDMProgressBar
 from trainer_hooks.callbacks import ThroughputMonitor
 from trainer_hooks.callbacks import Timer
 from trainer_hooks.callbacks import WeightAveraging
-from trainer_hooks.compat.lightning.base_classes import Callback
 
 __all__ = [
     "BackboneFinetuning",
@@ -68,6 +72,8 @@ __all__ = [
     "ModelSummary",
     "OnExceptionCheckpoint",
     "ProgressBar",
+    "ProgressBarBase",
+    "QuantizationAwareTraining",
     "RichModelSummary",
     "RichProgressBar",
     "SpikeDetection",

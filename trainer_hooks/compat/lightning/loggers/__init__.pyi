@@ -1,5 +1,6 @@
 # made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
 
+from . import base as base
 from . import comet as comet
 from . import csv_logs as csv_logs
 from . import logger as logger
@@ -10,6 +11,7 @@ from . import wandb as wandb
 from trainer_hooks.loggers import CSVLogger
 from trainer_hooks.loggers import CometLogger
 from trainer_hooks.loggers import Logger
+from trainer_hooks.loggers import Logger as LightningLoggerBase
 from trainer_hooks.loggers import MLFlowLogger
 from trainer_hooks.loggers import NeptuneLogger
 from trainer_hooks.loggers import TensorBoardLogger
@@ -18,6 +20,7 @@ from trainer_hooks.loggers import WandbLogger
 __all__ = [
     "CSVLogger",
     "CometLogger",
+    "LightningLoggerBase",
     "Logger",
     "MLFlowLogger",
     "NeptuneLogger",

@@ -1,7 +1,9 @@
 # made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
 
-from trainer_hooks.compat.lightning.utilities import GradClipAlgorithmType
+from trainer_hooks.compat.lightning.helpers import GradClipAlgorithmType
+from trainer_hooks.compat.lightning.helpers import LightningEnum
 
 __all__ = [
     "GradClipAlgorithmType",
+    "LightningEnum",
 ]

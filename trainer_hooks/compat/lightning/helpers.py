@@ -1,19 +1,24 @@
-"""Helpers for users' own code, at Lightning's path."""
+"""Helpers for users' own code, under Lightning's names; `modules` has their paths."""
 
 from __future__ import annotations
 
+import os
 import pickle
+import random
+from contextlib import suppress
 from enum import StrEnum
 from functools import wraps
-from typing import TYPE_CHECKING, Any
-from warnings import filterwarnings  # the module would hide the submodule `warnings`
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Self
+from warnings import filterwarnings
 
 import torch
+import torch.distributed as dist
 
+from trainer_hooks._version import __version__
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks import measure_flops
 from trainer_hooks.checkpoint.hparams import HyperParameters as AttributeDict
-from trainer_hooks.compat.lightning.modules import lightning_getattr
 from trainer_hooks.data.loaders import CombinedLoader
 from trainer_hooks.errors import ModuleError, OptionError, TrainerHooksAdvice, did_you_mean
 from trainer_hooks.loggers import DummyLogger
@@ -39,22 +44,30 @@ __all__ = [
     "AttributeDict",
     "CombinedLoader",
     "GradClipAlgorithmType",
+    "Interval",
+    "LightningEnum",
+    "cli_lightning_logo",
     "disable_possible_user_warnings",
+    "find_shared_parameters",
+    "get_filesystem",
+    "get_human_readable_count",
+    "get_torchvision_model",
     "grad_norm",
     "is_overridden",
     "is_picklable",
     "measure_flops",
     "move_data_to_device",
+    "pl_worker_init_function",
     "rank_zero_deprecation",
     "rank_zero_experiment",
     "rank_zero_info",
     "rank_zero_only",
     "rank_zero_warn",
+    "recursive_detach",
+    "set_shared_parameters",
+    "sized_len",
     "suggested_max_num_workers",
 ]
-
-__getattr__ = lightning_getattr(__name__, {})
-
 
 # --- modules and gradients ---
 
@@ -135,6 +148,91 @@ def is_overridden(
     return method is not None and method is not getattr(parent, method_name)
 
 
+def find_shared_parameters(module: nn.Module) -> list[list[str]]:
+    """Return the names of the parameters that are one and the same, a list for each of them.
+
+    Args:
+        module: the module, with all submodules.
+    """
+    names: dict[int, list[str]] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    return [shared for shared in names.values() if len(shared) > 1]
+
+
+def set_shared_parameters(module: nn.Module, shared_params: list[list[str]]) -> nn.Module:
+    """Make parameters one and the same again, the first of each list, and return the module.
+
+    Args:
+        module: the module.
+        shared_params: the value of `find_shared_parameters`.
+    """
+    for first, *others in shared_params:
+        parameter = module.get_parameter(first)
+        for name in others:
+            owner, _, attribute = name.rpartition(".")
+            setattr(module.get_submodule(owner), attribute, parameter)
+    return module
+
+
+def get_torchvision_model(model_name: str, **kwargs: Any) -> nn.Module:
+    """Return a model of torchvision.
+
+    Args:
+        model_name: the model's name, as `"resnet18"`.
+        kwargs: arguments of the model, as `weights`.
+
+    Raises:
+        ImportError: torchvision is not installed.
+    """
+    # by its name, since it is an optional package
+    try:
+        models = import_module("torchvision.models")
+    except ImportError as error:
+        raise ImportError(
+            f"get_torchvision_model({model_name!r}): torchvision is not installed. Install it: "
+            "pip install torchvision."
+        ) from error
+    model: nn.Module = models.get_model(model_name, **kwargs)
+    return model
+
+
+def get_human_readable_count(number: int) -> str:
+    """Return a number with three digits at most and a letter for thousands, millions and so on.
+
+    Args:
+        number: a number of parameters, from 0 on.
+    """
+    scale = min((len(str(number)) - 1) // 3, 4)
+    shown = number / 1000**scale
+    text = f"{shown:,.1f}" if scale and shown < 100 else f"{int(shown):,}"
+    return f"{text} {' KMBT'[scale]}"
+
+
+class LightningEnum(StrEnum):
+    """A base of enums of texts, which are compared in any case."""
+
+    @classmethod
+    def from_str(cls, value: str) -> Self | None:
+        """Return the member of a value or name in any case, or None."""
+        text = value.lower()
+        return next((one for one in cls if text in (one.value.lower(), one.name.lower())), None)
+
+    def __eq__(self, other: object) -> bool:
+        text = other.value if isinstance(other, LightningEnum) else other
+        return isinstance(text, str) and self.value.lower() == text.lower()
+
+    def __hash__(self) -> int:
+        return hash(self.value.lower())
+
+
+class Interval(LightningEnum):
+    """The values of `Timer(interval=...)`."""
+
+    STEP = "step"
+    EPOCH = "epoch"
+
+
 class GradClipAlgorithmType(StrEnum):
     """The values of `Trainer(gradient_clip_algorithm=...)`."""
 
@@ -189,7 +287,61 @@ def is_picklable(obj: object) -> bool:
     return True
 
 
+def get_filesystem(path: str | os.PathLike[str], **kwargs: Any) -> Any:
+    """Return fsspec's file system of a path or address.
+
+    Args:
+        path: a path, or an address such as `"s3://bucket/run"`.
+        kwargs: the access to the store.
+    """
+    # here, since fsspec is an optional package
+    from fsspec.core import url_to_fs  # type: ignore[import-untyped]
+
+    return url_to_fs(os.fspath(path), **kwargs)[0]
+
+
+def sized_len(dataloader: object) -> int | None:
+    """Return the length of a loader, or None if it has none."""
+    try:
+        return len(dataloader)  # type: ignore[arg-type]
+    # a loader of an iterable data set has __len__, which raises
+    except (TypeError, NotImplementedError):
+        return None
+
+
 # --- processes, workers, warnings ---
+
+
+def pl_worker_init_function(
+    worker_id: int,  # noqa: ARG001 - the argument of any worker_init_fn
+    rank: int | None = None,
+) -> None:
+    """Seed Python and NumPy in a worker from torch's seed there: a `worker_init_fn`.
+
+    The Trainer needs none: it gives each worker a seed of its own.
+
+    Args:
+        worker_id: the worker's number, from 0.
+        rank: the rank of the process; this one's unless given.
+    """
+    rank = rank_zero_only.rank if rank is None else rank
+    # torch has added the worker's number to the seed already; ranks share their seeds
+    seed = (torch.initial_seed() + 1009 * rank) % 2**32
+    torch.manual_seed(seed)
+    random.seed(seed)
+    with suppress(ImportError):
+        import numpy as np
+
+        np.random.seed(seed)
+
+
+def _distributed_is_initialized() -> bool:
+    return dist.is_available() and dist.is_initialized()
+
+
+def cli_lightning_logo() -> None:
+    """Print the name of this package, where Lightning's examples print its logo."""
+    print(f"trainer_hooks {__version__}")
 
 
 def rank_zero_experiment(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:

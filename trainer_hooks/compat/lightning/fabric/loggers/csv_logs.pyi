@@ -1,1 +1,7 @@
 # made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
+
+from trainer_hooks.loggers import CSVLogger
+
+__all__ = [
+    "CSVLogger",
+]

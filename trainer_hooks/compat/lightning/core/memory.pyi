@@ -3,9 +3,11 @@
 from trainer_hooks.callbacks.model_table import LayerSummary
 from trainer_hooks.callbacks.model_table import ModelSummaryTable as ModelSummary
 from trainer_hooks.callbacks.model_table import summarize
+from trainer_hooks.compat.lightning.helpers import get_human_readable_count
 
 __all__ = [
     "LayerSummary",
     "ModelSummary",
+    "get_human_readable_count",
     "summarize",
 ]

@@ -1,0 +1,240 @@
+"""Classes under Lightning's names are those of trainer_hooks, and behave as Lightning's do."""
+
+from __future__ import annotations
+
+import random
+from argparse import Namespace
+
+import pytest
+import torch
+
+import trainer_hooks
+import trainer_hooks.compat.lightning as pl
+from trainer_hooks.compat.lightning import cli as lightning_cli
+from trainer_hooks.compat.lightning import demos
+from trainer_hooks.compat.lightning.core import saving
+from trainer_hooks.compat.lightning.core.mixins import HyperparametersMixin
+from trainer_hooks.compat.lightning.demos import boring_classes
+from trainer_hooks.compat.lightning.strategies import (
+    DDPStrategy,
+    FSDPStrategy,
+    ParallelStrategy,
+    SingleDeviceStrategy,
+    Strategy,
+)
+from trainer_hooks.compat.lightning.utilities import LightningEnum
+from trainer_hooks.compat.lightning.utilities.model_summary import get_human_readable_count
+from trainer_hooks.compat.lightning.utilities.parameter_tying import (
+    find_shared_parameters,
+    set_shared_parameters,
+)
+
+QUIET = {
+    "logger": False,
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+    "enable_checkpointing": False,
+    "accelerator": "cpu",
+    "max_epochs": 1,
+    "limit_train_batches": 2,
+    "limit_val_batches": 1,
+}
+
+
+@pytest.mark.parametrize("name", trainer_hooks.callbacks.__all__)
+def test_a_built_in_callback_is_one_of_lightnings(name):
+    """`issubclass(EarlyStopping, pl.Callback)`, and the class is that of trainer_hooks."""
+    kind = getattr(trainer_hooks.callbacks, name)
+    if isinstance(kind, type) and issubclass(kind, trainer_hooks.Callback):
+        assert issubclass(kind, pl.Callback)
+        assert getattr(pl.callbacks, name, kind) is kind
+
+
+def test_a_hook_for_lightning_1_gets_the_index_of_its_only_loader():
+    """Also in a subclass of a built-in callback; where there are several loaders, their indices."""
+    seen = []
+
+    class Bar(pl.callbacks.TQDMProgressBar):
+        def on_validation_batch_end(
+            self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx
+        ):
+            super().on_validation_batch_end(
+                trainer, pl_module, outputs, batch, batch_idx, dataloader_idx
+            )
+            seen.append(("bar", dataloader_idx))
+
+    class Own(pl.Callback):
+        def on_validation_batch_start(self, trainer, pl_module, batch, batch_idx, dataloader_idx):
+            seen.append(("own", dataloader_idx))
+
+    class Plain(trainer_hooks.Callback):
+        def on_validation_batch_start(self, trainer, module, batch, batch_idx, dataloader_idx):
+            seen.append(("plain", dataloader_idx))
+
+    options = {**QUIET, "enable_progress_bar": True, "num_sanity_val_steps": 0}
+    trainer = pl.Trainer(callbacks=[Bar(), Own(), Plain()], **options)
+    trainer.validate(demos.BoringModel(), verbose=False)
+    assert sorted(seen) == [("bar", 0), ("own", 0), ("plain", 0)]
+    seen.clear()
+    loader = torch.utils.data.DataLoader(boring_classes.RandomDataset(32, 2))
+    module = demos.BoringModel()
+    module.validation_step = lambda batch, batch_idx, dataloader_idx=0: module.step(batch)
+    trainer.validate(module, [loader, loader], verbose=False)
+    assert sorted(seen) == [(who, index) for who in ("bar", "own", "plain") for index in (0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("option", "kinds"),
+    [
+        ("auto", {Strategy, SingleDeviceStrategy}),
+        ("single_device", {Strategy, SingleDeviceStrategy}),
+        ("ddp", {Strategy, ParallelStrategy, DDPStrategy}),
+        ("ddp_find_unused_parameters_true", {Strategy, ParallelStrategy, DDPStrategy}),
+        (DDPStrategy(), {Strategy, ParallelStrategy, DDPStrategy}),
+        ("fsdp", {Strategy, ParallelStrategy, FSDPStrategy}),
+        (FSDPStrategy(), {Strategy, ParallelStrategy, FSDPStrategy}),
+    ],
+)
+def test_the_strategy_of_a_trainer_has_its_class(option, kinds):
+    """`isinstance(trainer.strategy, DDPStrategy)` tells one strategy from another."""
+    strategy = pl.Trainer(strategy=option, **QUIET).strategy
+    every = {Strategy, ParallelStrategy, SingleDeviceStrategy, DDPStrategy, FSDPStrategy}
+    assert {kind for kind in every if isinstance(strategy, kind)} == kinds
+    assert strategy.root_device == torch.device("cpu")
+
+
+def test_a_class_for_isinstance_alone_cannot_be_made():
+    """It says which option to pass."""
+    with pytest.raises(ValueError, match=r"Pass Trainer\(strategy='single_device'\)"):
+        SingleDeviceStrategy(device="cpu")
+    assert issubclass(DDPStrategy, ParallelStrategy)
+    assert not issubclass(DDPStrategy, SingleDeviceStrategy)
+    assert not isinstance("ddp", Strategy)
+
+
+@pytest.mark.parametrize("kind", ["BoringModel", "ManualOptimBoringModel"])
+@pytest.mark.parametrize("data", ["", "BoringDataModule", "BoringDataModuleNoLen"])
+def test_the_modules_of_bug_reports_run(kind, data):
+    """Each module with its own loaders, and with each data module."""
+    module = getattr(boring_classes, kind)()
+    datamodule = getattr(boring_classes, data)() if data else None
+    trainer = pl.Trainer(**QUIET, limit_test_batches=1, limit_predict_batches=1)
+    trainer.fit(module, datamodule=datamodule)
+    trainer.test(module, datamodule=datamodule, verbose=False)
+    assert len(trainer.predict(module, datamodule=datamodule)) == 1
+    assert trainer.global_step == 2
+
+
+class Optimized(boring_classes.BoringModel):
+    """Takes an optimizer and callbacks from the command line, as Lightning's pages teach."""
+
+    def __init__(
+        self,
+        optimizer: lightning_cli.OptimizerCallable = torch.optim.Adam,
+        scheduler: lightning_cli.LRSchedulerCallable = torch.optim.lr_scheduler.ConstantLR,
+        own: list[pl.Callback] | None = None,
+    ):
+        super().__init__()
+        self.make, self.own = (optimizer, scheduler), own
+
+    def configure_optimizers(self):
+        optimizer = self.make[0](self.parameters())
+        return [optimizer], [self.make[1](optimizer)]
+
+
+class Watched(boring_classes.BoringModel):
+    """Leaves its optimizer to the command line."""
+
+    configure_optimizers = pl.LightningModule.configure_optimizers
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val_loss", self.step(batch))
+
+
+def command_line(module, *arguments):
+    options = [f"--trainer.{name}={value}" for name, value in QUIET.items()]
+    options = [option.replace("=False", "=false") for option in options]
+    return lightning_cli.LightningCLI(
+        module, save_config_callback=None, args=["fit", *options, *arguments]
+    )
+
+
+def test_a_command_line_takes_optimizers_as_callables():
+    """`OptimizerCallable`, `LRSchedulerCallable`, and callbacks typed `pl.Callback`."""
+    made = command_line(
+        Optimized, "--model.optimizer=SGD", "--model.optimizer.lr=0.3",
+        "--model.scheduler=StepLR", "--model.scheduler.step_size=3",
+        "--model.own+=EarlyStopping", "--model.own.monitor=val_loss",
+    )  # fmt: skip
+    optimizer, scheduler = made.trainer.optimizers[0], made.trainer.lr_scheduler_configs[0]
+    assert (type(optimizer), optimizer.defaults["lr"]) == (torch.optim.SGD, 0.3)
+    assert scheduler.scheduler.step_size == 3
+    assert [type(one) for one in made.model.own] == [pl.callbacks.EarlyStopping]
+
+
+def test_a_scheduler_of_the_command_line_monitors_a_metric():
+    """`--lr_scheduler=ReduceLROnPlateau --lr_scheduler.monitor=val_loss`."""
+    made = command_line(
+        Watched, "--optimizer=SGD", "--optimizer.lr=0.1",
+        "--lr_scheduler=ReduceLROnPlateau", "--lr_scheduler.monitor=val_loss",
+    )  # fmt: skip
+    config = made.trainer.lr_scheduler_configs[0]
+    assert isinstance(config.scheduler, lightning_cli.ReduceLROnPlateau)
+    assert config.monitor == "val_loss"
+    assert isinstance(config.scheduler, lightning_cli.LRSchedulerTypeTuple)
+
+
+def test_hyperparameters_of_a_class_of_ones_own():
+    """`HyperparametersMixin` gives any class `save_hyperparameters`."""
+
+    class Config(HyperparametersMixin):
+        def __init__(self, width, depth=2):
+            super().__init__()
+            self.save_hyperparameters()
+
+    assert dict(Config(3).hparams) == {"width": 3, "depth": 2}
+
+
+@pytest.mark.parametrize("suffix", ["yaml", "csv"])
+def test_hyperparameters_are_written_and_read(tmp_path, suffix):
+    """Drawn plain values come back; other objects are left out of YAML with a warning."""
+    draw = random.Random(3)
+    save = {"yaml": saving.save_hparams_to_yaml, "csv": saving.save_hparams_to_tags_csv}[suffix]
+    load = {"yaml": saving.load_hparams_from_yaml, "csv": saving.load_hparams_from_tags_csv}[suffix]
+    for _ in range(20):
+        choices = [draw.random(), draw.randrange(9), True, None, "a b", [1, 2], {"x": 0.5}]
+        values = {f"v{i}": draw.choice(choices) for i in range(draw.randrange(1, 5))}
+        save(tmp_path / f"h.{suffix}", Namespace(**values))
+        assert load(tmp_path / f"h.{suffix}") == values
+    with pytest.warns(UserWarning, match="there is no such file"):
+        assert load(tmp_path / f"none.{suffix}") == {}
+    with pytest.raises(TypeError, match="there is no folder"):
+        save(tmp_path / "none" / f"h.{suffix}", {})
+    with pytest.raises(TypeError, match="must be a mapping"):
+        save(tmp_path / f"h.{suffix}", 3)
+    if suffix == "yaml":
+        with pytest.warns(UserWarning, match="'net', a Linear"):
+            save(tmp_path / "h.yaml", {"net": torch.nn.Linear(1, 1), "lr": 0.1})
+        assert load(tmp_path / "h.yaml") == {"lr": 0.1}
+    nested = {"a": {"b": 1}, "c": 2}
+    saving.update_hparams(nested, {"a": {"d": 3}, "c": 4})
+    assert nested == {"a": {"b": 1, "d": 3}, "c": 4}
+
+
+def test_small_helpers():
+    """Counts as Lightning shows them, enums in any case, shared parameters."""
+    counts = [0, 999, 1234, 99_949, 123_456, 999_999, 3 * 10**9, 4 * 10**15]
+    shown = ["0  ", "999  ", "1.2 K", "99.9 K", "123 K", "999 K", "3.0 B", "4,000 T"]
+    assert [get_human_readable_count(count) for count in counts] == shown
+
+    class Mode(LightningEnum):
+        FAST = "fast"
+
+    assert Mode.FAST == "FAST"
+    assert Mode.from_str("Fast") is Mode.FAST
+    assert Mode.from_str("slow") is None
+    assert {Mode.FAST: 1}["fast"] == 1
+    net = torch.nn.ModuleDict({"a": torch.nn.Linear(2, 2), "b": torch.nn.Linear(2, 2)})
+    assert find_shared_parameters(net) == []
+    set_shared_parameters(net, [["a.weight", "b.weight"]])
+    assert find_shared_parameters(net) == [["a.weight", "b.weight"]]

@@ -1,0 +1,22 @@
+"""Trainings of two ranks that are cut several times in a row, at random."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+SCRIPT = Path(__file__).with_name("random_chains.py")
+
+
+def test_chains_of_cuts_end_as_the_run_that_nobody_cut():
+    """More: python tests/distributed/random_chains.py --seeds 0:300."""
+    done = subprocess.run(
+        [sys.executable, SCRIPT, "--seeds", "2:4", "--no-shrink"],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr

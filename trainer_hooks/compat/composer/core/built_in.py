@@ -1,0 +1,64 @@
+"""BuiltInCallback: Composer's Callback for classes that work by the hooks of trainer_hooks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from trainer_hooks.compat.composer.core.callback import Callback
+from trainer_hooks.compat.composer.core.event import Event
+from trainer_hooks.hooks.spec import overrides
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trainer_hooks import callback
+
+__all__ = ["BuiltInCallback", "built_in"]
+
+_METHODS = (*(event.value for event in Event), "close", "post_close", "run_event")
+
+
+class BuiltInCallback(Callback):
+    """A callback of Composer's package, which has both hooks and the methods of events.
+
+    Its work is in hooks of trainer_hooks; a subclass may override methods of events beside them.
+    """
+
+    def __init__(self) -> None:
+        # Composer's base class takes any arguments; here a misspelt one must stay an error
+        super().__init__()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # Composer's own methods are empty: a class that overrides none needs no engine
+        cls.receives_events = any(
+            getattr(cls, name) is not getattr(Callback, name) for name in _METHODS
+        )
+
+    def translated(self, hook: str) -> Callable[..., object] | None:
+        """Return the function to call at a hook: the class's own, after that for the events."""
+        own: Callable[..., object] | None = getattr(self, hook) if overrides(self, hook) else None
+        join = super().translated(hook) if self.receives_events else None
+        if own is None or join is None:
+            return own or join
+
+        def both(*args: Any) -> None:
+            join(*args)
+            own(*args)
+
+        return both
+
+
+K = TypeVar("K", bound="callback.Callback")
+
+
+def built_in(kind: type[K], package: str) -> type[K]:
+    """Return a class of trainer_hooks as one of Composer's, a subclass of both.
+
+    Args:
+        kind: the class.
+        package: the package in which it is found by the same name.
+    """
+    # guest_class: a search by name, as for a command line, finds the class of trainer_hooks
+    contents = {"__module__": package, "__doc__": kind.__doc__, "guest_class": kind}
+    return type(kind.__name__, (kind, BuiltInCallback), contents)

@@ -1,0 +1,9 @@
+# made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
+
+from . import loggers as loggers
+from . import utilities as utilities
+from trainer_hooks import seed_everything
+
+__all__ = [
+    "seed_everything",
+]

@@ -1,0 +1,14 @@
+# made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
+
+from . import csv_logs as csv_logs
+from . import logger as logger
+from . import tensorboard as tensorboard
+from trainer_hooks.loggers import CSVLogger
+from trainer_hooks.loggers import Logger
+from trainer_hooks.loggers import TensorBoardLogger
+
+__all__ = [
+    "CSVLogger",
+    "Logger",
+    "TensorBoardLogger",
+]

@@ -1,0 +1,13 @@
+# made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
+
+from trainer_hooks.callbacks.model_table import LayerSummary
+from trainer_hooks.callbacks.model_table import ModelSummaryTable as ModelSummary
+from trainer_hooks.callbacks.model_table import summarize
+from trainer_hooks.compat.lightning.helpers import get_human_readable_count
+
+__all__ = [
+    "LayerSummary",
+    "ModelSummary",
+    "get_human_readable_count",
+    "summarize",
+]

@@ -1,0 +1,140 @@
+"""The record of a start that failed: a resume that ended before it had trained a batch.
+
+`ckpt_path="auto"` would take the same checkpoint at each restart, and fail each time. So the failed
+start leaves a record in the folder of the checkpoint, and the next start from it says so.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks._log import warn
+from trainer_hooks.checkpoint.atomic_write import open_atomically
+from trainer_hooks.checkpoint.paths import (
+    exists,
+    file_name,
+    is_remote,
+    join_path,
+    parent_folder,
+    remove,
+)
+from trainer_hooks.errors import (
+    CheckpointError,
+    TerminationSignal,
+    TrainerHooksWarning,
+)
+from trainer_hooks.hooks.relay import error_summary_with_notes
+
+if TYPE_CHECKING:
+    from trainer_hooks.trainer.run.trainer_core import TrainerCore
+
+RECORD = ".failed_start.json"
+"""The file's name; each folder has one at most."""
+
+_LONGEST = 1000
+"""Characters of an error that a record holds."""
+
+
+def record_start(core: TrainerCore, error: BaseException | str | None) -> None:
+    """Write the record of a fit that failed before it trained a batch, or remove an earlier one.
+
+    It is written only on rank 0, and only where a word chose the checkpoint: a path is the user's.
+
+    Args:
+        core: the core of the trainer whose fit ends.
+        error: the error that ends the fit, or its text; None if there is none.
+
+    Raises:
+        OSError: the folder cannot be written to.
+        CheckpointError: the remote store does not answer.
+    """
+    start = core.start
+    is_chosen = start.path is not None and start.named_path is None
+    if core.fn != "fit" or core.is_trial or not is_chosen or not core.processes.is_global_zero:
+        return
+    assert start.path is not None
+    record = join_path(parent_folder(start.path), RECORD)
+    if not isinstance(error, str | Exception) or isinstance(error, TerminationSignal):
+        error = None  # a signal, or Ctrl-C: no fault of the checkpoint
+    if error is None or _has_trained(core):
+        if exists(record):
+            remove(record)
+        return
+    if not exists(start.path):
+        return
+    # here and below: a fit that resumes nothing and saves nothing does not load it
+    from trainer_hooks.checkpoint.file import summarize
+
+    text = error if isinstance(error, str) else error_summary_with_notes(error)
+    content = {
+        "checkpoint": file_name(start.path),
+        "saved_at": summarize(start.path).saved_at,
+        "error": text[:_LONGEST],
+    }
+    _write(record, json.dumps(content))
+
+
+def warn_of_failed_start(path: str, asked: str) -> None:
+    """Warn if the last start from a checkpoint failed before it had trained a batch.
+
+    Args:
+        path: the checkpoint.
+        asked: the word that chose it.
+    """
+    record = _read(join_path(parent_folder(path), RECORD))
+    # by the time of the save, too: `last.ckpt` is another checkpoint after each save
+    if record.get("checkpoint") != file_name(path) or "error" not in record:
+        return
+    from trainer_hooks.checkpoint.file import summarize
+
+    if record.get("saved_at") != summarize(path).saved_at:
+        return
+    warn(
+        f"ckpt_path={asked!r} took {path!r} once more, although the last start from it failed "
+        f"before it had trained a batch: {record['error']}. If it fails again, mend the cause, "
+        "give the path of an older checkpoint, or move this one out of its folder.",
+        TrainerHooksWarning,
+    )
+
+
+def _has_trained(core: TrainerCore) -> bool:
+    """Return whether a fit has trained or saved anything since it was resumed."""
+    start, training = core.start, core.training
+    if start.is_open or start.report is None:  # the checkpoint was not yet restored
+        return False
+    has_batch = training.progress.batches_completed > training.newest_batches
+    return has_batch or training.newest_path != start.path
+
+
+def _read(path: str) -> dict[str, Any]:
+    """Return a record, or an empty one if there is none, or none that can be read."""
+    if not exists(path):
+        return {}
+    try:
+        if is_remote(path):
+            from trainer_hooks.checkpoint.remote import downloaded
+
+            with downloaded(path) as local:
+                content = json.loads(local.read_text())
+        else:
+            content = json.loads(Path(path).read_text())
+    # a start must not fail by its record; another process may have removed it meanwhile
+    except (OSError, ValueError, CheckpointError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _write(path: str, text: str) -> None:
+    if not is_remote(path):
+        with open_atomically(Path(path)) as file:
+            file.write(text.encode())
+        return
+    from trainer_hooks.checkpoint.remote import upload
+
+    with tempfile.TemporaryDirectory(prefix="trainer_hooks-") as folder:
+        source = Path(folder, RECORD)
+        source.write_text(text)
+        upload(source, path, "record of a failed start")
