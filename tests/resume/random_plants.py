@@ -15,4 +15,4 @@ def forgotten_count() -> None:
 
 def unkept_files() -> None:
     """Leave the files of a save that a kill has broken off."""
-    saver.SaveTracker.delete_left_over = lambda self, trainer: None
+    saver.SaveTracker.finish_loaded_save = lambda self, trainer: None
