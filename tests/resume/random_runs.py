@@ -112,7 +112,10 @@ def _note(outcome: Outcome, trainer: Trainer, setup: Setup) -> None:
     outcome.metrics = {name: digest(value) for name, value in both.items()}
     outcome.metrics["weights"] = digest(dict(setup.module.state_dict()))
     outcome.random_numbers = random_numbers()
-    outcome.cutter.end.get("trainer_hooks", {}).pop("wall_times", None)
+    own = outcome.cutter.end.get("trainer_hooks", {})
+    own.pop("wall_times", None)
+    # a loader that keeps its own position can be led to the end of its last epoch from several
+    own.get("stream", {}).pop("last_epoch", None)
 
 
 def compared(uncut: Outcome, other: Outcome, calls_before: int | None) -> list[str]:
