@@ -28,6 +28,7 @@ IN_FIT = [
     for hook in HOOKS
     if "_init_" not in hook
     and "load_checkpoint" not in hook
+    and hook != "on_before_restore"
     and not hook.startswith(("on_test", "on_predict", "on_evaluation"))
     and hook not in {"on_exception", "on_keyboard_interrupt", "teardown", "on_close"}
     and hook not in {"on_post_close", "on_stop_training_error"}

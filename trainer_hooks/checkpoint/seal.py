@@ -179,7 +179,7 @@ def verify_seal(file: IO[bytes], sums: Checksums | None = None) -> None:
             if damaged is not None:
                 raise ValueError(f"{damaged} has another checksum")
         elif file.seek(0) == 0 and file.read(len(HEADER)) == HEADER:
-            raise ValueError("its end is missing")
+            raise ValueError("its end is missing, or it is no checkpoint")
     # zipfile's for damaged headers: an encrypted part is a RuntimeError, an unknown compression a
     # NotImplementedError
     except (BadZipFile, EOFError, RuntimeError, NotImplementedError, zlib.error) as error:

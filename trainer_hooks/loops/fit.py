@@ -10,7 +10,6 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
-from trainer_hooks.checkpoint.encoding import require_savable
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.context.run_state import RunningStage
 from trainer_hooks.data.data_hooks import defines
@@ -234,6 +233,9 @@ class FitLoop:
         """Find a callback's state that cannot be saved now, and not at a save hours later."""
         context = self.context
         if context.trainer.checkpoint_callbacks and not context.trainer.fast_dev_run:
+            # here: a fit without a saver does not load it
+            from trainer_hooks.checkpoint.encoding import require_savable
+
             # a `state_dict` that draws random numbers leaves no trace
             with isolated():
                 context.connector.check_states(require_savable)

@@ -7,7 +7,7 @@ import torch
 
 from trainer_hooks import Callback
 from trainer_hooks.callbacks import OnExceptionCheckpoint
-from trainer_hooks.errors import OptionError
+from trainer_hooks.errors import OptionError, TrainerHooksWarning
 from trainer_hooks.testing import TinyModule
 
 
@@ -95,7 +95,8 @@ def test_a_fit_that_came_from_it_removes_it_at_its_end(bare, tmp_path):
     assert trainer.ckpt_path == saver.ckpt_path
     assert torch.load(saver.ckpt_path, weights_only=True)["global_step"] == 3
     final = bare(OnExceptionCheckpoint(saver.dirpath, saver.filename))
-    final.fit(TinyModule(), ckpt_path="auto")
+    with pytest.warns(TrainerHooksWarning, match="once more"):
+        final.fit(TinyModule(), ckpt_path="auto")
     assert final.global_step == 3
     assert not Path(saver.ckpt_path).exists()
 

@@ -49,8 +49,13 @@ def test_a_name_that_was_not_used_is_free_again(fit, tmp_path) -> None:
     """A save that is refused keeps no name from the next one, and leaves nothing behind."""
 
     class Foreign(Callback):
+        batches = 0
+
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+            self.batches += 1
+
         def state_dict(self):
-            return {"value": object()}
+            return {"value": object() if self.batches else 0}
 
     folder = tmp_path / "saved"
     with pytest.raises(CheckpointStateError):

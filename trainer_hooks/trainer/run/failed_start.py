@@ -103,7 +103,8 @@ def warn_of_failed_start(path: str, asked: str) -> None:
 def _has_trained(core: TrainerCore) -> bool:
     """Return whether a fit has trained or saved anything since it was resumed."""
     start, training = core.start, core.training
-    if start.is_open or start.report is None:  # the checkpoint was not yet restored
+    # the checkpoint was not yet restored, or its restoring was undone
+    if start.is_open or start.report is None or not training.progress.is_restored:
         return False
     has_batch = training.progress.batches_completed > training.newest_batches
     return has_batch or training.newest_path != start.path

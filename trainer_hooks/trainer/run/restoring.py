@@ -96,6 +96,7 @@ class CheckpointRestorer:
         )
         attributes = ("setup", "saved_at", "newest_path", "newest_batches")
         before = {name: getattr(training, name) for name in attributes}
+        was_restored = training.progress.is_restored
         with restored_on_error(training.optimization):
             try:
                 yield
@@ -104,6 +105,7 @@ class CheckpointRestorer:
                 restore_states()
                 for name, value in before.items():
                     setattr(training, name, value)
+                training.progress.is_restored = was_restored
                 context.resumed = {}
                 raise
 
@@ -165,6 +167,8 @@ class CheckpointRestorer:
             context.state_registry.load(checkpoint, by_loop=False, but=("optimization",))
             # not in `load_state_dict`, which a trial run calls too, to undo what it counted
             training.progress.is_restored = True
+            training.newest_path = self._path
+            training.newest_batches = training.progress.batches_completed
             context.resumed = checkpoint  # the loop restores the rest, when it gets there
             # later saves must count as newer than this one, wherever it was saved
             training.saved_at = max(training.saved_at, summarize(self._path).saved_at)
@@ -208,8 +212,6 @@ class CheckpointRestorer:
         self.restore_optimizers()
         core, training = self._core, self._core.training
         training.optimization.awaited = None
-        training.newest_path = self._path
-        training.newest_batches = training.progress.batches_completed
         assert core.start.report is not None
         log_resume(training, core.start.report, self._path)
 
