@@ -263,6 +263,8 @@ class Laboratory:
             trainer.fit(setup.module, setup.train, setup.val, ckpt_path=resume_from)
         end = torch.load(self.folder / name / "end.ckpt", weights_only=True)
         assert end["trainer_hooks"].pop("wall_times")
+        # a loader that keeps its own position can be led to the end of its last epoch from several
+        end["trainer_hooks"].get("stream", {}).pop("last_epoch", None)
         for state_key in setup.ignores:
             assert end["callbacks"].pop(state_key), state_key
         return Outcome(trainer, setup.module, recorder, cutter, end)

@@ -282,11 +282,19 @@ class WeightAveragingAdapter(LightningAdapter):
     def translated(self, hook: str) -> Callable[..., object] | None:
         """Return the function to call at `hook`; before a backward, one that may skip it."""
         handle = super().translated(hook)
+        if hook == "on_before_restore":
+            return self._leave_out_scheduler
         if hook == "on_fit_start":
             return partial(self._support_skips, handle or _do_nothing)
         if hook == "on_before_backward":
             return partial(self._skip_backward, handle or _do_nothing)
         return handle
+
+    def _leave_out_scheduler(self, trainer: Any, module: Any, checkpoint: Any) -> None:  # noqa: ARG002 - the hook's
+        # The callback adds its scheduler in `on_train_epoch_start`, and restores its state itself
+        # from its own; Lightning, too, leaves out the states of schedulers that are not there yet.
+        if "lr_schedulers" in checkpoint:
+            del checkpoint["lr_schedulers"][len(trainer.lr_scheduler_configs) :]
 
     def _support_skips(self, handle: Callable[..., object], trainer: Any, module: Any) -> None:
         get_trainer_proxy(trainer, self.guest).skipping.is_supported = True

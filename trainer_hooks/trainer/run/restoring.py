@@ -209,11 +209,20 @@ class CheckpointRestorer:
 
     def finish(self) -> None:
         """End the restoring of a fit, after the hooks in which optimizers may be changed."""
+        self._leave_out_late_schedulers()
         self.restore_optimizers()
         core, training = self._core, self._core.training
         training.optimization.awaited = None
         assert core.start.report is not None
         log_resume(training, core.start.report, self._path)
+
+    def _leave_out_late_schedulers(self) -> None:
+        """Leave out the states of schedulers that a hook adds later, as Lightning does."""
+        saved_setup = self._checkpoint["trainer_hooks"].get("setup", {})
+        configured = len(saved_setup.get("schedulers", ()))
+        # only if configure_optimizers returned as many as there are: another number is an error
+        if configured == len(self._context.training.optimization.schedulers):
+            del self._checkpoint["lr_schedulers"][configured:]
 
     def _restore_fitting_optimizers(self) -> None:
         """Restore the optimizers if they fit already, so that the hooks find them restored."""
