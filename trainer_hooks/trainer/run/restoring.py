@@ -198,6 +198,7 @@ class CheckpointRestorer:
         # by identity: a hook may put an equal group in the place of another
         if restored is not None and len(parts) == len(restored) and all(map(is_, parts, restored)):
             return
+        self._leave_out_late_schedulers()
         try:
             self._require_same_kinds()
             add_groups_again(optimization, self._checkpoint, self._context.module)
@@ -209,7 +210,6 @@ class CheckpointRestorer:
 
     def finish(self) -> None:
         """End the restoring of a fit, after the hooks in which optimizers may be changed."""
-        self._leave_out_late_schedulers()
         self.restore_optimizers()
         core, training = self._core, self._core.training
         training.optimization.awaited = None
