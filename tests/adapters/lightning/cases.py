@@ -217,6 +217,10 @@ CASES: dict[str, Any] = {
         lambda: theirs.StochasticWeightAveraging(0.05, 1),
         Normed,
     ),
+    "StochasticWeightAveraging-alone": (
+        lambda: theirs.StochasticWeightAveraging(0.05, 1),
+        OneOptimizer,
+    ),
     "StochasticWeightAveraging": lambda: theirs.StochasticWeightAveraging(0.05, 1),
     "ThroughputMonitor": lambda: theirs.ThroughputMonitor(lambda batch: len(batch), window_size=3),
     "Timer": lambda: theirs.Timer(timedelta(hours=1)),

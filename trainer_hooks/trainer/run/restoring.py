@@ -198,7 +198,7 @@ class CheckpointRestorer:
         # by identity: a hook may put an equal group in the place of another
         if restored is not None and len(parts) == len(restored) and all(map(is_, parts, restored)):
             return
-        self._leave_out_late_schedulers()
+        self._leave_out_removed_schedulers()
         try:
             self._require_same_kinds()
             add_groups_again(optimization, self._checkpoint, self._context.module)
@@ -216,13 +216,18 @@ class CheckpointRestorer:
         assert core.start.report is not None
         log_resume(training, core.start.report, self._path)
 
-    def _leave_out_late_schedulers(self) -> None:
-        """Leave out the states of schedulers that a hook adds later, as Lightning does."""
-        saved_setup = self._checkpoint["trainer_hooks"].get("setup", {})
-        configured = len(saved_setup.get("schedulers", ()))
-        # only if configure_optimizers returned as many as there are: another number is an error
-        if configured == len(self._context.training.optimization.schedulers):
-            del self._checkpoint["lr_schedulers"][configured:]
+    def _leave_out_removed_schedulers(self) -> None:
+        """Leave out the states of schedulers that a hook has removed since they were restored.
+
+        Lightning's StochasticWeightAveraging does so in `on_fit_start`, to restore its own later.
+        """
+        states = self._checkpoint["lr_schedulers"]
+        # the first of the parts
+        restored = (self._restored_parts or [])[: len(states)]
+        kept = {id(config.scheduler) for config in self._context.training.optimization.schedulers}
+        if kept < set(map(id, restored)):
+            pairs = zip(restored, states, strict=True)
+            self._checkpoint["lr_schedulers"] = [state for one, state in pairs if id(one) in kept]
 
     def _restore_fitting_optimizers(self) -> None:
         """Restore the optimizers if they fit already, so that the hooks find them restored."""
@@ -294,7 +299,7 @@ class CheckpointRestorer:
 
 
 def _parts_of(optimization: Optimization) -> list[object]:
-    """Return the optimizers and schedulers with their groups and parameters, in order."""
+    """Return the schedulers, then the optimizers with their groups and parameters."""
     parts: list[object] = [config.scheduler for config in optimization.schedulers]
     for optimizer in optimization.optimizers:
         parts.append(optimizer)
