@@ -177,7 +177,7 @@ class TerminationSignal(SystemExit):
 
 
 def is_interruption(error: BaseException) -> bool:
-    """Return whether an error ends the program on request, and so is no fault of what raised it.
+    """Return whether an error ends the program on request, and is nobody's fault.
 
     Such are Ctrl-C, the termination signal, and the exit that a signal handler of the user's own
     raises inside whatever code is running. Everything else is a fault of that code: `sys.exit` in

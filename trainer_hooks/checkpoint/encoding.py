@@ -208,11 +208,11 @@ CODECS: dict[str, Codec] = {
 
 def _loaded_class(module: Any, qualname: Any) -> Any:
     """Return the class of that name in a module that is loaded, or None; this runs no code."""
-    found: Any = sys.modules.get(module) if isinstance(module, str) else None
+    named: Any = sys.modules.get(module) if isinstance(module, str) else None
     for name in str(qualname).split("."):
         # not getattr: a module's `__getattr__` imports what it is asked for
-        found = vars(found).get(name) if isinstance(found, ModuleType | type) else None
-    return found if isinstance(found, type) else None
+        named = vars(named).get(name) if isinstance(named, ModuleType | type) else None
+    return named if isinstance(named, type) else None
 
 
 def _is_named_tuple(kind: Any) -> bool:
@@ -678,19 +678,6 @@ def require_plain(value: Any, owner: str, *, takes_classes: bool = False) -> Non
         raise _refusal(error, owner) from error
 
 
-def require_savable(state: Any, owner: str) -> None:
-    """Raise unless a state can be saved; no data in it is copied.
-
-    Args:
-        state: the state.
-        owner: the description of the callback that it belongs to.
-
-    Raises:
-        CheckpointStateError: it cannot; the message names the owner and the position in the state.
-    """
-    require_plain(state, owner, takes_classes=True)
-
-
 def encode_checkpoint(checkpoint: dict[str, Any], label_of: Callable[[str], str]) -> dict[str, Any]:
     """Return a checkpoint as data that torch opens without running code.
 
@@ -727,8 +714,8 @@ def _refusal(error: UnsavableValueError, owner: str) -> CheckpointStateError:
         f"the state of {owner} holds {_SHORT.repr(item)} of type {named} at state{error.path}: "
         "a checkpoint holds only plain data (numbers, texts, bytes, dates, paths, Enums, "
         "containers of those), arrays and tensors, and no subclasses of them, so that opening one "
-        "runs no "
-        f"code.{rule} Save plain data and rebuild the object in load_state_dict. Parts of the "
+        f"runs no code.{rule} Save plain data and rebuild the object in load_state_dict. Parts of "
+        "the "
         "state of another framework's callback can be named: "
         "trainer_hooks.adapters.keep_opaque(callback, key)."
     )

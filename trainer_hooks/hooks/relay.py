@@ -265,7 +265,7 @@ class HookRelay(Hooks):
         refuse_in_forks(self)
 
     def end_run(self) -> None:
-        """Take back what `begin_run` has set."""
+        """Take back the settings of `begin_run`."""
         self.on_stop = self.on_end_epoch = self._owner = None
         allow_in_forks(self)
 
@@ -288,13 +288,7 @@ class HookRelay(Hooks):
             members = (monitor.opening, *members, monitor.closing)
         fan_outs = {}
         for hook, listeners in self._listeners(members).items():
-            fan_outs[hook] = _fan_out(
-                hook,
-                tuple(listeners),
-                self._handle_stop,
-                self._handle_return_value,
-                self.end_forked_copy,
-            )
+            fan_outs[hook] = self._fan_out_to(hook, tuple(listeners))
         # instance attributes shadow the catalogue's methods: without one the empty method is called
         for hook in self.listened:
             del self.__dict__[hook]
@@ -337,24 +331,11 @@ class HookRelay(Hooks):
         for member in self._members:
             listener = self._listener(hook, member) if member.skip else None
             if listener is not None:
-                _fan_out(
-                    hook,
-                    (listener,),
-                    self._handle_stop,
-                    self._handle_return_value,
-                    self.end_forked_copy,
-                )(*args)
+                self._fan_out_to(hook, (listener,))(*args)
 
     def fire_after(self, hook: str, implementer: object, *args: Any) -> None:
         """Call a hook on the members that come after one, as a run does that was cut off there."""
-        listeners = self._listeners_after(hook, implementer)
-        _fan_out(
-            hook,
-            listeners,
-            self._handle_stop,
-            self._handle_return_value,
-            self.end_forked_copy,
-        )(*args)
+        self._fan_out_to(hook, self._listeners_after(hook, implementer))(*args)
 
     def has_listeners_after(self, hook: str, implementer: object) -> bool:
         """Return whether `fire_after` would call anything."""
@@ -404,6 +385,16 @@ class HookRelay(Hooks):
             self.end_forked_copy,
         )()
         return bool(listeners)
+
+    def _fan_out_to(self, hook: str, listeners: tuple[_Listener, ...]) -> Callable[..., None]:
+        """Return a function that fires a hook of this relay on the listeners."""
+        return _fan_out(
+            hook,
+            listeners,
+            self._handle_stop,
+            self._handle_return_value,
+            self.end_forked_copy,
+        )
 
     def _listeners(self, members: Sequence[RelayMember]) -> dict[str, list[_Listener]]:
         listeners: dict[str, list[_Listener]] = {}

@@ -7,6 +7,7 @@ pseudocode in their docstrings; the helpers below them hold the details.
 from __future__ import annotations
 
 import signal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
@@ -234,11 +235,11 @@ class FitLoop:
         context = self.context
         if context.trainer.checkpoint_callbacks and not context.trainer.fast_dev_run:
             # here: a fit without a saver does not load it
-            from trainer_hooks.checkpoint.encoding import require_savable
+            from trainer_hooks.checkpoint.encoding import require_plain
 
             # a `state_dict` that draws random numbers leaves no trace
             with isolated():
-                context.connector.check_states(require_savable)
+                context.connector.check_states(partial(require_plain, takes_classes=True))
 
     def _begin_epoch(self) -> None:
         """Start an epoch: advance the counters and call the start hooks."""

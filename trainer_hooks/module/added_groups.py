@@ -102,7 +102,7 @@ def add_groups_again(
 
 @contextmanager
 def restored_on_error(optimization: Optimization) -> Iterator[None]:
-    """Give optimizers and schedulers back what they had if the `with` block raises an error."""
+    """Give optimizers and schedulers their attributes back if the `with` block raises an error."""
     optimizers, configs = list(optimization.optimizers), list(optimization.schedulers)
     groups = [[(g, dict(g), list(g["params"])) for g in one.param_groups] for one in optimizers]
     owners = [*optimizers, *(config.scheduler for config in configs)]

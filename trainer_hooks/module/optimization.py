@@ -245,7 +245,7 @@ _SAME_HINT = (
 
 
 def _shape_of(state: Any) -> str:
-    """Return in words what a saved state consists of."""
+    """Return the form of a saved state in words."""
     if isinstance(state, Mapping):
         return f"a dict with the keys {', '.join(map(repr, state)) or '(none)'}"
     return f"of type {type(state).__qualname__}"
@@ -293,7 +293,7 @@ _OPTIMIZER_METHODS = ("step", "zero_grad", "state_dict", "load_state_dict")
 
 
 def require_optimizers(optimizers: Sequence[Any]) -> None:
-    """Require objects that take the place of optimizers to have what a run uses of one.
+    """Require objects in the place of optimizers to have the methods and groups of one.
 
     Raises:
         OptimizationError: one lacks a method, or the list `param_groups`.

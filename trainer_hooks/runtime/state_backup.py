@@ -124,7 +124,7 @@ class WeightsBackup:
         ]
 
     def restore(self) -> None:
-        """Put back what the module had."""
+        """Put back the tensors and parts."""
         for table, before in self._tables:
             _refill(table, list(before.items()))
         with torch.no_grad():

@@ -114,7 +114,6 @@ class AcceleratedHostTrainer(HostTrainerProxy):
         return HostProgress(
             epoch,
             is_untrained=epoch == 0,
-            is_new_training=epoch == 0,
             framework=self._framework,
             callback=self._callback,
         )

@@ -86,7 +86,6 @@ class ComposerHostTrainer:
         return HostProgress(
             int(now.epoch),
             is_untrained=not int(now.batch),
-            is_new_training=not int(now.batch),
             framework="Composer",
             callback=self._callback,
         )

@@ -103,7 +103,7 @@ class HostProgress:
     Args:
         epochs_completed: number of whole epochs.
         is_untrained: whether nothing was trained yet.
-        is_new_training: whether the training begins here, and goes on from no checkpoint.
+        is_resumed: whether the training goes on from a checkpoint.
         framework: the host framework, for errors.
         callback: the callback that reads it, for errors.
     """
@@ -113,13 +113,13 @@ class HostProgress:
         epochs_completed: int,
         *,
         is_untrained: bool,
-        is_new_training: bool,
+        is_resumed: bool = False,
         framework: str,
         callback: Callback,
     ) -> None:
         self.epochs_completed = epochs_completed
         self.is_untrained = is_untrained
-        self.is_new_training = is_new_training
+        self.is_new_training = is_untrained and not is_resumed
         self._reader = framework, callback
 
     @property

@@ -67,9 +67,9 @@ class _LightningHostTrainer(HostTrainerProxy):
         trainer = self.proxy_target
         return HostProgress(
             trainer.current_epoch,
-            # a resumed fit: Lightning restores its counters after `on_fit_start`
             is_untrained=trainer.global_step == 0,
-            is_new_training=trainer.global_step == 0 and not trainer.ckpt_path,
+            # not by the counters, which Lightning restores after `on_fit_start`
+            is_resumed=bool(trainer.ckpt_path),
             framework=self._framework,
             callback=self._callback,
         )

@@ -65,7 +65,6 @@ class TransformersHostTrainer:
         return HostProgress(
             self.current_epoch,
             is_untrained=self.global_step == 0,
-            is_new_training=self.global_step == 0,
             framework="transformers",
             callback=self._callback,
         )

@@ -276,8 +276,8 @@ class SpikeDetection(Callback):
         if trainer.is_global_zero:
             path = self._path(trainer)
             path.parent.mkdir(parents=True, exist_ok=True)
-            found = [number for number in self.bad_batches if number not in self._given]
-            listed = {"run": self._run, "batches": found, "given": self._given}
+            batches = [number for number in self.bad_batches if number not in self._given]
+            listed = {"run": self._run, "batches": batches, "given": self._given}
             replace_file(path, lambda file: json.dump(listed, file, indent=4))
         if skips:
             trainer.skip_batch()
@@ -328,13 +328,13 @@ class SpikeDetection(Callback):
                 f"file {str(path)!r} of {_WHERE}: it must hold a JSON list of the numbers of "
                 "batches. Mend or remove it, or pass another exclude_batches_path."
             )
-        found, given = parts
+        batches, given = parts
         if self.exclude_batches_path is not None:
             self._given = given
         # with "skip" the checkpoint says it all: the spikes after it are found once more, and their
         # batches have their forward pass, as in a run that was not interrupted
         is_own = listed.get("run") == self._run and self.on_spike == "raise"
-        return [*self._given, *(found if is_own else ())]
+        return [*self._given, *(batches if is_own else ())]
 
 
 def _is_list(content: Any) -> bool:

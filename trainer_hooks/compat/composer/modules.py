@@ -6,13 +6,8 @@ others are made from the table when `trainer_hooks.compat.composer` is imported.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from trainer_hooks.compat.composer.not_offered import ALGORITHMS, LOGGERS, PACKAGE
 from trainer_hooks.compat.virtual_modules import ModuleTable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 __all__ = ["MODULES", "package_getattr"]
 
@@ -327,12 +322,5 @@ _FILES = [
 MODULES = ModuleTable(_PACKAGE, _EXPORTS, _REFUSED, _FILES)
 """The modules, of which the package registers those that are no files."""
 
-
-def package_getattr(module: str, homes: Mapping[str, str] | None = None) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module that is a file: of its names, submodules and refusals.
-
-    Args:
-        module: the module's name.
-        homes: the module of each name that is loaded when it is first used, below the module.
-    """
-    return MODULES.getattr_of(module, homes)
+package_getattr = MODULES.getattr_of
+"""Returns the `__getattr__` of a module that is a file: of its names, submodules and refusals."""

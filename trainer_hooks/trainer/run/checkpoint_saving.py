@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 _SLOTS = frozenset({"on_batch_checkpoint", "on_epoch_checkpoint", "on_iteration_checkpoint"})
 """Hooks in which savers save one after the other."""
 
-_NO_WARNING_IN = frozenset(
+_NO_WARNING_IN = _SLOTS | frozenset(
     {
-        "on_batch_checkpoint", "on_epoch_checkpoint", "on_iteration_checkpoint", "on_fit_start",
+        "on_fit_start",
         "on_train_start", "on_train_batches_end", "on_validation_run_start", "on_train_end",
         "on_fit_end", "teardown", "on_close", "on_post_close", "on_checkpoint_saved",
         # not exact, but `inside_batch` in the file makes a resume warn of a save inside a batch

@@ -158,11 +158,8 @@ class CheckpointRestorer:
         self._call_on_load_checkpoint()
         if self._is_fit:
             # a checkpoint that is saved in the hooks until then holds these
-            training.optimization.awaited = {
-                key: checkpoint[key]
-                for key in ("optimizer_states", "lr_schedulers")
-                if not context.processes.is_sharded
-            }
+            keys = () if context.processes.is_sharded else ("optimizer_states", "lr_schedulers")
+            training.optimization.awaited = {key: checkpoint[key] for key in keys}
             # the entry `callbacks` is among them; it leaves its report in `start.connector_report`
             context.state_registry.load(checkpoint, by_loop=False, but=("optimization",))
             # not in `load_state_dict`, which a trial run calls too, to undo what it counted
