@@ -6,17 +6,12 @@ import copy
 import importlib
 
 import pytest
+from opaque_notes import OFF, Note, saved
 
 from trainer_hooks import Callback, Trainer
 from trainer_hooks.adapters import HostedCallback, keep_opaque
 from trainer_hooks.errors import CheckpointStateError, UsageError
 from trainer_hooks.testing import TinyModule
-
-OFF = {
-    "accelerator": "cpu", "logger": False, "enable_checkpointing": False, "plugins": False,
-    "enable_progress_bar": False, "enable_model_summary": False, "max_epochs": 1,
-    "enable_run_manifest": False,
-}  # fmt: skip
 
 
 class Plugin:
@@ -24,19 +19,6 @@ class Plugin:
 
 
 Plugin.__module__ = "otherlib.plugins"
-
-
-class Note:
-    """What only code can rebuild; it is counted how often that was done."""
-
-    opened = 0
-
-    def __init__(self, text):
-        self.text = text
-
-    def __setstate__(self, state):
-        type(self).opened += 1
-        vars(self).update(state)
 
 
 class Keeping(Plugin):
@@ -79,13 +61,6 @@ def adapted(monkeypatch):
         module = importlib.import_module(f"trainer_hooks.{module}")
         monkeypatch.setattr(module, "adapt_if_foreign", adopted)
     Note.opened = 0
-
-
-def saved(callback, path):
-    trainer = Trainer(callbacks=[callback], **OFF)
-    trainer.fit(TinyModule())
-    trainer.save_checkpoint(path)
-    return path
 
 
 # --- bad input ---

@@ -8,41 +8,17 @@ pytest.importorskip("pytorch_lightning")
 
 import pytorch_lightning as lightning
 import torch
+from opaque_notes import OFF, Note, saved
 
 from trainer_hooks import Trainer
 from trainer_hooks.adapters import keep_opaque
 from trainer_hooks.errors import CheckpointStateError
 from trainer_hooks.testing import TinyModule
 
-OFF = {
-    "accelerator": "cpu", "logger": False, "enable_checkpointing": False, "plugins": False,
-    "enable_progress_bar": False, "enable_model_summary": False, "max_epochs": 1,
-    "enable_run_manifest": False,
-}  # fmt: skip
-
-
-class Note:
-    """Only code can rebuild it; it is counted how often that was done."""
-
-    opened = 0
-
-    def __init__(self, text):
-        self.text = text
-
-    def __setstate__(self, state):
-        type(self).opened += 1
-        vars(self).update(state)
-
-
-def saved(callback, path):
-    trainer = Trainer(callbacks=[callback], **OFF)
-    trainer.fit(TinyModule())
-    trainer.save_checkpoint(path)
-    return path
-
 
 def test_a_key_of_the_checkpoint_itself(tmp_path) -> None:
     """What a callback of Lightning puts beside the states is kept, too, for it and no other."""
+    Note.opened = 0  # other tests count, too
 
     class Adds(lightning.Callback):
         def __init__(self, text: str) -> None:

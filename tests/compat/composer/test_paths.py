@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import sys
@@ -10,55 +9,26 @@ from pathlib import Path
 
 import pytest
 import torch
+from named_paths import NamedPaths
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-from trainer_hooks.compat import composer
 from trainer_hooks.compat.composer import utils
 from trainer_hooks.compat.composer.utils import dist, reproducibility
 
 PACKAGE = "trainer_hooks.compat.composer"
+PATHS = NamedPaths(PACKAGE)
 NAMES = json.loads(
     (Path(__file__).parents[3] / "docs/composer_names.json").read_text(encoding="utf-8")
 )
 
 
-def outcome(find):
-    try:
-        find()
-    except (AttributeError, ImportError) as error:
-        return "told" if " is not in trainer_hooks: " in str(error) else "missing"
-    return "there"
-
-
-def by_attributes(path):
-    value = composer
-    for name in path.split("."):
-        value = getattr(value, name)
-    return value
-
-
-def by_import(module, name):
-    found = importlib.import_module(f"{PACKAGE}.{module}".rstrip("."))
-    return getattr(found, name) if name else found
-
-
 def test_each_public_path_of_composer_is_there_or_says_what_to_use():
     """Names by attributes and by imports; a module that is refused as an attribute is imported."""
-    found = {"there": 0, "told": 0}
-    missing = []
-    for module, names in NAMES["paths"].items():
-        for name in names:
-            path = f"{module}.{name}".strip(".")
-            outcomes = {
-                outcome(lambda path=path: by_attributes(path)),
-                outcome(lambda module=module, name=name: by_import(module, name)),
-            }
-            if len(outcomes) > 1 or "missing" in outcomes:
-                missing.append(path)
-            else:
-                found[outcomes.pop()] += 1
+    there, missing = PATHS.outcomes(
+        (module, name) for module, names in NAMES["paths"].items() for name in names
+    )
     assert not missing
-    assert found["there"] >= 195, found
+    assert there >= 195
 
 
 @pytest.mark.parametrize(

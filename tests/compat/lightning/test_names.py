@@ -12,11 +12,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from named_paths import NamedPaths, outcome
 
 from trainer_hooks.compat.lightning.modules import MODULES, VIRTUAL_MODULES, exports_of
 from trainer_hooks.compat.not_offered import NotOfferedError
 
 PACKAGE = "trainer_hooks.compat.lightning"
+PATHS = NamedPaths(PACKAGE)
 NAMES = json.loads(
     (Path(__file__).parents[3] / "docs/lightning_names.json").read_text(encoding="utf-8")
 )
@@ -48,47 +50,17 @@ def test_what_is_not_offered_says_so_where_it_is_imported():
         importlib.import_module(PACKAGE).Trainr  # noqa: B018
 
 
-def outcome(find):
-    """Return whether a name is there, is refused with advice, or is not known."""
-    try:
-        find()
-    except (AttributeError, ImportError) as error:
-        return "told" if " is not in trainer_hooks: " in str(error) else "missing"
-    return "there"
-
-
-def by_attributes(path):
-    value = importlib.import_module(PACKAGE)
-    for name in path.split("."):
-        value = getattr(value, name)
-    return value
-
-
-def by_import(module, name):
-    found = importlib.import_module(f"{PACKAGE}.{module}".rstrip("."))
-    return getattr(found, name) if name else found
-
-
 def test_each_public_path_of_lightning_is_there_or_says_what_to_use():
     """Modules and names of `lightning.pytorch` and of Fabric, by attributes and by imports."""
-    found = {"there": 0, "told": 0}
-    missing = []
-    for module, names in NAMES["paths"].items():
-        for name in ["", *names]:
-            path = f"{module}.{name}".strip(".")
-            if not path:
-                continue
-            outcomes = {
-                outcome(lambda path=path: by_attributes(path)),
-                outcome(lambda module=module, name=name: by_import(module, name)),
-            }
-            if len(outcomes) > 1 or "missing" in outcomes:
-                missing.append(path)
-            else:
-                found[outcomes.pop()] += 1
+    there, missing = PATHS.outcomes(
+        (module, name)
+        for module, names in NAMES["paths"].items()
+        for name in ["", *names]
+        if module or name
+    )
     assert not missing
     # so that names do not become refusals unseen
-    assert found["there"] >= 450, found
+    assert there >= 450
 
 
 @pytest.mark.parametrize(
@@ -120,8 +92,8 @@ def test_each_public_path_of_lightning_is_there_or_says_what_to_use():
 def test_a_name_that_programs_use_is_there(path):
     """Also those of older releases, and a few with an underscore."""
     module, _, name = path.rpartition(".")
-    assert outcome(lambda: by_attributes(path)) == "there"
-    assert by_attributes(path) is by_import(module, name)
+    assert outcome(lambda: PATHS.by_attributes(path)) == "there"
+    assert PATHS.by_attributes(path) is PATHS.by_import(module, name)
 
 
 @pytest.mark.parametrize(
@@ -144,10 +116,10 @@ def test_a_name_that_is_gone_says_what_to_use(path, advice):
     """By attributes and by the line that imports it; dunder names stay unknown, as Python asks."""
     module, _, name = path.rpartition(".")
     with pytest.raises(ImportError, match=rf"\.{name} is not in trainer_hooks: .*{advice}"):
-        by_attributes(path)
+        PATHS.by_attributes(path)
     with pytest.raises(ImportError, match=rf"\.{name} is not in trainer_hooks: .*{advice}"):
         exec(f"from {PACKAGE}{'.' * bool(module)}{module} import {name}")
-    assert not hasattr(by_import(module, ""), "__wrapped__")
+    assert not hasattr(PATHS.by_import(module, ""), "__wrapped__")
 
 
 def test_any_chain_of_attributes_is_there_in_a_new_interpreter():
