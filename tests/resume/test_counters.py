@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from trainer_hooks import Callback
-from trainer_hooks.errors import StateKeyError, TrainerHooksWarning
+from trainer_hooks.errors import CheckpointError, StateKeyError, TrainerHooksWarning
 
 
 class Counter(Callback):
@@ -117,7 +117,7 @@ def test_an_empty_state_is_saved_and_restored_too(lab, kit):
 
 
 def test_an_error_in_load_state_dict_names_the_callback(lab, kit):
-    """A callback that cannot take its state back is named in the error's notes."""
+    """A callback that cannot take its state back is named, and its own error is the cause."""
     lab.run(lambda: setup(kit, [Counter("epochs")], max_epochs=1), "uncut")
 
     class Failing(Counter):
@@ -126,10 +126,12 @@ def test_an_error_in_load_state_dict_names_the_callback(lab, kit):
         def load_state_dict(self, state_dict):
             raise KeyError("steps")
 
-    with pytest.raises(KeyError) as caught:
-        end = lab.folder / "uncut" / "end.ckpt"
+    end = lab.folder / "uncut" / "end.ckpt"
+    with pytest.raises(CheckpointError, match=r"load_state_dict\(\) of callback Counter") as caught:
         lab.run(lambda: setup(kit, [Failing("epochs")]), "resumed", end)
-    assert any("load_state_dict() of callback" in note for note in caught.value.__notes__)
+    cause = caught.value.__cause__
+    assert (type(cause), str(cause)) == (KeyError, "'steps'")
+    assert any("load_state_dict() of callback" in note for note in cause.__notes__)
 
 
 class Record:

@@ -171,15 +171,16 @@ class EarlyStopping(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the best value, the count and the decision, but no option."""
-        self.wait_count = state_dict["wait_count"]
-        self.stopped_epoch = state_dict["stopped_epoch"]
-        self.best_score = state_dict["best_score"]
+        self.wait_count = int(state_dict["wait_count"])
+        self.stopped_epoch = int(state_dict["stopped_epoch"])
+        self.best_score = as_score(state_dict["best_score"], self.monitor, _WHERE)
         reason = state_dict.get("stopping_reason", 0)
         is_number = isinstance(reason, int)  # older checkpoints hold the text
         self.stopping_reason = _REASONS[reason] if is_number else EarlyStoppingReason(reason)
         # Lightning's states lack the message and the value
         self.stopping_reason_message = state_dict.get("stopping_reason_message")
-        self.stopping_value = state_dict.get("stopping_value")
+        value = state_dict.get("stopping_value")
+        self.stopping_value = None if value is None else float(value)
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the state when a new training begins."""

@@ -34,7 +34,8 @@ from trainer_hooks.checkpoint.atomic_write import (
     open_atomically,
 )
 from trainer_hooks.checkpoint.encoding import decode
-from trainer_hooks.checkpoint.migrations import migrate, require_types
+from trainer_hooks.checkpoint.migrations import migrate
+from trainer_hooks.checkpoint.parts import require_types
 from trainer_hooks.checkpoint.paths import absolute_path, is_remote, modified_at
 from trainer_hooks.checkpoint.safetensors_file import SAFETENSORS_SUFFIX, read_safetensors
 from trainer_hooks.checkpoint.seal import CheckpointSummary, load_verified

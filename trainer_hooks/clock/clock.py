@@ -437,4 +437,5 @@ class Timekeeper:
 def _with_known(counts: ClockCounts, saved: Mapping[str, Any]) -> ClockCounts:
     """Return counts with the numbers that a checkpoint holds."""
     # an older checkpoint lacks some of the names, and one of a later version may hold others
-    return replace(counts, **{key: saved[key] for key in _COUNTED if key in saved})
+    known = {key: type(getattr(counts, key))(saved[key]) for key in _COUNTED if key in saved}
+    return replace(counts, **known)

@@ -154,7 +154,9 @@ class Progress:
         validates, saves = self.is_validation_requested, self.is_checkpoint_requested
         for counter in fields(self):
             if counter.name in state_dict:
-                setattr(self, counter.name, state_dict[counter.name])
+                # as the type of the counter: a wrong one would fail far from here
+                kind = type(getattr(self, counter.name))
+                setattr(self, counter.name, kind(state_dict[counter.name]))
         self.stage = stage
         self.is_validation_requested |= validates
         self.is_checkpoint_requested |= saves

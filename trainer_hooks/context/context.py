@@ -184,6 +184,7 @@ class RunContext:
         steps: how the module's steps are called.
         state_registry: everything that changes in the run: what is saved, restored and undone.
         resumed: the checkpoint of which the loop has yet to restore its part, or empty.
+        resumed_path: the path of that checkpoint.
         rebind_optimizers: lets the step of a fit use the present optimizers; None outside fit.
     """
 
@@ -207,6 +208,7 @@ class RunContext:
     steps: StepCalls = field(default_factory=StepCalls)
     state_registry: StateRegistry = field(default_factory=StateRegistry)
     resumed: dict[str, Any] = field(default_factory=dict)
+    resumed_path: str = ""
     rebind_optimizers: Callable[[], None] | None = None
     local_requests: RunRequests = field(init=False)
 

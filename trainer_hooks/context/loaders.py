@@ -129,7 +129,7 @@ class RunLoaders:
     reopened: Iterator[Any] | None = None
     renew: Callable[[], None] | None = None
     load_training: Callable[[], None] | None = None
-    reload_as_saved: Callable[[dict[str, Any]], None] | None = None
+    reload_as_saved: Callable[[dict[str, Any], str], None] | None = None
     renewed: dict[str, Any] = field(default_factory=dict)
     sharding_seed: int | None = None
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from trainer_hooks._log import warn
+from trainer_hooks.checkpoint.parts import restoring_part
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning, UsageError
 
 if TYPE_CHECKING:
@@ -160,20 +161,27 @@ class StateRegistry:
                     "Resume from another one."
                 )
 
-    def load(self, checkpoint: dict[str, Any], *, by_loop: bool, but: Collection[str] = ()) -> None:
+    def load(
+        self, checkpoint: dict[str, Any], source: str, *, by_loop: bool, but: Collection[str] = ()
+    ) -> None:
         """Restore the states that a checkpoint holds.
 
         Args:
             checkpoint: the loaded checkpoint.
+            source: its path, for messages.
             by_loop: True restores the states with `is_restored_by_loop`, False all others.
             but: names of states that are not restored.
+
+        Raises:
+            CheckpointError: a state is not one that its owner can load.
         """
         for registered in self._states.values():
             if registered.is_restored_by_loop is not by_loop or registered.name in but:
                 continue
             state = registered.read(checkpoint)
             if state is not None:
-                registered.load_state_dict(state)
+                with restoring_part(registered.name, source):
+                    registered.load_state_dict(state)
             # `require` has refused a file without a REFUSE state, before anything was restored
             elif registered.missing not in (LEAVE, REFUSE):
                 warn(registered.missing, TrainerHooksWarning)

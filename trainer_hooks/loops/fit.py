@@ -343,7 +343,7 @@ class FitLoop:
         checkpoint, context.resumed = context.resumed, {}
         if not checkpoint:
             return
-        context.state_registry.load(checkpoint, by_loop=True)
+        context.state_registry.load(checkpoint, context.resumed_path, by_loop=True)
         if progress.stage is not EpochStage.BETWEEN:
             context.batch.is_last = self._is_complete()
         # If the checkpoint was saved in `on_train_batch_end` or a validation after this batch,

@@ -363,18 +363,19 @@ class MetricAggregator:
         """
 
         def moved(value: Any) -> Any:
-            is_there = state_dict["is_on_host"] or not isinstance(value, Tensor)
-            return value if is_there else value.to(device)
+            if not (value is None or isinstance(value, Tensor)):
+                raise TypeError(f"the value of {self.name!r} is a {type(value).__qualname__}")
+            return value if value is None or state_dict["is_on_host"] else value.to(device)
 
         # a function needs every value, so its total is a tensor of all earlier ones
         is_of_all = self.is_waiting or callable(self.reduce_fx)
         total = moved(state_dict["total"])
         self.reset()
         for value, weight in zip(state_dict["values"], state_dict["weights"], strict=True):
-            self.add(moved(value), weight)
+            self.add(moved(value), int(weight))
         self._total = None if is_of_all else total
         self._chunks = [total] if is_of_all and total is not None else []
-        self._weight = state_dict["weight"]
+        self._weight = int(state_dict["weight"])
         self._reduced = moved(state_dict["reduced"])
         # after the values, since adding them has set it
         self._latest = moved(state_dict["value"])

@@ -271,7 +271,7 @@ class History:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore a state that `state_dict` returned; that of an older checkpoint may be empty."""
         self.reset()
-        self._prefix = state_dict.get("prefix", "")
+        self._prefix = str(state_dict.get("prefix", ""))
         for name, state in state_dict.get("series", {}).items():
             series = self._series[name] = MetricSeries()
             series.load_state_dict(state)
@@ -386,9 +386,14 @@ class MetricSeries:
         self._epochs = _array("q", state_dict["epochs"])
         self._steps = _array("q", state_dict["steps"])
         self._values = _array("d", state_dict["values"])
-        self.last = None if state_dict["last"] is None else MetricPoint(*state_dict["last"])
-        self.count = state_dict["count"]
-        self.stride = state_dict["stride"]
+        self.last = None
+        if state_dict["last"] is not None:
+            epoch, step, value = state_dict["last"]
+            self.last = MetricPoint(int(epoch), int(step), float(value))
+        self.count, self.stride = int(state_dict["count"]), int(state_dict["stride"])
+        lengths = {len(self._epochs), len(self._steps), len(self._values)}
+        if len(lengths) > 1 or self.stride < 1:
+            raise ValueError(f"columns of {sorted(lengths)} points, of a stride of {self.stride}")
 
     @property
     def _holds_last_apart(self) -> bool:

@@ -515,7 +515,8 @@ class MetricStore:
         """
         for table_name, table in self._latest_tables().items():
             on_device = set(state_dict["on_device"][table_name])
-            saved = state_dict[table_name]
+            # it raises for values that a later save would fail on
+            saved = in_one_piece({k: torch.as_tensor(v) for k, v in state_dict[table_name].items()})
             table.clear()
             table.update({k: v.to(device) if k in on_device else v for k, v in saved.items()})
         # a fit enters the epoch first: the order of scopes is the order of values for loggers
@@ -647,6 +648,9 @@ def _require_same_call(
 def restored_call(saved: Sequence[Any]) -> tuple[Any, ...]:
     """Return the arguments of `log` from a checkpoint, where older ones hold fewer of them."""
     call = [*saved, *list(_DEFAULTS.values())[len(saved) :]]
+    # compared at each call of `log`
+    if not all(argument is None or isinstance(argument, bool | str) for argument in call):
+        raise TypeError(f"arguments of log: {call!r}")
     call[_REDUCE_FX] = call[_REDUCE_FX] or unknown
     return tuple(call)
 

@@ -28,6 +28,7 @@ from trainer_hooks.errors import (
     UsageError,
     did_you_mean,
 )
+from trainer_hooks.module.loaded_states import require_usable_schedule, require_usable_state
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -130,8 +131,13 @@ class Optimization:
             ("scheduler", self._bare_schedulers(), state_dict["lr_schedulers"]),
         ):
             for number, (owner, state) in enumerate(zip(owners, states, strict=True)):
+                made = [dict(group) for group in getattr(owner, "param_groups", ())]
                 try:
+                    if kind == "scheduler":
+                        require_usable_schedule(owner, state)
                     owner.load_state_dict(state)
+                    if kind == "optimizer":
+                        require_usable_state(owner, made)
                 except Exception as error:  # of any class: it is code of others
                     raise OptimizationError(
                         f"{kind} {number}, {_class_of(owner)}, cannot load the saved state, "

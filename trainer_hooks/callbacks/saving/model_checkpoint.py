@@ -599,8 +599,9 @@ class SaveSchedule:
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Restore the trigger's counts and a deferred save."""
-        self._step_seen = state_dict.get("step_seen")
-        self._deferred_at = state_dict.get("deferred_at")
+        seen, deferred = state_dict.get("step_seen"), state_dict.get("deferred_at")
+        self._step_seen = None if seen is None else int(seen)
+        self._deferred_at = None if deferred is None else int(deferred)
         if self._interval is not None and "asked" in state_dict:
             self._interval.load_state_dict(state_dict["asked"])
 

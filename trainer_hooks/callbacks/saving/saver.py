@@ -7,6 +7,7 @@ the tracker that writes files and deletes those that they replace.
 from __future__ import annotations
 
 import math
+import os
 import shutil
 from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
@@ -158,8 +159,27 @@ class CheckpointRanking:
         """Restore the ranking; a field that the state lacks stays as it is."""
         for item in fields(self):
             if item.name in state_dict and item.name != "mode":
-                setattr(self, item.name, state_dict[item.name])
-        self.best_k_models = dict(self.best_k_models)
+                setattr(self, item.name, _checked(item.name, state_dict[item.name]))
+
+
+def _checked(name: str, value: Any) -> Any:
+    """Return a saved field of a ranking, which Lightning may have saved, too.
+
+    Raises:
+        TypeError: it is of another type; ranking and paths would fail at a later save.
+    """
+    if name == "best_k_models":
+        return {str(path): _checked("kth_value", score) for path, score in value.items()}
+    if name in ("saved_step", "considered_at"):
+        return int(value)
+    if name.endswith("_path"):
+        is_usable = isinstance(value, str)
+    else:
+        is_score = isinstance(value, Tensor) and value.numel() == 1
+        is_usable = is_score or (value is None and name != "kth_value")
+    if not is_usable:
+        raise TypeError(f"{name} is a {type(value).__qualname__}")
+    return value
 
 
 class ReservedNames:
@@ -396,10 +416,12 @@ class SaveTracker:
         folder = state_dict.get("dirpath", saver.dirpath)
         if saver.dirpath in (None, folder):
             ranking.load_state_dict(state_dict)
-            self.left_over = tuple(state_dict.get("obsolete", ()))
+            self.left_over = tuple(map(os.fspath, state_dict.get("obsolete", ())))
             # older checkpoints have no plan
-            files = tuple(state_dict.get("files", ()))
-            self._loaded_plan = SavePlan(files, link=state_dict.get("link"))
+            files, link = state_dict.get("files", ()), state_dict.get("link")
+            self._loaded_plan = SavePlan(
+                tuple(map(os.fspath, files)), link=None if link is None else os.fspath(link)
+            )
             return
         # the files of another folder are not this saver's to rank or delete
         kept = ("best_model_path", "saved_step", "considered_at")

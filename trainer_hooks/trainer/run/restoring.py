@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log, warn
 from trainer_hooks.checkpoint.file import summarize
+from trainer_hooks.checkpoint.parts import restoring_part
 from trainer_hooks.checkpoint.weights import load_weights, require_fitting
 from trainer_hooks.connector.callback_state import LoadReport
 from trainer_hooks.errors import (
@@ -121,19 +122,22 @@ class CheckpointRestorer:
         if self._is_fit:
             if context.data.reload_as_saved is not None:
                 # first: the checks compare the checkpoint with the loaders of its epoch
-                context.data.reload_as_saved(checkpoint)
+                context.data.reload_as_saved(checkpoint, self._path)
             saved_world_size = checkpoint.get("trainer_hooks", {}).get("world_size", 1)
             if saved_world_size != context.processes.world_size:
                 from trainer_hooks.trainer.run.elastic_resume import fit_to_world_size
 
-                checkpoint = self._checkpoint = fit_to_world_size(context, checkpoint, self._path)
+                with restoring_part("stream", self._path):
+                    checkpoint = fit_to_world_size(context, checkpoint, self._path)
+                self._checkpoint = checkpoint
             _require_resumable(context, checkpoint, self._path)
 
     def restore(self) -> None:
         """Restore all but the optimizers, and call the callbacks' `on_load_checkpoint`.
 
         Raises:
-            CheckpointError: the weights do not fit, or a callback's state is of a newer version.
+            CheckpointError: the weights do not fit, a callback's state is of a newer version, or a
+                part is not one that its owner can load.
         """
         core, context, checkpoint = self._core, self._context, self._checkpoint
         start, training = core.start, core.training
@@ -145,36 +149,44 @@ class CheckpointRestorer:
         upgraded: tuple[str, ...] = ()
         if takes_callbacks:
             versions = checkpoint.get("trainer_hooks", {}).get("state_versions", {})
-            checkpoint["callbacks"], upgraded = core.connector.upgrade_states(
-                checkpoint.get("callbacks", {}), versions
-            )
-        self._weights = context.processes.shard_checkpoint(
-            checkpoint, context.module, self._read_shards
-        )["state_dict"]
+            with restoring_part("callbacks", self._path):
+                checkpoint["callbacks"], upgraded = core.connector.upgrade_states(
+                    checkpoint.get("callbacks", {}), versions
+                )
         # a fit has refused a checkpoint that does not fit; in an evaluation `load_weights` raises
         is_strict = context.module.strict_loading
-        load_weights(context.module, self._weights, self._path, strict=is_strict)
-        restore_datamodule(context, checkpoint)
+        with restoring_part("state_dict", self._path):
+            self._weights = context.processes.shard_checkpoint(
+                checkpoint, context.module, self._read_shards
+            )["state_dict"]
+            load_weights(context.module, self._weights, self._path, strict=is_strict)
+        restore_datamodule(context, checkpoint, self._path)
         self._call_on_load_checkpoint()
         if self._is_fit:
             # a checkpoint that is saved in the hooks until then holds these
             keys = () if context.processes.is_sharded else ("optimizer_states", "lr_schedulers")
-            training.optimization.awaited = {key: checkpoint[key] for key in keys}
+            with restoring_part("lr_schedulers", self._path):
+                training.optimization.awaited = {key: checkpoint[key] for key in keys}
             # the entry `callbacks` is among them; it leaves its report in `start.connector_report`
-            context.state_registry.load(checkpoint, by_loop=False, but=("optimization",))
+            context.state_registry.load(
+                checkpoint, self._path, by_loop=False, but=("optimization",)
+            )
             # not in `load_state_dict`, which a trial run calls too, to undo what it counted
             training.progress.is_restored = True
             training.newest_path = self._path
             training.newest_batches = training.progress.batches_completed
-            context.resumed = checkpoint  # the loop restores the rest, when it gets there
+            # the loop restores the rest, when it gets there
+            context.resumed, context.resumed_path = checkpoint, self._path
             # later saves must count as newer than this one, wherever it was saved
             training.saved_at = max(training.saved_at, summarize(self._path).saved_at)
         elif takes_callbacks:
-            start.connector_report = core.connector.load_state_dict(checkpoint["callbacks"])
+            with restoring_part("callbacks", self._path):
+                start.connector_report = core.connector.load_state_dict(checkpoint["callbacks"])
         if start.connector_report is not None:
             # given up, so that it is not taken for that of a later run
             report, start.connector_report = start.connector_report, None
-            start.report = _report_callbacks(core, checkpoint, report, upgraded)
+            with restoring_part("plugins", self._path):
+                start.report = _report_callbacks(core, checkpoint, report, upgraded)
             if not self._is_fit:
                 _warn_of_callbacks(start.report)
         if self._is_fit:
@@ -198,7 +210,8 @@ class CheckpointRestorer:
         self._leave_out_removed_schedulers()
         try:
             self._require_same_kinds()
-            add_groups_again(optimization, self._checkpoint, self._context.module)
+            with restoring_part("added_groups", self._path):
+                add_groups_again(optimization, self._checkpoint, self._context.module)
             self._load_optimizers()
         except OptimizationError as error:
             raise CheckpointError(
@@ -228,10 +241,15 @@ class CheckpointRestorer:
 
     def _restore_fitting_optimizers(self) -> None:
         """Restore the optimizers if they fit already, so that the hooks find them restored."""
+        optimization = self._context.training.optimization
+        awaited = optimization.awaited
         try:
-            self._require_same_kinds()
-            self._load_optimizers()
+            # an optimizer that refuses a state may have loaded a part of it
+            with restored_on_error(optimization):
+                self._require_same_kinds()
+                self._load_optimizers()
         except OptimizationError:
+            optimization.awaited = awaited
             # a hook may still add groups, or put the right ones in their place; if none does,
             # `restore_optimizers` raises this error
             log.debug("the optimizers do not fit the checkpoint before on_fit_start", exc_info=True)
@@ -241,25 +259,29 @@ class CheckpointRestorer:
         training, checkpoint = self._context.training, self._checkpoint
         saved_setup = checkpoint["trainer_hooks"].get("setup", {})
         training.optimization.require_same_numbers(checkpoint)
-        require_same_classes(training.optimization, checkpoint, saved_setup, training.setup)
+        with restoring_part("setup", self._path):
+            require_same_classes(training.optimization, checkpoint, saved_setup, training.setup)
 
     def _load_optimizers(self) -> None:
         """Load the states of optimizers and schedulers, if the optimizers have the same groups."""
         context, training = self._context, self._context.training
         optimization = training.optimization
-        optimization.require_same_groups(self._checkpoint)
-        # this rank's own shards; the optimizers compare the dtypes of its weights
-        checkpoint = context.processes.shard_optimizer_states(
-            {**self._checkpoint, "state_dict": self._weights},
-            optimization.optimizers,
-            self._read_shards,
-        )
+        with restoring_part("optimizer_states", self._path):
+            optimization.require_same_groups(self._checkpoint)
+            # this rank's own shards; the optimizers compare the dtypes of its weights
+            checkpoint = context.processes.shard_optimizer_states(
+                {**self._checkpoint, "state_dict": self._weights},
+                optimization.optimizers,
+                self._read_shards,
+            )
         if not self._is_accepted:
             self._is_accepted = True
             self._tell_differences()
             # before they are loaded: an override replaces options in the file
-            _reconcile_settings(self._core, checkpoint, self._path, self._inputs.overrides)
-        optimization.load_state_dict(checkpoint)
+            with restoring_part("setup", self._path):
+                _reconcile_settings(self._core, checkpoint, self._path, self._inputs.overrides)
+        with restoring_part("optimizer_states", self._path):
+            optimization.load_state_dict(checkpoint)
         self._restored_parts = _parts_of(optimization)
         if context.processes.is_sharded:
             optimization.awaited = None
@@ -276,7 +298,8 @@ class CheckpointRestorer:
                 "the run that was cut, whose steps were of another size.",
                 TrainerHooksWarning,
             )
-        _warn_of_gaps(context, own, metric_parts(context.module, owners_of(self._core)))
+        with restoring_part("metrics", path):
+            _warn_of_gaps(context, own, metric_parts(context.module, owners_of(self._core)))
         assert self._core.start.report is not None
         _warn_of_callbacks(self._core.start.report)
 
@@ -481,8 +504,10 @@ def _require_resumable(context: RunContext, checkpoint: dict[str, Any], source: 
     context.state_registry.require(checkpoint, source)
     accumulated = own.get("accumulate_grad_batches", context.plan.accumulate_grad_batches)
     is_same_window = accumulated == context.plan.accumulate_grad_batches
+    with restoring_part("progress", source):
+        is_inside_window = bool(own["progress"]["batches_in_window"])
     # between two windows another number may be taken, with a warning
-    if own["progress"]["batches_in_window"] and not is_same_window:
+    if is_inside_window and not is_same_window:
         raise CheckpointError(
             f"checkpoint {source!r} was saved inside a window of {accumulated} batches, but this "
             f"run has accumulate_grad_batches={context.plan.accumulate_grad_batches}: the "
@@ -490,10 +515,12 @@ def _require_resumable(context: RunContext, checkpoint: dict[str, Any], source: 
             "checkpoint that was saved at the end of an epoch."
         )
     is_strict = context.module.strict_loading
-    require_fitting(context.module, checkpoint["state_dict"], source, strict=is_strict)
+    with restoring_part("state_dict", source):
+        require_fitting(context.module, checkpoint["state_dict"], source, strict=is_strict)
     if context.data.stream is not None:
         try:
-            context.data.stream.require_same(own["stream"])
+            with restoring_part("stream", source):
+                context.data.stream.require_same(own["stream"])
         except DataError as error:
             raise DataError(f"checkpoint {source!r} cannot be resumed from: {error}") from error
 

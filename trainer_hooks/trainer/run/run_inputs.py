@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
+from trainer_hooks.checkpoint.parts import restoring_part
 from trainer_hooks.connector.registry import adapt_if_foreign
 from trainer_hooks.context.loaders import EvalLoaders
 from trainer_hooks.data.data_hooks import defines
@@ -370,13 +371,23 @@ def checked_overrides(overrides: str | Iterable[str] | None, ckpt_path: object) 
     return frozenset(names)
 
 
-def restore_datamodule(context: RunContext, checkpoint: dict[str, Any]) -> None:
-    """Restore the data module's state from a checkpoint, if there is one."""
+def restore_datamodule(context: RunContext, checkpoint: dict[str, Any], source: str) -> None:
+    """Restore the data module's state from a checkpoint, if there is one.
+
+    Args:
+        context: the run.
+        checkpoint: the loaded checkpoint.
+        source: its path, for messages.
+
+    Raises:
+        CheckpointError: the data module cannot load the state.
+    """
     datamodule = context.datamodule
     if datamodule is not None:
-        state = checkpoint.get(type(datamodule).__qualname__)
-        if state:
-            datamodule.load_state_dict(state)
+        name = type(datamodule).__qualname__
+        with restoring_part(name, source):
+            if state := checkpoint.get(name):
+                datamodule.load_state_dict(state)
 
 
 class LoaderReload:
@@ -405,21 +416,26 @@ class LoaderReload:
             self._note()
             reload_data(self._inputs, context)
 
-    def reload_as_saved(self, checkpoint: dict[str, Any]) -> None:
+    def reload_as_saved(self, checkpoint: dict[str, Any], source: str) -> None:
         """Make the loaders as in the epoch in which those of a checkpoint were made.
 
         This comes before the checkpoint is restored, because the restore compares it with them.
+
+        Args:
+            checkpoint: the loaded checkpoint.
+            source: its path, for messages.
         """
         context, progress = self._context, self._context.training.progress
         renewed = checkpoint.get("trainer_hooks", {}).get("renewed")
         if not renewed:
             return
-        restore_datamodule(context, checkpoint)
+        restore_datamodule(context, checkpoint, source)
         present, numbers = progress.epochs_completed, rng.capture()
-        # the user's methods may make other loaders in another epoch
-        progress.epochs_completed = renewed["epoch"]
-        rng.restore(renewed["rng"])
         try:
+            with restoring_part("renewed", source):
+                # the user's methods may make other loaders in another epoch
+                progress.epochs_completed = int(renewed["epoch"])
+                rng.restore(renewed["rng"])
             reload_data(self._inputs, context)
         finally:
             progress.epochs_completed = present

@@ -41,6 +41,7 @@ class StartingPoint:
         if path is None or self._inputs.fn != "fit":
             return
         from trainer_hooks.checkpoint.file import load_checkpoint, summarize
+        from trainer_hooks.checkpoint.parts import restoring_part
 
         # all of it, although the loggers need little: `restore` takes over what was read here
         is_sharded = self._core.processes.is_sharded
@@ -56,7 +57,8 @@ class StartingPoint:
                 TrainerHooksWarning,
             )
             return
-        self._core.guards.resume(known)  # each logger goes on in the folder of that run
+        with restoring_part("loggers", path):
+            self._core.guards.resume(known)  # each logger goes on in the folder of that run
 
     @contextmanager
     def restoring(
@@ -119,6 +121,7 @@ class StartingPoint:
         """Return the checkpoint as this run, on this rank, is to restore it."""
         from trainer_hooks.checkpoint.file import load_checkpoint
         from trainer_hooks.checkpoint.lightning import is_lightning
+        from trainer_hooks.checkpoint.parts import restoring_part
 
         # a callback may have chosen another checkpoint than the loggers were resumed from
         read = self._read_early if path == self._inputs.ckpt_path else None
@@ -128,11 +131,13 @@ class StartingPoint:
         if is_lightning(checkpoint):
             from trainer_hooks.trainer.run.lightning_checkpoint import convert_lightning_checkpoint
 
-            checkpoint = convert_lightning_checkpoint(checkpoint, context, path)
+            with restoring_part("loops", path):
+                checkpoint = convert_lightning_checkpoint(checkpoint, context, path)
         if context.processes.is_distributed:
             from trainer_hooks.trainer.run.gathered_checkpoint import select_rank_state
 
-            checkpoint = select_rank_state(checkpoint, context.processes)
+            with restoring_part("processes", path):
+                checkpoint = select_rank_state(checkpoint, context.processes)
         # after `select_rank_state`: the reader looks for this rank's tensors where that puts them
         self._reader = None
         if context.processes.is_sharded and "shards" in checkpoint.get("trainer_hooks", {}):

@@ -1,0 +1,102 @@
+"""Parts of a checkpoint: their types, and one error for a part that cannot be restored."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trainer_hooks._text import printable
+from trainer_hooks.errors import CheckpointError, TrainerHooksError
+from trainer_hooks.hooks.relay import error_summary_with_notes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "callbacks": dict,
+    "optimizer_states": list,
+    "lr_schedulers": list,
+}
+_OWN_TYPES: dict[str, type | tuple[type, ...]] = {
+    "accumulate_grad_batches": int,
+    "added_groups": list,
+    "buffers": dict,
+    "clock": dict,
+    "evaluated": dict,
+    "evaluators": dict,
+    "generators": dict,
+    "gradients": dict,
+    "history": dict,
+    "inside_batch": bool,
+    "loggers": list,
+    "loop": dict,
+    "metric_objects": dict,
+    "metrics": dict,
+    "modes": dict,
+    "own_buffers": dict,
+    "plugins": list,
+    "progress": dict,
+    "renewed": dict,
+    "rng": dict,
+    "setup": dict,
+    "sharding_seed": int,
+    "slot": dict,
+    "state_versions": dict,
+    "stream": dict,
+    "val_generators": (dict, list),
+    "wall_times": dict,
+    "world_size": int,
+}
+"""The types of the parts of a checkpoint in the present format, as far as it holds them."""
+
+
+def require_types(checkpoint: dict[str, Any], source: str) -> None:
+    """Raise unless the parts of a checkpoint in the present format have their types.
+
+    Args:
+        checkpoint: a checkpoint that trainer_hooks wrote, or another program after it.
+        source: the file, for messages.
+
+    Raises:
+        CheckpointError: a part holds something else.
+    """
+    for parts, types in ((checkpoint, _TYPES), (checkpoint["trainer_hooks"], _OWN_TYPES)):
+        for name, type_ in types.items():
+            # some parts of a real file are None, but none of its lists is
+            if name in parts and not isinstance(parts[name], type_):
+                if parts[name] is None and type_ is not list:
+                    continue
+                raise CheckpointError(
+                    f"checkpoint {source!r} cannot be used: its part {name!r} is a "
+                    f"{type(parts[name]).__qualname__}. It was changed by another tool. Resume "
+                    "from another one."
+                )
+
+
+@contextmanager
+def restoring_part(part: str, source: str) -> Iterator[None]:
+    """Turn an error of the `with` block, which restores a part, into a CheckpointError.
+
+    Args:
+        part: the name of the part, as in the checkpoint.
+        source: the file, for messages.
+
+    Raises:
+        CheckpointError: the block raised an error of another library, or of the program; that is
+            its cause. Errors of trainer_hooks pass through.
+    """
+    try:
+        yield
+    # the file may be whole: it is the machine that is too small
+    except (TrainerHooksError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # of any class: a state is restored by code of others, too
+        reason = printable(" ".join(error_summary_with_notes(error).split()))
+        raise CheckpointError(
+            f"checkpoint {source!r} cannot be restored: its part {part!r} does not fit the object "
+            f"that is to load it ({reason}). It must be as that object saved it. Resume from "
+            "another checkpoint, or load the weights alone with load_from_checkpoint."
+        ) from error
