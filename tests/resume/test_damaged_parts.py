@@ -208,7 +208,7 @@ def test_an_error_of_a_users_callback_is_the_cause() -> None:
     mine = KeyError("batches")
     mine.add_note("raised by load_state_dict() of Seen")
     with (
-        pytest.raises(CheckpointError, match="'callbacks' .*KeyError: .*of Seen") as caught,
+        pytest.raises(CheckpointError, match=r"'callbacks' .*KeyError: .*of Seen") as caught,
         restoring_part("callbacks", "a.ckpt"),
     ):
         raise mine

@@ -76,16 +76,32 @@ def require_types(checkpoint: dict[str, Any], source: str) -> None:
                 )
 
 
+class UnfitPartError(CheckpointError):
+    """Raised for a part of a checkpoint that its owner cannot load.
+
+    Attributes:
+        part: the name of the part.
+    """
+
+    def __init__(self, part: str, source: str, reason: str) -> None:
+        super().__init__(
+            f"checkpoint {source!r} cannot be restored: its part {part!r} does not fit the object "
+            f"that is to load it ({reason}). It must be as that object saved it. Resume from "
+            "another checkpoint, or load the weights alone with load_from_checkpoint."
+        )
+        self.part = part
+
+
 @contextmanager
 def restoring_part(part: str, source: str) -> Iterator[None]:
-    """Turn an error of the `with` block, which restores a part, into a CheckpointError.
+    """Turn an error of the `with` block, which restores a part, into an UnfitPartError.
 
     Args:
         part: the name of the part, as in the checkpoint.
         source: the file, for messages.
 
     Raises:
-        CheckpointError: the block raised an error of another library, or of the program; that is
+        UnfitPartError: the block raised an error of another library, or of the program; that is
             its cause. Errors of trainer_hooks pass through.
     """
     try:
@@ -95,8 +111,4 @@ def restoring_part(part: str, source: str) -> Iterator[None]:
         raise
     except Exception as error:  # of any class: a state is restored by code of others, too
         reason = printable(" ".join(error_summary_with_notes(error).split()))
-        raise CheckpointError(
-            f"checkpoint {source!r} cannot be restored: its part {part!r} does not fit the object "
-            f"that is to load it ({reason}). It must be as that object saved it. Resume from "
-            "another checkpoint, or load the weights alone with load_from_checkpoint."
-        ) from error
+        raise UnfitPartError(part, source, reason) from error

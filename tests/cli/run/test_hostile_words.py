@@ -238,6 +238,86 @@ def test_null_is_no_checkpoint(ask, here) -> None:
     assert ask("fit", "--config", "run.yaml", "--ckpt_path", "null").code == 0
 
 
+@pytest.mark.parametrize("name", ["pipe", "bomb", "UTF-16", "more brackets", "bytes"])
+def test_a_file_that_a_config_names_is_checked_too(name, ask, places, files) -> None:
+    """Where an argument takes a config of its own, that is read as carefully as the outer one."""
+    Path("run.yaml").write_text(CONFIG)
+    Path("outer.yaml").write_text(f"model: configured.Trained\ntrainer: {name}\n")
+    Path("model.yaml").write_text(f"model: {name}\n")
+    for words in (
+        ("--config", "outer.yaml"),
+        ("--config", "model.yaml"),
+        ("--config", "run.yaml", "--trainer", name),
+        ("--config", "run.yaml", "--config", name),
+        ("--config", "run.yaml", "--optimizer", name),
+    ):
+        assert faults_of(ask("fit", *words)) == "", words
+
+
+def test_an_inner_config_is_read(ask, here) -> None:
+    """A good one is used, as before."""
+    Path("inner.yaml").write_text(CONFIG.partition("trainer:")[2])
+    Path("run.yaml").write_text(f"{CONFIG.partition('trainer:')[0]}trainer: inner.yaml\n")
+    assert ask("fit", "--config", "run.yaml").code == 0
+
+
+@pytest.mark.parametrize("group", ["", "trainer:\n"])
+def test_thousands_of_unknown_keys_are_one_short_line(group, ask, here) -> None:
+    """The first ones are named, and the others counted, before the parser goes through them."""
+    keys = "".join(f"  unknown_{number}: 1\n" for number in range(20_000))
+    text = f"{group}{keys}" if group else keys.replace("  ", "")
+    Path("run.yaml").write_text(f"model: configured.Trained\n{text}")
+    answer = ask("fit", "--config", "run.yaml")
+    assert faults_of(answer) == ""
+    assert "'unknown_0'" in answer.err
+    assert ", nor 'unknown_1', 'unknown_2' and 19,997 more. Known: " in answer.err
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [(("state_dict", "layer.weight"), None), (("trainer_hooks", "progress", "stage"), 3),
+     (("trainer_hooks", "format"), 99)],
+)  # fmt: skip
+def test_a_checkpoint_that_the_trainer_refuses_is_one_line(path, value, ask, here) -> None:
+    """No other line comes before the error, though only the restore has found it."""
+    Path("run.yaml").write_text(CONFIG)
+    data = _saved(here)
+    owner = data
+    for key in path[:-1]:
+        owner = owner[key]
+    owner[path[-1]] = value
+    torch.save(data, "drawn.ckpt")
+    assert faults_of(ask("fit", "--config", "run.yaml", "--ckpt_path", "drawn.ckpt")) == ""
+
+
+def test_the_seed_is_told_after_a_restore(ask, here) -> None:
+    """A resume logs the seed before its first other line, and a part for the loop has code 2."""
+    Path("run.yaml").write_text(CONFIG.replace("max_epochs: 1", "max_epochs: 2"))
+    data = _saved(here)
+    answer = ask("fit", "--config", "run.yaml", "--ckpt_path", "good.ckpt")
+    assert answer.code == 0
+    assert [line.partition(" ")[0] for line in answer.err.splitlines()[:2]] == ["seed", "resuming"]
+    del data["trainer_hooks"]["rng"]["torch"]
+    torch.save(data, "drawn.ckpt")
+    answer = ask("fit", "--config", "run.yaml", "--ckpt_path", "drawn.ckpt")
+    assert answer.code == 2
+    assert "its part 'rng' does not fit" in answer.err.splitlines()[-1]
+    assert "Traceback" not in answer.err
+
+
+def _saved(folder: Path):
+    """Save a checkpoint of a training as good.ckpt, and return it as plain data."""
+    import configured
+
+    trainer = Trainer(
+        accelerator="cpu", max_epochs=1, logger=False, plugins=False, enable_progress_bar=False,
+        enable_model_summary=False, enable_checkpointing=False,
+    )  # fmt: skip
+    trainer.fit(configured.Trained(), datamodule=configured.Points())
+    trainer.save_checkpoint(folder / "good.ckpt")
+    return torch.load(folder / "good.ckpt", weights_only=True)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can take on the rights of nobody")
 def test_a_file_without_rights_is_one_line(ask, here) -> None:
     """A file, and one below a folder, that may not be read."""

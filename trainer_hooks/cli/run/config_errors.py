@@ -6,7 +6,7 @@ import importlib
 import inspect
 import re
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, get_type_hints
 
@@ -100,7 +100,7 @@ def find_import_error(value: str) -> tuple[str, str] | None:
 
 # parts of the messages of jsonargparse, of trainer_hooks and of Python's import
 _KEY = re.compile(r'Parser key "([^"]+)":')
-_UNKNOWN = re.compile(r"Option '([^']+)' is not accepted")
+_UNKNOWN = re.compile(r"Option '([^']+)' is not accepted(, nor .*)?")
 _IN_GROUP = re.compile(r"(?:Group|Subcommand) '([^']+)' does not accept option '([^']+)'")
 _UNRECOGNIZED = re.compile(r"Unrecognized arguments: (.*)", re.IGNORECASE)
 _REQUIRED = re.compile(r"the following arguments are required: (.*)")
@@ -226,7 +226,8 @@ def _parse_message(message: str, parser: TrainerParser | None) -> _ConfigError |
             missing, "is required and was not given", f"Give --{missing}, or name it in a config."
         )
     if (match := _UNKNOWN.search(message)) and not _KEY.search(message):
-        return _unknown_below(match[1], keys)
+        fault = _unknown_below(match[1], keys)
+        return replace(fault, mistake=f"{fault.mistake}{match[2] or ''}")
     if match := _KEY.search(message):
         return _of_key(message, match[1], parser)
     if _DISABLED.match(message):

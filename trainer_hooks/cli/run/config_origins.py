@@ -5,18 +5,21 @@ from __future__ import annotations
 import argparse
 import math
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jsonargparse
 import yaml  # type: ignore[import-untyped]
 
 from trainer_hooks._files import file_fault, is_missing
+from trainer_hooks.cli.run.arguments import SUBCOMMANDS
 from trainer_hooks.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
 _MOST = 1_000_000
 """Values in a config; aliases of aliases make more of a few lines than a memory holds."""
@@ -26,6 +29,9 @@ _MOST_BYTES = 10_000_000
 
 _MOST_PLAIN = 100_000
 """Characters of a config that the slow loader explains."""
+
+_SHOWN = 3
+"""Unknown keys that a message names."""
 
 _DEEPEST = 100
 """Levels of a config; those of an object in an option of the Trainer are five."""
@@ -50,16 +56,10 @@ class ConfigFile:
 
 def read_config(path: Path) -> ConfigFile:
     """Read a config file; an error in the file becomes its `fault`."""
-    if fault := file_fault(path):
-        return ConfigFile(path, f"{path}: {fault}. Give a file of YAML or JSON")
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            return ConfigFile(path, f"{path}: it has over {_MOST_BYTES:,} bytes, and is no config")
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        return ConfigFile(path, f"{path}: byte {error.start} is no UTF-8. Save it as text in UTF-8")
-    except OSError as error:
-        return ConfigFile(path, f"{path}: it cannot be read: {error.strerror}")
+        text = read_config_text(path)
+    except UsageError as error:
+        return ConfigFile(path, str(error).removesuffix("."))
     # PyYAML has the loader in C only where it was built with libyaml
     fast_loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
@@ -67,6 +67,56 @@ def read_config(path: Path) -> ConfigFile:
     except (ValueError, yaml.YAMLError):
         # the other one speaks plainly, but takes ten seconds for a megabyte
         return _explained(path, text, yaml.SafeLoader if len(text) < _MOST_PLAIN else fast_loader)
+
+
+def read_config_text(path: Path) -> str:
+    """Return the text of a config file.
+
+    Raises:
+        UsageError: it is no file that can be read to its end, or no text.
+    """
+    if fault := file_fault(path):
+        raise UsageError(f"{path}: {fault}. Give a file of YAML or JSON.")
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise UsageError(f"{path}: it has over {_MOST_BYTES:,} bytes, and is no config.")
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{path}: byte {error.start} is no UTF-8. Save it as text in UTF-8."
+        ) from error
+    except OSError as error:
+        raise UsageError(f"{path}: it cannot be read: {error.strerror}.") from error
+
+
+@contextmanager
+def checked_inner_configs() -> Iterator[None]:
+    """Let jsonargparse read files that a config names as `read_config` reads the config itself.
+
+    It opens a file of its own accord, where an argument takes a config: a pipe would block it, and
+    aliases of aliases fill the memory.
+    """
+    read_text = jsonargparse.Path.read_text
+
+    def read_checked(path: jsonargparse.Path) -> str:
+        # as "-" and addresses, which are no files of this machine
+        if path.relative == "-" or path.is_url or path.is_fsspec:
+            return str(read_text(path))
+        text = read_config_text(Path(path.absolute))
+        loader_class = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        try:
+            file = _parsed(Path(path.relative), text, loader_class, needs_keys=False)
+        except (ValueError, yaml.YAMLError):
+            return text  # the argument may take a text that is no YAML
+        if file.fault:
+            raise UsageError(f"{file.fault}.")
+        return text
+
+    jsonargparse.Path.read_text = read_checked
+    try:
+        yield
+    finally:
+        jsonargparse.Path.read_text = read_text
 
 
 def _explained(path: Path, text: str, loader_class: Any) -> ConfigFile:
@@ -81,13 +131,15 @@ def _explained(path: Path, text: str, loader_class: Any) -> ConfigFile:
     return ConfigFile(path, f"{path}{line}: {fault}. Nothing but plain YAML may stand in a config")
 
 
-def _parsed(path: Path, text: str, loader_class: Any) -> ConfigFile:
+def _parsed(path: Path, text: str, loader_class: Any, *, needs_keys: bool = True) -> ConfigFile:
     if _is_too_deep(text, loader_class):
         return ConfigFile(path, f"{path}: it is nested deeper than {_DEEPEST} levels")
     loader = loader_class(text)
     try:
         root = loader.get_single_node()
-        if not isinstance(root, yaml.MappingNode):
+        if root is None and not needs_keys:
+            return ConfigFile(path)
+        if needs_keys and not isinstance(root, yaml.MappingNode):
             return ConfigFile(path, f"{path}: it holds no keys. Write some, as model and trainer")
         size = _size(root, {})
         fault = _written_twice(root, set())
@@ -97,6 +149,8 @@ def _parsed(path: Path, text: str, loader_class: Any) -> ConfigFile:
             fault = f": it comes to {size} values, counting aliases each time. Leave some out"
         if fault:
             return ConfigFile(path, f"{path}{fault}")
+        if not needs_keys:
+            return ConfigFile(path, "", root)
         # after the checks: the values of all aliases together may not fit into memory
         return ConfigFile(path, "", root, loader.construct_document(root))
     finally:
@@ -210,6 +264,31 @@ class ConfigOrigins:
             if file.fault:
                 raise UsageError(f"{file.fault}.")
 
+    def require_known(self, keys: Collection[str], groups: Collection[str]) -> None:
+        """Require the keys of the files to be arguments, at the top and in some groups.
+
+        jsonargparse says so, too, but compares each unknown key with each argument, again and
+        again: 20,000 keys would take it many seconds.
+
+        Args:
+            keys: the dotted keys of all arguments.
+            groups: groups of arguments that take no other keys.
+
+        Raises:
+            UsageError: a key is unknown.
+        """
+        roots = {key.partition(".")[0] for key in keys} | {*SUBCOMMANDS}
+        for file in self.files:
+            for level in (file.content, file.content.get(self.subcommand)):
+                if not isinstance(level, dict):
+                    continue
+                _require_names(level, roots, "")
+                for group in groups:
+                    inner = level.get(group)
+                    if isinstance(inner, dict):
+                        names = {key.split(".")[1] for key in keys if key.startswith(f"{group}.")}
+                        _require_names(inner, {*names, *OBJECT_KEYS}, f"{group}.")
+
     def with_environment(self, prefix: str) -> ConfigOrigins:
         """Return a copy that also covers the environment and the config file that it names."""
         prefixed = replace(self, prefix=prefix)
@@ -315,6 +394,21 @@ class ConfigOrigins:
                 if line is not None:
                     return f"{file.path}, line {line + 1}"
         return ""
+
+
+def _require_names(level: dict[Any, Any], names: Collection[str], prefix: str) -> None:
+    # a key may be dotted, and `callbacks+` appends; keys that are no texts have an error of
+    # their own
+    unknown = [
+        key
+        for key in level
+        if isinstance(key, str) and key.partition(".")[0].rstrip("+") not in names
+    ]
+    if unknown:
+        shown = ", ".join(map(repr, unknown[1:_SHOWN]))
+        more = f" and {len(unknown) - _SHOWN:,} more" if len(unknown) > _SHOWN else ""
+        rest = f", nor {shown}{more}" if shown else ""
+        raise UsageError(f"Option '{prefix}{unknown[0]}' is not accepted{rest}")
 
 
 def _keys(node: yaml.Node | None) -> Iterator[tuple[Any, Any, set[str]]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from trainer_hooks._log import log
+from trainer_hooks.checkpoint.parts import UnfitPartError
 from trainer_hooks.cli.commands import install_hint, one_line
 from trainer_hooks.cli.run.arguments import (
     SUBCOMMANDS,
@@ -30,6 +31,7 @@ from trainer_hooks.runtime.rng import seed_everything
 from trainer_hooks.trainer.trainer import Trainer
 
 if TYPE_CHECKING:
+    import logging
     from collections.abc import Callable, Mapping, Sequence
 
     from jsonargparse import Namespace
@@ -163,9 +165,12 @@ class TrainerCLI:
         self.before_instantiate_classes()
         self._explain_errors(self.instantiate_classes)
         # `is`, and not `!=`: 0 is a seed, and equals False
-        if self._command_config.seed_everything is not False:
-            # only now: a refused config prints its one line alone
-            log.info("seed set to %d", self._command_config.seed_everything)
+        is_seeded = self._command_config.seed_everything is not False
+        # only now: a refused config prints its one line alone, and so does a refused checkpoint
+        if is_seeded and self._command_config.get("ckpt_path") is None:
+            self._log_seed()
+        elif is_seeded:
+            log.addFilter(self._log_seed_after_restore)
         self.after_instantiate_classes()
         if self.subcommand is not None:
             self._run(self.subcommand)
@@ -343,6 +348,7 @@ class TrainerCLI:
             args: the arguments.
             words: those of a command line; empty for a config object.
         """
+        from trainer_hooks.cli.run.config_origins import checked_inner_configs
         from trainer_hooks.cli.run.links import ArgumentLinks, find_links, merge_links
         from trainer_hooks.cli.run.parser import (
             check_environment,
@@ -360,6 +366,7 @@ class TrainerCLI:
         # before it parses: an argument that a link or a default gives is not required any more
         self._links = ArgumentLinks(command_parser, find_links(self._origins, explicit))
         self._links.add()
+        self._origins.require_known(command_parser.argument_keys, ["trainer"])
         if "ckpt_path" in command_parser.method_arguments:
             path = explicit.get("ckpt_path") or self._origins.explicit_value("ckpt_path")
             set_defaults_from_checkpoint(command_parser, path, self._origins.explicit_value)
@@ -371,7 +378,8 @@ class TrainerCLI:
             show_class_help(command_parser, words)
             check_environment(command_parser)
             args = merge_links(words, self._links.sources)
-        self.config: Namespace = parse_config(parse, args, self.subcommand)
+        with checked_inner_configs():
+            self.config: Namespace = parse_config(parse, args, self.subcommand)
         self._links.check(self._command_config)
         seed = self._command_config.seed_everything
         if seed is not False:
@@ -410,17 +418,33 @@ class TrainerCLI:
             add_monitor_note(error, self._origins)
             raise
         except CheckpointError as error:
-            if not self._is_about_start(method_arguments.get("ckpt_path")):
+            if not self._is_about_start(method_arguments.get("ckpt_path"), error):
                 raise
             refused = error
+        finally:
+            if self._log_seed_after_restore in log.filters:
+                log.removeFilter(self._log_seed_after_restore)
+                if refused is None:
+                    self._log_seed()
         if refused is not None:
             self._explain_errors(lambda: refuse_checkpoint(refused))
         self._call_if_defined(f"after_{subcommand}")
 
-    def _is_about_start(self, asked: str | None) -> bool:
+    def _log_seed(self) -> None:
+        log.info("seed set to %d", self._command_config.seed_everything)
+
+    def _log_seed_after_restore(self, record: logging.LogRecord) -> bool:  # noqa: ARG002 - a filter
+        """Log the seed before the first record of a run that has restored its checkpoint."""
+        if self.trainer.load_report is not None:
+            log.removeFilter(self._log_seed_after_restore)  # first: `_log_seed` comes here, too
+            self._log_seed()
+        return True
+
+    def _is_about_start(self, asked: str | None, error: CheckpointError) -> bool:
         """Return whether a CheckpointError of the run is about the checkpoint to start from."""
-        # later ones are about saves, in the middle of a training
-        is_restored = self.trainer.load_report is not None
+        # later ones are about saves, in the middle of a training, but for parts that wait for the
+        # loop
+        is_restored = self.trainer.load_report is not None and not isinstance(error, UnfitPartError)
         is_new = asked == "auto" and self.trainer.ckpt_path is None
         return asked is not None and not is_restored and not is_new
 
