@@ -278,7 +278,7 @@ def test_thousands_of_unknown_keys_are_one_short_line(group, ask, here) -> None:
     [(("state_dict", "layer.weight"), None), (("trainer_hooks", "progress", "stage"), 3),
      (("trainer_hooks", "format"), 99)],
 )  # fmt: skip
-def test_a_checkpoint_that_the_trainer_refuses_is_one_line(path, value, ask, here) -> None:
+def test_a_checkpoint_that_the_trainer_refuses_is_one_line(path, value, ask, here, caplog) -> None:
     """No other line comes before the error, though only the restore has found it."""
     Path("run.yaml").write_text(CONFIG)
     data = _saved(here)
@@ -287,16 +287,20 @@ def test_a_checkpoint_that_the_trainer_refuses_is_one_line(path, value, ask, her
         owner = owner[key]
     owner[path[-1]] = value
     torch.save(data, "drawn.ckpt")
+    caplog.clear()
     assert faults_of(ask("fit", "--config", "run.yaml", "--ckpt_path", "drawn.ckpt")) == ""
+    # where logging is not set up, its records stand beside the error
+    assert [one.message for one in caplog.records if one.module != "parser"] == []
 
 
-def test_the_seed_is_told_after_a_restore(ask, here) -> None:
+def test_the_seed_is_told_after_a_restore(ask, here, caplog) -> None:
     """A resume logs the seed before its first other line, and a part for the loop has code 2."""
     Path("run.yaml").write_text(CONFIG.replace("max_epochs: 1", "max_epochs: 2"))
     data = _saved(here)
-    answer = ask("fit", "--config", "run.yaml", "--ckpt_path", "good.ckpt")
-    assert answer.code == 0
-    assert [line.partition(" ")[0] for line in answer.err.splitlines()[:2]] == ["seed", "resuming"]
+    caplog.clear()
+    assert ask("fit", "--config", "run.yaml", "--ckpt_path", "good.ckpt").code == 0
+    words = [message.partition(" ")[0] for message in caplog.messages]
+    assert words[words.index("seed") :] == ["seed", "resuming", "fit"]
     del data["trainer_hooks"]["rng"]["torch"]
     torch.save(data, "drawn.ckpt")
     answer = ask("fit", "--config", "run.yaml", "--ckpt_path", "drawn.ckpt")
