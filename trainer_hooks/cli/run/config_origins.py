@@ -96,9 +96,11 @@ def checked_inner_configs() -> Iterator[None]:
     It opens a file of its own accord, where an argument takes a config: a pipe would block it, and
     aliases of aliases fill the memory.
     """
-    read_text = jsonargparse.Path.read_text
+    # Any: the package does not list the name, though its documentation does
+    path_class: Any = jsonargparse.Path  # type: ignore[attr-defined]
+    read_text = path_class.read_text
 
-    def read_checked(path: jsonargparse.Path) -> str:
+    def read_checked(path: Any) -> str:
         # as "-" and addresses, which are no files of this machine
         if path.relative == "-" or path.is_url or path.is_fsspec:
             return str(read_text(path))
@@ -112,11 +114,11 @@ def checked_inner_configs() -> Iterator[None]:
             raise UsageError(f"{file.fault}.")
         return text
 
-    jsonargparse.Path.read_text = read_checked
+    path_class.read_text = read_checked
     try:
         yield
     finally:
-        jsonargparse.Path.read_text = read_text
+        path_class.read_text = read_text
 
 
 def _explained(path: Path, text: str, loader_class: Any) -> ConfigFile:
