@@ -304,20 +304,36 @@ def require_file(file: Path, name: str) -> None:
         CheckpointNotFoundError: there is no file.
         CheckpointError: there is something else, such as a pipe, or it may not be looked at.
     """
+    reason = absence_of(file)
+    if reason.startswith(_NOT_THERE):
+        raise CheckpointNotFoundError(f"checkpoint {name!r} {reason}.")
+    if reason:
+        raise CheckpointError(f"checkpoint {name!r} {reason}. Give the path of a checkpoint.")
+
+
+_NOT_THERE = "is not there"
+
+
+def absence_of(file: Path) -> str:
+    """Return why there is no checkpoint to open at a path of this machine; empty if there is one.
+
+    Nothing is opened: to open a pipe would block.
+
+    Args:
+        file: the path; it may be that of a sharded folder.
+    """
     fault = file_fault(file)
     if not fault or is_sharded_folder(file):
-        return
+        return ""
     if os.path.isdir(file):  # noqa: PTH112 - as `exists`: Path's raise for a name that is too long
-        raise CheckpointNotFoundError(
-            f"checkpoint {name!r} is not there: it is a folder without a seal, and so no "
-            "checkpoint of several processes, or an unfinished one. Give another one."
+        return (
+            f"{_NOT_THERE}: it is a folder without a seal, and so no checkpoint of several "
+            "processes, or an unfinished one"
         )
     if is_missing(file):
         link = ": it is a link that leads nowhere" if file.is_symlink() else ""
-        raise CheckpointNotFoundError(f"checkpoint {name!r} is not there{link}.{_others(file)}")
-    raise CheckpointError(
-        f"checkpoint {name!r} cannot be read: {fault}. Give the path of a checkpoint."
-    )
+        return f"{_NOT_THERE}{link}.{_others(file)}".removesuffix(".")
+    return f"cannot be read: {fault}"
 
 
 def _unpickle(file: Path | IO[bytes], name: str, **options: Any) -> dict[str, Any]:

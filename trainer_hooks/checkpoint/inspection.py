@@ -19,10 +19,10 @@ from zipfile import is_zipfile
 import torch
 from torch import Tensor
 
-from trainer_hooks._files import file_fault, is_missing
+from trainer_hooks._files import is_missing
 from trainer_hooks.checkpoint.atomic_write import is_sharded_folder, size_of_folder
 from trainer_hooks.checkpoint.encoding import decode
-from trainer_hooks.checkpoint.file import verify_checkpoint
+from trainer_hooks.checkpoint.file import absence_of, verify_checkpoint
 from trainer_hooks.checkpoint.lightning import lightning_progress
 from trainer_hooks.checkpoint.migrations import FORMAT, migrate
 from trainer_hooks.checkpoint.safetensors_file import is_safetensors, read_safetensors
@@ -247,13 +247,15 @@ def _inspect_folder(folder: Path) -> CheckpointContents:
 
 def _head(file: Path) -> bytes:
     """Return the first bytes of a file, or raise if there are none to read."""
-    if is_missing(file):
-        raise UnusableFileError(file, FileFault.MISSING, _not_there(file))
-    if fault := file_fault(file):
+    if absence := absence_of(file):
         # exists is False for a path that the system refuses to look at
         kind = FileFault.NO_CHECKPOINT if os.path.exists(file) else FileFault.UNREADABLE  # noqa: PTH110
-        is_folder = os.path.isdir(file)  # noqa: PTH112
-        raise UnusableFileError(file, kind, f"{fault} without a seal" if is_folder else fault)
+        if is_missing(file):
+            kind = FileFault.MISSING
+        # the kind of fault has said it; a missing file is followed by those beside it
+        reason = absence.removeprefix("is ").removeprefix("cannot be read: ")
+        reason += "." if kind is FileFault.MISSING else ""
+        raise UnusableFileError(file, kind, reason.removeprefix("not there: "))
     try:
         with file.open("rb") as content:
             head = content.read(8)
@@ -263,16 +265,6 @@ def _head(file: Path) -> bytes:
     if not head:
         raise UnusableFileError(file, FileFault.DAMAGED, "it is empty")
     return head
-
-
-def _not_there(file: Path) -> str:
-    """Return the message for a missing file, which lists the checkpoints beside it."""
-    try:
-        verify_checkpoint(file)
-    except CheckpointError as error:
-        # out of a message of checkpoint/file.py, which has the list
-        return str(error).partition("' is ")[2] or str(error)
-    return "it was not there a moment ago"
 
 
 def _loaded(file: Path, head: bytes) -> Any:

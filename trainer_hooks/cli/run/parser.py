@@ -13,6 +13,7 @@ import shutil
 import sys
 import textwrap
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import jsonargparse
@@ -20,12 +21,11 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from trainer_hooks import callbacks, loggers
-from trainer_hooks._files import file_fault, is_missing
 from trainer_hooks._log import log
 from trainer_hooks._version import __version__
 from trainer_hooks.callbacks.reporting.run_facts import HIDDEN
 from trainer_hooks.checkpoint import lightning
-from trainer_hooks.checkpoint.atomic_write import is_sharded_folder
+from trainer_hooks.checkpoint.file import absence_of
 from trainer_hooks.checkpoint.inspection import (
     CheckpointKind,
     UnusableFileError,
@@ -507,12 +507,9 @@ def _check_checkpoint(path: str) -> None:
     """Check that there is a checkpoint to open, before anything is made; a run reads it later."""
     file = path.removeprefix("file://")
     # the path of an empty text would be the working directory, which exists
-    fault = "is not there" if not path or is_missing(file) else file_fault(file)
-    if fault and not (path and is_sharded_folder(file)):
-        seal = " without a seal" if os.path.isdir(file) else ""  # noqa: PTH112
+    if absence := absence_of(Path(file)) if path else "is not there":
         raise UsageError(
-            f"ckpt_path: {path!r} {fault.removeprefix('it ')}{seal}. Give a checkpoint, or one of "
-            f"{', '.join(_CKPT_WORDS)}."
+            f"ckpt_path: {path!r} {absence}. Give a checkpoint, or one of {', '.join(_CKPT_WORDS)}."
         )
     try:
         contents = inspect_file(file)
