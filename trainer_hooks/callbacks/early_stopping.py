@@ -28,6 +28,7 @@ from trainer_hooks.callbacks.monitored_metric import (
 )
 from trainer_hooks.errors import MetricError, TrainerHooksWarning
 from trainer_hooks.hooks.band import Band
+from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -181,6 +182,7 @@ class EarlyStopping(Callback):
         self.stopping_reason_message = state_dict.get("stopping_reason_message")
         self.stopping_value = state_dict.get("stopping_value")
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the state when a new training begins."""
         self._request = ""

@@ -33,6 +33,7 @@ from trainer_hooks.checkpoint.paths import (
     remove,
 )
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
+from trainer_hooks.hooks.spec import keeps_optimizers
 from trainer_hooks.loggers.run_folder import FolderLogger
 
 if TYPE_CHECKING:
@@ -572,6 +573,7 @@ class Saver(Checkpoint):
         folders = earlier_folders(trainer)
         return [path for each in folders for path in files_in(each, self.FILE_EXTENSION, depth)]
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset for a new training; in a resumed one finish the save that a kill has cut off."""
         if trainer.progress.is_new_training:  # a second fit of the same module goes on instead

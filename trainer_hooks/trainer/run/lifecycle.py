@@ -20,6 +20,7 @@ from trainer_hooks.errors import OptionError, StopTraining, TerminationSignal, a
 from trainer_hooks.hooks.relay import call_and_note_errors, error_summary_with_notes
 from trainer_hooks.loggers.run_folder import FolderLogger, open_folders, remove_unused_folders
 from trainer_hooks.metrics.store import LogScope
+from trainer_hooks.module.added_groups import note_group_twice
 from trainer_hooks.module.datamodule import DataModule
 from trainer_hooks.module.module import Module
 from trainer_hooks.module.optimization import (
@@ -202,6 +203,7 @@ class TrainerRun:
         A fit that a signal stopped in order gets its end hooks instead.
         """
         self._error = error
+        note_group_twice(error, self.core.training.optimization)
         if self._distributed_run is not None:
             # before any hook: the other ranks wait for this one until they hear of it
             self._distributed_run.tell_failure(error)
