@@ -185,6 +185,7 @@ class RunContext:
         state_registry: everything that changes in the run: what is saved, restored and undone.
         resumed: the checkpoint of which the loop has yet to restore its part, or empty.
         rebind_optimizers: lets the step of a fit use the present optimizers; None outside fit.
+        on_first_batch: called once, when a resumed fit has trained its first batch; else None.
     """
 
     trainer: Trainer
@@ -208,6 +209,7 @@ class RunContext:
     state_registry: StateRegistry = field(default_factory=StateRegistry)
     resumed: dict[str, Any] = field(default_factory=dict)
     rebind_optimizers: Callable[[], None] | None = None
+    on_first_batch: Callable[[], None] | None = None
     local_requests: RunRequests = field(init=False)
 
     def __post_init__(self) -> None:

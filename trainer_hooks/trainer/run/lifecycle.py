@@ -36,7 +36,7 @@ from trainer_hooks.trainer.run.console_summary import (
     log_end,
     warn_of_nothing_to_do,
 )
-from trainer_hooks.trainer.run.failed_start import record_start
+from trainer_hooks.trainer.run.failed_start import begin_start, record_start, update_start
 from trainer_hooks.trainer.run.hook_profiling import begin_profiled_run, report_hook_profile
 from trainer_hooks.trainer.run.registered_state import build_state_registry, modes_of
 from trainer_hooks.trainer.run.run_inputs import (
@@ -305,6 +305,8 @@ class TrainerRun:
         begin_profiled_run(core)
         core.has_run = True
         core.start.path, core.start.is_open = inputs.ckpt_path, True
+        # before the checkpoint is read, for which memory may not suffice
+        begin_start(core)
         module.attach(self.trainer, core.log_target)
         if inputs.datamodule is not None:
             inputs.datamodule.trainer = self.trainer
@@ -314,6 +316,8 @@ class TrainerRun:
             self._distributed_run.share_metrics()
         context = core.context = self._make_context(module)
         context.state_registry = build_state_registry(core, module, context)
+        if core.start.record:
+            context.on_first_batch = partial(update_start, core)
         core.connector.relay.begin_run(context.stop_by, context.leave_epoch)
         # before a folder is opened: a resumed run logs into that of its checkpoint
         self._starting_point.read_and_resume_loggers()
