@@ -132,6 +132,7 @@ def main() -> None:
     folder, seed, kills = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     torch.set_num_threads(1)
     warnings.simplefilter("error")
+    warnings.filterwarnings("ignore", "ckpt_path='auto' took")  # killed before a batch
     choose = random.Random(seed)
     warm_up()
     finished = 0

@@ -168,8 +168,8 @@ def contents(folder: Path) -> dict[str, Any]:
             found[name] = "hidden"
         elif path.is_file():
             checkpoint = torch.load(path, weights_only=True)
-            del checkpoint["trainer_hooks"]["wall_times"]
             own = checkpoint.pop("trainer_hooks")
+            own.pop("wall_times", None)  # weights alone have none
             parts = {**checkpoint, **own}
             found[name] = {k: digest(v, str(folder.resolve())) for k, v in parts.items()}
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 from types import SimpleNamespace
 
 import changing_optimizers
@@ -11,12 +12,17 @@ import torch
 from changing_optimizers import Wrapper
 from torch.utils.data import DataLoader, TensorDataset
 
-from trainer_hooks import Callback, Module
-from trainer_hooks.callbacks import BaseFinetuning
+from trainer_hooks import Callback, DataModule, Module, Trainer
+from trainer_hooks.callbacks import BaseFinetuning, ModelSummary
 from trainer_hooks.errors import CheckpointError, OptimizationError
 
 OURS = SimpleNamespace(
-    Module=Module, Callback=Callback, BaseFinetuning=BaseFinetuning, OurCallback=Callback, more=[]
+    Module=Module,
+    Callback=Callback,
+    BaseFinetuning=BaseFinetuning,
+    OurCallback=Callback,
+    Trainer=Trainer,
+    more=[],
 )
 
 
@@ -260,4 +266,200 @@ def test_back_to_a_checkpoint_from_before_a_group_was_added(quiet_trainer, tmp_p
     once = [value.clone() for value in module.state_dict().values()]
     trainer.fit(module, rows(), ckpt_path=tmp_path / "x.ckpt")
     assert all(map(torch.equal, once, module.state_dict().values()))
+    assert [len(group["params"]) for group in trainer.optimizers[0].param_groups] == [2, 2]
+
+
+class Counts(Callback):
+    """Counts fits; its state outlives a resume that is refused."""
+
+    fits = 0
+
+    def on_train_start(self, trainer, module):
+        self.fits += 1
+
+    def state_dict(self):
+        return {"fits": self.fits}
+
+    def load_state_dict(self, state_dict):
+        self.fits = state_dict["fits"]
+
+
+class Data(DataModule):
+    """Has a state."""
+
+    def train_dataloader(self):
+        return rows()
+
+    def state_dict(self):
+        return {"rows": 6}
+
+
+def notes_of_refusal(trainer, module, data, path) -> str:
+    with pytest.raises(CheckpointError) as caught:
+        trainer.fit(module, data, ckpt_path=path)
+    return "".join(getattr(caught.value, "__notes__", []))
+
+
+def test_a_refusal_names_the_parts_that_keep_a_state(quiet_trainer, saved, tmp_path) -> None:
+    """Where a hook may change optimizers, the states of others are loaded before the refusal."""
+    callback = Counts()
+    trainer = quiet_trainer(callbacks=[callback], plugins=False)
+    trainer.fit(Net(), Data())
+    trainer.save_checkpoint(tmp_path / "x.ckpt")
+    again = quiet_trainer(callbacks=[Counts(), Idle()], plugins=False, max_epochs=2)
+    notes = notes_of_refusal(again, Net(later=1), Data(), tmp_path / "x.ckpt")
+    assert again.callbacks[0].fits == 1
+    assert (
+        f"the resume from '{tmp_path / 'x.ckpt'}' failed, and the data module and the callbacks "
+        "may have taken states from it: make new ones before another fit." in notes
+    )
+
+
+def test_a_refusal_before_any_state_is_loaded(quiet_trainer, tmp_path) -> None:
+    """Where no hook may change optimizers, nothing is loaded, and nothing has to be made anew."""
+    trainer = quiet_trainer(callbacks=[Counts()], plugins=False)
+    trainer.fit(Net(), rows())
+    trainer.save_checkpoint(tmp_path / "x.ckpt")
+    again = quiet_trainer(callbacks=[Counts()], plugins=False, max_epochs=2)
+    assert "taken states" not in notes_of_refusal(again, Net(later=1), rows(), tmp_path / "x.ckpt")
+    assert again.callbacks[0].fits == 0
+
+
+class Large(Module):
+    """Counts the tensors of its weight's size that are there as its optimizer is restored."""
+
+    SIZE = 12_347
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(self.SIZE))
+        self.copies: list[int] = []
+
+    def training_step(self, batch, batch_idx):
+        return self.weight.mean() * batch[0].mean()
+
+    def count(self) -> int:
+        gc.collect()
+        large = [x for x in gc.get_objects() if type(x) in (torch.Tensor, torch.nn.Parameter)]
+        return len({x.data_ptr() for x in large if x.numel() == self.SIZE})
+
+    def configure_optimizers(self):
+        module = self
+
+        class Counting(torch.optim.SGD):
+            def load_state_dict(self, state_dict):
+                module.copies.append(module.count())
+                super().load_state_dict(state_dict)
+
+        return Counting(self.parameters(), 0.1)
+
+    def on_train_start(self):
+        self.copies.append(self.count())
+
+
+class OwnSummary(ModelSummary):
+    """Does not inherit what the built-in callback declares of its hook."""
+
+    def on_fit_start(self, trainer, module):
+        super().on_fit_start(trainer, module)
+
+
+@pytest.mark.parametrize(("callback", "most"), [(ModelSummary, 2), (Idle, 3), (OwnSummary, 3)])
+def test_the_weights_are_copied_only_for_a_refusal(quiet_trainer, tmp_path, callback, most) -> None:
+    """Besides the module and the file's content, there is one only where hooks may refuse later."""
+    trainer = quiet_trainer(plugins=False)
+    trainer.fit(Large(), rows())
+    trainer.save_checkpoint(tmp_path / "x.ckpt")
+    del trainer
+    module = Large()
+    options = {"callbacks": [callback()], "enable_model_summary": None}
+    again = quiet_trainer(**options, plugins=False, max_epochs=2)
+    again.fit(module, rows(), ckpt_path=tmp_path / "x.ckpt")
+    assert module.copies[0] == most
+    assert module.copies[-1] == 2
+
+
+def rates_after_a_resume(framework, folder) -> tuple[list[float], float]:
+    """Return the rates at each batch of a resumed run, whose callback sets one in on_fit_start."""
+    trainers = {"trainer_hooks": OURS.Trainer, "lightning": None}
+    Trainer, Base, Hooks = trainers[framework], OURS.Module, OURS.Callback
+    if framework == "lightning":
+        pl = pytest.importorskip("pytorch_lightning")
+        Trainer, Base, Hooks = pl.Trainer, pl.LightningModule, pl.Callback
+
+    class Decaying(Base):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(2, 1)
+
+        def training_step(self, batch, batch_idx):
+            return self.layer(batch[0]).square().mean()
+
+        def configure_optimizers(self):
+            optimizer = torch.optim.SGD(self.parameters(), 0.1)
+            schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+            return [optimizer], [schedule]
+
+    class Sets(Hooks):
+        def __init__(self):
+            self.rates = []
+
+        def on_fit_start(self, trainer, pl_module):
+            for group in trainer.optimizers[0].param_groups:
+                group["lr"] = 0.8
+
+        def on_train_batch_start(self, trainer, *_):
+            self.rates.append(trainer.optimizers[0].param_groups[0]["lr"])
+
+    def fit(epochs, **options):
+        sets = Sets()
+        trainer = Trainer(
+            callbacks=[sets], max_epochs=epochs, accelerator="cpu", logger=False,
+            enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+        )  # fmt: skip
+        trainer.fit(Decaying(), rows(), **options)
+        trainer.save_checkpoint(folder / "x.ckpt")
+        return sets.rates
+
+    uncut = fit(3)
+    fit(2)
+    return uncut[6:], fit(3, ckpt_path=folder / "x.ckpt")
+
+
+@pytest.mark.parametrize("framework", ["trainer_hooks", "lightning"])
+@pytest.mark.filterwarnings("ignore:::pytorch_lightning")
+def test_a_rate_that_a_hook_sets_before_the_training(framework, tmp_path) -> None:
+    """In a resume the checkpoint's counts, as in Lightning: the uncut run had gone on from it."""
+    uncut, resumed = rates_after_a_resume(framework, tmp_path)
+    assert uncut == resumed == [0.8 * 0.5**2] * 3
+
+
+def test_a_group_that_is_added_at_each_start(quiet_trainer, tmp_path) -> None:
+    """A group that `on_train_start` adds always is there already, and the error says so."""
+
+    class Adds(Net):
+        def on_train_epoch_start(self):
+            pass
+
+        def on_train_start(self):
+            if self.trainer.current_epoch == 0 or not self.is_careful:
+                self.trainer.optimizers[0].add_param_group({"params": self.second.parameters()})
+
+    def fit(*, is_careful, **options):
+        module = Adds(later=1)
+        module.is_careful = is_careful
+        trainer = quiet_trainer(plugins=False, **options)
+        return module, trainer
+
+    module, trainer = fit(is_careful=True)
+    trainer.fit(module, rows())
+    trainer.save_checkpoint(tmp_path / "x.ckpt")
+    module, trainer = fit(is_careful=False, max_epochs=2)
+    with pytest.raises(ValueError, match="more than one parameter group") as caught:
+        trainer.fit(module, rows(), ckpt_path=tmp_path / "x.ckpt")
+    notes = "\n".join(caught.value.__notes__)
+    assert "the resume has added the group again that a hook had added before" in notes
+    assert "only if trainer.progress.is_new_training" in notes
+    module, trainer = fit(is_careful=True, max_epochs=2)
+    trainer.fit(module, rows(), ckpt_path=tmp_path / "x.ckpt")
     assert [len(group["params"]) for group in trainer.optimizers[0].param_groups] == [2, 2]

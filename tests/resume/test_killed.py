@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from trainer_hooks.trainer.run.failed_start import RECORD
+
 LOOP = Path(__file__).with_name("kill_loop.py")
 
 
@@ -33,7 +35,9 @@ def check(rounds: list[dict]) -> None:
         assert found["killed"], number
         assert found["found"] >= found["finished"], (number, found)
         whole = [name for name in found["files"] if name.endswith(".ckpt")]
-        left = [name for name in found["files"] if not name.endswith(".ckpt")]
+        # the record of a start that was killed before its first batch may be there, too
+        files = [name for name in found["files"] if RECORD not in name]
+        left = [name for name in files if not name.endswith(".ckpt")]
         # the best, the last, and the one that the best was about to replace
         assert len(whole) <= 3, (number, found)
         claims = [name for name in left if ".claim." in name]

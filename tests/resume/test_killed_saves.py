@@ -121,6 +121,18 @@ def test_each_part_of_the_saves_of_two_savers(tmp_path, quiet_trainer, Tiny, mon
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_saver_of_weights_alone(tmp_path, is_first):
+    """Its files of after the checkpoint that a resume takes are saved again, in their places."""
+    weights = {"dirpath": "w", "save_weights_only": True, "save_last": True, "monitor": "score",
+               "save_top_k": 2, "every_n_train_steps": 2}  # fmt: skip
+    # first a step earlier: a training that begins anew leaves all files of another alone
+    whole = {"dirpath": "c", "every_n_train_steps": 1, "save_last": "link"}
+    savers = [weights, whole] if is_first else [whole, weights]
+    run(tmp_path, [{"savers": savers, "kills": 0, "seed": 0}])
+
+
+@pytest.mark.slow
 def test_a_link_and_a_second_saver(tmp_path):
     """Each change of the folder of two savers is one before which the process may be killed."""
     link = {"dirpath": "c", "save_last": "link", "every_n_train_steps": 3}

@@ -14,6 +14,7 @@ from trainer_hooks.callback import Callback
 from trainer_hooks.clock.schedules import DueCondition, DueTracker
 from trainer_hooks.errors import CallbackError, UsageError
 from trainer_hooks.hooks.band import Band
+from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +53,7 @@ class ScheduledCallback(Callback):
         """Return whether an action is due; the next question compares with this clock."""
         return self._has_schedule and self._schedule.is_due(trainer.clock)
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the schedule when a new training begins."""
         if trainer.progress.is_new_training:

@@ -28,6 +28,7 @@ from trainer_hooks.callbacks.monitored_metric import (
 )
 from trainer_hooks.errors import MetricError, TrainerHooksWarning
 from trainer_hooks.hooks.band import Band
+from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -182,6 +183,7 @@ class EarlyStopping(Callback):
         value = state_dict.get("stopping_value")
         self.stopping_value = None if value is None else float(value)
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the state when a new training begins."""
         self._request = ""

@@ -9,6 +9,7 @@ from trainer_hooks._text import printable
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.model_table import RIGHT, check_depth, summarize, text_table, totals
 from trainer_hooks.errors import CallbackError
+from trainer_hooks.hooks.spec import keeps_optimizers
 from trainer_hooks.runtime.rng import isolated
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class ModelSummary(Callback):
         self.max_depth = check_depth(max_depth, type(self).__qualname__)
         self._summarize_kwargs = summarize_kwargs
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Summarize the model and print the table."""
         if self.max_depth == 0:

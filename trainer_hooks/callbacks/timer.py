@@ -13,6 +13,7 @@ from trainer_hooks.callbacks.option_checks import check_choice
 from trainer_hooks.clock.schedules import DueCondition, parse_word_or_when
 from trainer_hooks.clock.timing import parse_span
 from trainer_hooks.hooks.band import Band
+from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -145,6 +146,7 @@ class Timer(ScheduledCallback):
         self._spans = {stage: _Span(before=elapsed.get(stage, 0.0)) for stage in _STAGES}
         super().load_state_dict(state_dict)
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the times when a new training begins."""
         super().on_fit_start(trainer, module)

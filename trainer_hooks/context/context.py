@@ -186,6 +186,7 @@ class RunContext:
         resumed: the checkpoint of which the loop has yet to restore its part, or empty.
         resumed_path: the path of that checkpoint.
         rebind_optimizers: lets the step of a fit use the present optimizers; None outside fit.
+        on_first_batch: called once, when a resumed fit has trained its first batch; else None.
     """
 
     trainer: Trainer
@@ -210,6 +211,7 @@ class RunContext:
     resumed: dict[str, Any] = field(default_factory=dict)
     resumed_path: str = ""
     rebind_optimizers: Callable[[], None] | None = None
+    on_first_batch: Callable[[], None] | None = None
     local_requests: RunRequests = field(init=False)
 
     def __post_init__(self) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from trainer_hooks.hooks.catalogue import Hooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+_Method = TypeVar("_Method", bound="Callable[..., Any]")
 
 ALIASES: Mapping[str, str] = MappingProxyType({"on_configure_sharded_model": "on_configure_model"})
 """Older names that are accepted for a hook, and the hook of each."""
@@ -162,3 +164,21 @@ def empty_hook(hook: str) -> Callable[..., None]:
     method.__doc__ = HOOKS[hook].summary
     method.__dict__["is_empty_hook"] = True
     return method
+
+
+def keeps_optimizers(method: _Method) -> _Method:
+    """Declare that a hook changes no optimizer, its groups or schedulers.
+
+    A resume restores the optimizers after the hooks that may change them, and keeps a copy of the
+    module's weights until then. A hook that is declared so needs neither.
+    """
+    method.__dict__["keeps_optimizers"] = True
+    return method
+
+
+def may_change_optimizers(implementer: object, hook: str) -> bool:
+    """Return whether an object's hook may change optimizers, as one without a declaration may."""
+    # the method that is called: a subclass's own hook is not declared by its base class
+    method = getattr(implementer, hook, None)
+    # `is True`: a Mock in a hook's place answers every attribute with another, truthy Mock
+    return getattr(method, "keeps_optimizers", False) is not True

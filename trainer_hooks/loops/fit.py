@@ -221,6 +221,9 @@ class FitLoop:
             # Before the end hook: a checkpoint saved in it must hold this batch as trained.
             progress.count_batch(closes_window, samples, tokens)
             context.batch.is_taken = False
+            if context.on_first_batch is not None:
+                context.on_first_batch()
+                context.on_first_batch = None
             if has_step_schedulers and closes_window:
                 self._schedulers.after_step()
             if context.batch.is_last:

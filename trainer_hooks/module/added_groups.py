@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.errors import OptimizationError
+from trainer_hooks.errors import OptimizationError, add_note, error_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from trainer_hooks.module.optimization import Optimization
+
+_TWICE = "parameters appear in more than one parameter group"
+"""A part of torch's message about a parameter that is in a group already."""
 
 
 def added_groups(
@@ -98,6 +101,18 @@ def add_groups_again(
                 break  # grouped otherwise now: the comparison tells
             options = saved[number] if number < len(saved) else {}
             optimizer.add_param_group({**options, "params": parameters})
+            optimization.has_groups_again = True
+
+
+def note_group_twice(error: BaseException, optimization: Optimization) -> None:
+    """Add the cure to torch's error of a hook that adds a group which a resume has added again."""
+    is_twice = isinstance(error, ValueError) and _TWICE in error_message(error)
+    if is_twice and optimization.has_groups_again:
+        add_note(
+            error,
+            "the resume has added the group again that a hook had added before the checkpoint was "
+            "saved. Add it in on_fit_start, or only if trainer.progress.is_new_training.",
+        )
 
 
 @contextmanager
@@ -111,7 +126,7 @@ def restored_on_error(optimization: Optimization) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        optimization.awaited = None
+        optimization.awaited, optimization.has_groups_again = None, False
         optimization.optimizers, optimization.schedulers[:] = optimizers, configs
         for present, before in attributes:
             present.clear()

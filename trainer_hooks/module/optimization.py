@@ -10,6 +10,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
@@ -90,11 +91,13 @@ class Optimization:
         schedulers: the schedulers with their configuration.
         awaited: the states of a checkpoint that is being resumed from, until they are restored;
             empty if they are shards that are not read yet.
+        has_groups_again: whether a resume has added groups that a hook had added before.
     """
 
     optimizers: list[Optimizer] = field(default_factory=list)
     schedulers: list[LRSchedulerConfig] = field(default_factory=list)
     awaited: dict[str, list[Any]] | None = None
+    has_groups_again: bool = False
 
     def state_dict(self) -> dict[str, list[Any]]:
         """Return the states under Lightning's keys.
@@ -163,6 +166,24 @@ class Optimization:
         driven = (getattr(scheduler, "optimizer", None) for scheduler in self._bare_schedulers())
         for stepped in (*self.optimizers, *driven):
             getattr(stepped, "__dict__", {})["_opt_called"] = True
+
+    def load_options(self, state_dict: Mapping[str, Any]) -> None:
+        """Restore the options of the groups, such as `lr`, and the schedulers, of a loaded state.
+
+        Args:
+            state_dict: the argument with which `load_state_dict` was called.
+        """
+        for optimizer, state in zip(self.optimizers, state_dict["optimizer_states"], strict=True):
+            if not isinstance(state, Mapping) or "param_groups" not in state:
+                continue  # of a wrapper, whose state has a form of its own
+            for group, saved in zip(optimizer.param_groups, state["param_groups"], strict=True):
+                # copied: an option may be a list or a tensor, which is changed in place
+                options = {name: value for name, value in saved.items() if name != "params"}
+                group.update(deepcopy(options))
+        for scheduler, state in zip(
+            self._bare_schedulers(), state_dict["lr_schedulers"], strict=True
+        ):
+            scheduler.load_state_dict(state)
 
     def _bare_schedulers(self) -> list[Any]:
         return [config.scheduler for config in self.schedulers]

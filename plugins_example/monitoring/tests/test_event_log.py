@@ -30,8 +30,8 @@ from trainer_hooks_monitoring.factories import make_event_log  # noqa: E402
 class FakeTrainer:
     """Has what the log reads."""
 
-    def __init__(self, *, is_fresh: bool = True) -> None:
-        self.progress = SimpleNamespace(is_fresh=is_fresh)
+    def __init__(self, *, is_new_training: bool = True) -> None:
+        self.progress = SimpleNamespace(is_new_training=is_new_training)
         self.current_epoch = 0
         self.lines: list[str] = []
 
@@ -52,7 +52,7 @@ def train(log: EventLog, trainer: FakeTrainer, sizes: list[int], epochs: int = 1
             log.on_train_batch_end(trainer, None, {}, [tensor(size, 4), tensor(size)], index)
         log.on_train_epoch_end(trainer, None)
     log.on_fit_end(trainer, None)
-    trainer.progress.is_fresh = False
+    trainer.progress.is_new_training = False
 
 
 def test_counts_batches_samples_epochs_and_fits() -> None:
@@ -84,7 +84,7 @@ def test_goes_on_after_a_resume() -> None:
     """Restored counts are continued, and the resume is counted and printed."""
     before = EventLog()
     train(before, FakeTrainer(), [4])
-    after, trainer = EventLog(prints=True), FakeTrainer(is_fresh=False)
+    after, trainer = EventLog(prints=True), FakeTrainer(is_new_training=False)
     after.load_state_dict(before.state_dict())
     train(after, trainer, [4])
     assert after.counts == Counts(batches=2, samples=8, epochs=2, fits=2, resumes=1)
@@ -93,7 +93,7 @@ def test_goes_on_after_a_resume() -> None:
 
 def test_a_second_fit_is_no_resume() -> None:
     """Training on in one process counts a fit and no resume, also after a resume."""
-    log, trainer = EventLog(), FakeTrainer(is_fresh=False)
+    log, trainer = EventLog(), FakeTrainer(is_new_training=False)
     log.load_state_dict({"batches": 3})
     train(log, trainer, [4])
     train(log, trainer, [4])

@@ -16,6 +16,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import trainer_hooks
+import trainer_hooks.callbacks
 from trainer_hooks.adapters import to_lightning
 
 pl = pytest.importorskip("pytorch_lightning", reason="needs pytorch-lightning")
@@ -394,6 +395,19 @@ def test_a_hook_that_lightning_lacks_is_refused():
     except trainer_hooks.TrainerHooksError as error:
         message = str(error)
     assert "Lightning has no hook 'on_after_optimizer_step'" in message
+
+
+def test_one_of_ours_that_needs_a_hook_of_resumes_is_refused_as_it_is_converted():
+    for callback in (
+        trainer_hooks.callbacks.GradientAccumulationScheduler({1: 2}),
+        trainer_hooks.callbacks.BatchSizeFinder(),
+    ):
+        with pytest.raises(trainer_hooks.TrainerHooksError) as caught:
+            to_lightning(callback)
+        assert (
+            f"to_lightning({type(callback).__name__}): Lightning has no hook 'on_before_restore'"
+            in str(caught.value)
+        )
 
 
 def test_one_of_ours_runs_in_lightnings_trainer_also_resumed():

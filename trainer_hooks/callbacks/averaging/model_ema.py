@@ -24,6 +24,7 @@ from trainer_hooks.connector.registry import CallbackEntry, CallbackRegistry, co
 from trainer_hooks.errors import CallbackError, UsageError
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.catalogue import Hooks
+from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
     import os
@@ -220,6 +221,7 @@ class ModelEmaCallback(ModelCheckpoint):
         if trainer.progress.is_new_training:
             self._reset()
 
+    @keeps_optimizers
     def on_after_load(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any] | None
     ) -> None:
@@ -233,6 +235,7 @@ class ModelEmaCallback(ModelCheckpoint):
         average = get_ema_multi_avg_fn(self.decay)  # type: ignore[no-untyped-call]
         return RunningAverage(module, use_buffers=True, multi_avg_fn=average)
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Check that there is a validation, and start or go on with the saving."""
         if self.evaluate_during_training and not has_validation(trainer):

@@ -19,6 +19,7 @@ from trainer_hooks.callbacks.averaging.running_average import (
 )
 from trainer_hooks.callbacks.base import WeightOwner
 from trainer_hooks.errors import OptimizationError, OptionError, TrainerHooksWarning
+from trainer_hooks.hooks.spec import keeps_optimizers
 from trainer_hooks.module.optimization import LRSchedulerConfig
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ class StochasticWeightAveraging(WeightOwner):
             require_swappable(trainer)
             self._swap_schedulers(trainer)
 
+    @keeps_optimizers
     def on_after_load(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any] | None
     ) -> None:
@@ -172,6 +174,7 @@ class StochasticWeightAveraging(WeightOwner):
             # the state itself is also the extra state: the count has the same key in both
             self._average.load(state["average_model_state"], state)
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Determine the first and the last epoch to average at."""
         require_swappable(trainer)

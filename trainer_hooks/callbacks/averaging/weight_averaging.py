@@ -18,6 +18,7 @@ from trainer_hooks.callbacks.averaging.running_average import (
 )
 from trainer_hooks.callbacks.base import WeightOwner
 from trainer_hooks.errors import TrainerHooksWarning
+from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
     import torch
@@ -160,6 +161,7 @@ class WeightAveraging(WeightOwner):
                 TrainerHooksWarning,
             )
 
+    @keeps_optimizers
     def on_after_load(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any] | None
     ) -> None:

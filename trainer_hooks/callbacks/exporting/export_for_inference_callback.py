@@ -17,6 +17,7 @@ from trainer_hooks.checkpoint.encoding import find_unsavable
 from trainer_hooks.checkpoint.paths import file_name
 from trainer_hooks.errors import ExportError
 from trainer_hooks.hooks.band import Band
+from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
     import os
@@ -136,6 +137,7 @@ class ExportForInferenceCallback(Callback):
         args, kwargs = state_dict["args"], state_dict["kwargs"]
         self._sample_call = None if args is None else ForwardCall(tuple(args), dict(kwargs))
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Drop the sample of an earlier training."""
         if trainer.progress.is_new_training:

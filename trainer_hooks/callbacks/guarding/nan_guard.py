@@ -19,6 +19,7 @@ from trainer_hooks.callbacks.option_checks import check_choices
 from trainer_hooks.context.plan import NEVER
 from trainer_hooks.errors import NonFiniteError, OptionError, StopTraining
 from trainer_hooks.hooks.band import Band
+from trainer_hooks.hooks.spec import keeps_optimizers
 from trainer_hooks.runtime.nested_tensors import map_tensors
 
 if TYPE_CHECKING:
@@ -181,6 +182,7 @@ class NaNGuard(Callback):
         snapshot = state_dict["snapshot"]
         self._snapshot = None if snapshot is None else TrainingSnapshot(**snapshot)
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the state when a new training begins, and determine how often to check."""
         if self.action == "rollback":

@@ -27,6 +27,7 @@ from trainer_hooks.callbacks.base import decide_on_rank_zero
 from trainer_hooks.checkpoint.paths import is_remote
 from trainer_hooks.errors import OptionError, TrainerHooksError, UsageError
 from trainer_hooks.hooks.band import Band
+from trainer_hooks.hooks.spec import keeps_optimizers
 from trainer_hooks.module.optimization import needs_closure
 
 if TYPE_CHECKING:
@@ -185,6 +186,7 @@ class SpikeDetection(Callback):
         # a state of an older version names no run
         self._run = state_dict.get("run", "")
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the state in a new training, and read the list from before a resume."""
         if trainer.progress.is_new_training:

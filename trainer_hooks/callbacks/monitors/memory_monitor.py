@@ -13,6 +13,7 @@ from trainer_hooks.callbacks.monitors.cuda_memory import is_allocator_readable
 from trainer_hooks.clock.schedules import parse_when
 from trainer_hooks.clock.timing import TimeUnit
 from trainer_hooks.errors import OptionError, did_you_mean
+from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,6 +105,7 @@ class MemoryMonitor(ScheduledCallback):
         own = self.memory_keys if self.memory_keys != _NAMES else None
         return self._generate_state_key(memory_keys=own, dist_aggregate_batch_interval=when)
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Check whether the run is on a CUDA device, and reset the schedule for a new training."""
         super().on_fit_start(trainer, module)

@@ -14,6 +14,7 @@ from trainer_hooks.clock.schedules import DueCondition, DueTracker, parse_when
 from trainer_hooks.clock.timing import Time, TimeUnit, parse_time
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
 from trainer_hooks.hooks.band import Band
+from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
     import os
@@ -118,6 +119,7 @@ class MemorySnapshot(Callback):
         """Restore whether the recording is done."""
         self._is_done = bool(state_dict["is_done"])
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Check whether there is anything to record, and that no file would be overwritten."""
         self.files, self._batches_to_skip = [], self.skip_batches

@@ -21,6 +21,7 @@ from trainer_hooks.callbacks.monitors.memory_files import (
     stack_flame_graph,
     trace_plot,
 )
+from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
     import os
@@ -115,6 +116,7 @@ class OOMObserver(Callback):
         HISTORY.record(self, self.max_entries)
         self._remove_observer = observe_out_of_memory(partial(self._write_files, trainer))
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Check that the files would overwrite no others."""
         if self._remove_observer is not None:

@@ -13,6 +13,7 @@ from trainer_hooks._log import log
 from trainer_hooks._options import Rule, finite_number, option_rules, whole_number
 from trainer_hooks.callback import Callback
 from trainer_hooks.hooks.band import Band
+from trainer_hooks.hooks.spec import keeps_optimizers
 from trainer_hooks.runtime.nested_tensors import first_tensor
 
 if TYPE_CHECKING:
@@ -166,6 +167,7 @@ class SlowStepDetector(Callback):
         self.slow_steps = deque(records, self.max_records)
         self.count = state_dict["count"]
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the medians, and for a new training the slow batches."""
         self._reset()

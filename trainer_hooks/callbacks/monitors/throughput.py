@@ -15,6 +15,7 @@ from trainer_hooks._options import Rule, finite_number, is_int, is_text, option_
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.base import evaluation_stage, is_logged
 from trainer_hooks.errors import CallbackError, MetricError
+from trainer_hooks.hooks.spec import keeps_optimizers
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
@@ -430,6 +431,7 @@ class ThroughputMonitor(Callback):
             throughput.world_size = trainer.world_size
             throughput.reset()
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the counts if a new training begins."""
         if trainer.progress.is_new_training:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks.callback import Callback
 from trainer_hooks.hooks.band import Band
+from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -84,6 +85,7 @@ class PrintProgressCallback(Callback):
 
     band: ClassVar[Band] = Band.SINK
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Print that the training begins."""
         self._print(trainer, "training run begins")

@@ -12,6 +12,7 @@ from trainer_hooks.callbacks.base import ScheduledCallback, is_real_fit
 from trainer_hooks.clock.schedules import When, parse_when
 from trainer_hooks.clock.timing import TimeUnit
 from trainer_hooks.errors import ModuleError
+from trainer_hooks.hooks.spec import keeps_optimizers
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class Generate(ScheduledCallback):
         """The class name with the interval and the prompts."""
         return self._generate_state_key(interval=repr(self.interval), prompts=list(self.prompts))
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Check that the module has a `generate`, before anything is trained."""
         if not callable(getattr(module, "generate", None)):

@@ -19,6 +19,7 @@ from trainer_hooks.callbacks.reporting.sample_images import (
 from trainer_hooks.clock.schedules import DueCondition, parse_when
 from trainer_hooks.clock.timing import TimeUnit
 from trainer_hooks.errors import DataError, ModuleError
+from trainer_hooks.hooks.spec import keeps_optimizers
 from trainer_hooks.runtime.nested_tensors import first_tensor
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ class ImageVisualizer(ScheduledCallback):
         super().load_state_dict(state_dict)
         self._has_begun = bool(state_dict["has_begun"])
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the state when a new training begins."""
         super().on_fit_start(trainer, module)

@@ -41,6 +41,7 @@ from trainer_hooks.callbacks.reporting.run_facts import hardware, seeds
 from trainer_hooks.data.loaders import loaders_in
 from trainer_hooks.errors import CheckpointError, DataError, MetricError, OptionError
 from trainer_hooks.hooks.band import Band
+from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -222,6 +223,7 @@ class MLPerfCallback(Callback):
         # MLPerf counts the setup apart from the training
         self._began_ms = int(time.time() * 1000)
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Begin the result, or reopen the result of a resumed run."""
         if trainer.progress.is_new_training:

@@ -9,6 +9,7 @@ from trainer_hooks._files import replace_file
 from trainer_hooks._log import log
 from trainer_hooks.callback import Callback
 from trainer_hooks.checkpoint.paths import is_remote
+from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,6 +64,7 @@ class RunConfigCallback(Callback):
         """Note whether the run is a fit."""
         self._is_fit = stage == "fit"
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Write the config."""
         self._write(trainer)
@@ -79,6 +81,7 @@ class RunConfigCallback(Callback):
         """Add the config to the checkpoint."""
         checkpoint[_KEY] = self.values
 
+    @keeps_optimizers
     def on_load_checkpoint(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:

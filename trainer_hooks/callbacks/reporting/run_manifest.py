@@ -19,6 +19,7 @@ from trainer_hooks.callbacks.reporting.journal import JOURNAL, Journal
 from trainer_hooks.callbacks.reporting.run_config import RunConfigCallback
 from trainer_hooks.checkpoint.paths import is_remote
 from trainer_hooks.errors import OptionError, TerminationSignal, TrainerHooksWarning, error_message
+from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
@@ -122,6 +123,7 @@ class RunManifest(Callback):
 
     # --- the beginning ---
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Make the manifest, and write the start of the run."""
         if trainer.progress.is_new_training:

@@ -23,6 +23,7 @@ from trainer_hooks.callbacks.reporting.sample_images import (
 )
 from trainer_hooks.checkpoint.paths import is_remote
 from trainer_hooks.errors import DataError
+from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -152,6 +153,7 @@ class SampleInspector(Callback):
         """Restore the number of samples shown of each stage."""
         self.taken = {**dict.fromkeys(_STAGES, 0), **state_dict["taken"]}
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the counts when a new training begins."""
         if trainer.progress.is_new_training:

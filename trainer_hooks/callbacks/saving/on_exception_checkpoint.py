@@ -8,6 +8,7 @@ from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
 from trainer_hooks.callbacks.saving.saver_options import check_dirpath
 from trainer_hooks.checkpoint.paths import exists, files_in, join_path, remove
 from trainer_hooks.errors import OptionError
+from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
     import os
@@ -90,6 +91,7 @@ class OnExceptionCheckpoint(Checkpoint):
             trainer.save_checkpoint(self.ckpt_path)
             self._is_mine = True
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Record whether this fit resumes from the file."""
         # only where the trainer chose the file: one that the user named is not ours to delete

@@ -34,6 +34,7 @@ from trainer_hooks.checkpoint.paths import (
     remove,
 )
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
+from trainer_hooks.hooks.spec import keeps_optimizers
 from trainer_hooks.loggers.run_folder import FolderLogger
 
 if TYPE_CHECKING:
@@ -249,6 +250,8 @@ class SaveTracker:
         reserved_names: the reserved names of files that do not exist yet.
         left_over: the files that the loaded checkpoint was to replace; `finish_loaded_save`
             deletes those that are still there.
+        repeated: files of weights alone that a killed process of this run saved after the loaded
+            checkpoint. The run saves them once more, in their places.
         around: returns the context in which the files of a plan are written; None for no context.
         is_to_save: whether the run saves, so that a change of the folder deserves a warning.
 
@@ -270,6 +273,7 @@ class SaveTracker:
         self._plans: dict[str, SavePlan] = {}
         self.pending: PendingSave | None = None
         self.left_over: tuple[str, ...] = ()
+        self.repeated: set[str] = set()
         self._loaded_plan = SavePlan(())
         self._for_now: tuple[str, ...] = ()
 
@@ -373,6 +377,9 @@ class SaveTracker:
                     copy_checkpoint(resumed_from, file)
             if plan.link is not None and _is_older(plan.link, resumed_from):
                 _link_to(plan.files[0], plan.link)
+        # no run goes on from weights alone: what a killed process had saved since comes once more
+        if saver.save_weights_only and trainer.named_ckpt_path is None:
+            self.repeated = self._files_since(resumed_from)
         # what is to be replaced although the plan writes it is temporary; older checkpoints have
         # no plan
         written = plan.files or (resumed_from,)
@@ -381,6 +388,19 @@ class SaveTracker:
             # another training may have used the name since
             if exists(old) and self._may_delete(old, resumed_from) and _is_older(old, resumed_from):
                 saver.remove_checkpoint(trainer, old)
+
+    def _files_since(self, checkpoint: str) -> set[str]:
+        """Return the files in the saver's folder that its run saved after a checkpoint."""
+        files: set[str] = set()
+        loaded = summarize(checkpoint)
+        for file in self._saver.own_files():
+            try:
+                summary = summarize(file)
+            except CheckpointError:  # a file of another tool
+                continue
+            if summary.saved_at > loaded.saved_at and summary.origin == loaded.origin:
+                files.add(file)
+        return files
 
     def state_dict(self) -> dict[str, Any]:
         """Return the ranking, its folder, and the files that a save under way writes and replaces.
@@ -579,12 +599,22 @@ class Saver(Checkpoint):
         """Return its folder, once it is resolved."""
         return [] if self.dirpath is None else [self.dirpath]
 
+    def own_files(self) -> list[str]:
+        """Return the checkpoints in its folder, once that is resolved."""
+        return (
+            [] if self.dirpath is None else files_in(self.dirpath, self.FILE_EXTENSION, self._depth)
+        )
+
+    @property
+    def _depth(self) -> int:
+        # a filename such as "{epoch}/{step}" leads into folders below
+        return (self.filename or "").count("/")
+
     def candidates(self, trainer: Trainer) -> list[str]:
         """Return the checkpoints in its folder; in a new default folder those of earlier runs."""
-        # a filename such as "{epoch}/{step}" leads into folders below
-        depth = (self.filename or "").count("/")
         if self.has_named_folder and self.dirpath is not None:
-            return files_in(self.dirpath, self.FILE_EXTENSION, depth)
+            return self.own_files()
+        depth = self._depth
         logger = trainer.logger
         # asking a logger for the folder of a run would fix it, and its version, too early
         if not isinstance(logger, FolderLogger) or logger.run_folder.is_fixed:
@@ -594,6 +624,7 @@ class Saver(Checkpoint):
         folders = earlier_folders(trainer)
         return [path for each in folders for path in files_in(each, self.FILE_EXTENSION, depth)]
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset for a new training; in a resumed one finish the save that a kill has cut off."""
         if trainer.progress.is_new_training:  # a second fit of the same module goes on instead
@@ -670,10 +701,12 @@ class Saver(Checkpoint):
         path, version = self.format_checkpoint_name(metrics, filename, None), 0
         if not self.enable_version_counter and not is_versioned:
             return path
+        reusable = {*reusable, *self.tracker.repeated}
         # a reservation and not a look at the disk: another run may choose at the same moment
         while path not in reusable and not self.tracker.reserved_names.take(path):
             path = self.format_checkpoint_name(metrics, filename, self.STARTING_VERSION + version)
             version += 1
+        self.tracker.repeated.discard(path)  # a later save of that name gets a version
         return path
 
 

@@ -10,6 +10,7 @@ from trainer_hooks.callbacks.saving.load_checkpoint import restore_weights_and_o
 from trainer_hooks.callbacks.saving.saver import SavePlan, Saver
 from trainer_hooks.callbacks.saving.saver_options import check_dirpath, check_flags
 from trainer_hooks.errors import OptimizationError, OptionError
+from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
@@ -87,6 +88,7 @@ class WSDCheckpointCallback(Saver):
         self._starts: frozenset[int] = frozenset()
         self._ends: frozenset[int] = frozenset()
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Read the phases from the scheduler, and load the initial checkpoint of a new training."""
         super().on_fit_start(trainer, module)

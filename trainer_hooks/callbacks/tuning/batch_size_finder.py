@@ -13,6 +13,7 @@ from trainer_hooks.callbacks.tuning.tuned_attribute import TunedAttribute, find_
 from trainer_hooks.data.loaders import loaders_in
 from trainer_hooks.errors import TrainerHooksWarning, UsageError
 from trainer_hooks.hooks.band import Band
+from trainer_hooks.hooks.spec import keeps_optimizers
 from trainer_hooks.runtime.device import free_memory, is_out_of_memory
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ class BatchSizeFinder(Callback):
             self.tuned_attribute(module, trainer.datamodule).write(size)
             trainer.reload_dataloaders()
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Find the size for a new training."""
         if trainer.progress.is_new_training:

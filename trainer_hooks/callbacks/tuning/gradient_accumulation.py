@@ -9,6 +9,7 @@ from trainer_hooks._options import Rule, option_rules
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.option_checks import check_count
 from trainer_hooks.errors import UsageError
+from trainer_hooks.hooks.spec import keeps_optimizers
 from trainer_hooks.module.optimization import needs_closure
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ class GradientAccumulationScheduler(Callback):
             # a checkpoint of a run without this callback has only its own epoch
             self._set_window(trainer, state.get("epoch", checkpoint["epoch"]))
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Set the first epoch's length, from which the trainer estimates the number of steps."""
         # windows of one batch work with such an optimizer too

@@ -22,6 +22,7 @@ from trainer_hooks.callbacks.option_checks import check_count
 from trainer_hooks.callbacks.tuning.tuned_attribute import TunedAttribute, find_tuned_attribute
 from trainer_hooks.errors import ModuleError, UsageError
 from trainer_hooks.hooks.band import Band
+from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
@@ -150,6 +151,7 @@ class LearningRateFinder(Callback):
             self.optimal_lr = LRFinderResult(*(result[name] for name in names))
             self.optimal_lr.results = {"lr": list(result["lr"]), "loss": list(result["loss"])}
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Find the rate for a new training; set the earlier one in a resumed training."""
         if trainer.progress.is_new_training:

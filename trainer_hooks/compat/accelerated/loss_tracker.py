@@ -9,6 +9,7 @@ import torch
 from trainer_hooks.adapters.pytorch_accelerated.events import is_intermediate
 from trainer_hooks.callback import Callback
 from trainer_hooks.hooks.band import Band
+from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -54,6 +55,7 @@ class LossTracker(Callback):
         """Restore the sum."""
         self._train = _Mean(state_dict["total"], state_dict["count"])
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Restore the history of the training before, if the user asked to keep it."""
         former, self.former = self.former, None

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trainer_hooks._log import log, silence_below_errors
-from trainer_hooks.errors import CheckpointError, TerminationSignal, add_note, error_message
+from trainer_hooks._log import silence_below_errors
+from trainer_hooks.errors import TerminationSignal, add_note
 from trainer_hooks.runtime.process_group import ProcessGroup
 from trainer_hooks.runtime.rendezvous import RestartNotes, can_be_restarted
 from trainer_hooks.runtime.rng import reseed
-from trainer_hooks.trainer.run.failed_start import record_start
+from trainer_hooks.trainer.run.failed_start import update_start
 
 if TYPE_CHECKING:
     from trainer_hooks.trainer.run.run_inputs import RunInputs
@@ -48,10 +48,7 @@ class DistributedRun:
 
     def _record_end(self, text: str) -> None:
         """Record a failed start where the watchdog ends this process, and so `fit` does not."""
-        try:
-            record_start(self._core, text)
-        except (OSError, CheckpointError) as error:
-            log.warning("the failed start could not be recorded: %s", error_message(error))
+        update_start(self._core, text)
 
     def share_metrics(self) -> None:
         """Aggregate the metrics of an epoch over all ranks."""

@@ -1,7 +1,9 @@
 """The record of a start that failed: a resume that ended before it had trained a batch.
 
 `ckpt_path="auto"` would take the same checkpoint at each restart, and fail each time. So the failed
-start leaves a record in the folder of the checkpoint, and the next start from it says so.
+start leaves a record in the folder of the checkpoint, and the next start from it says so. The
+record is written as the start begins, since a process that is killed writes nothing any more; its
+first batch removes it.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks._log import warn
+from trainer_hooks._log import log, warn
 from trainer_hooks.checkpoint.atomic_write import open_atomically
 from trainer_hooks.checkpoint.paths import (
     exists,
@@ -25,8 +27,10 @@ from trainer_hooks.errors import (
     CheckpointError,
     TerminationSignal,
     TrainerHooksWarning,
+    error_message,
 )
 from trainer_hooks.hooks.relay import error_summary_with_notes
+from trainer_hooks.trainer.run.run_origin import is_live_elsewhere, process_identity
 
 if TYPE_CHECKING:
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
@@ -36,6 +40,23 @@ RECORD = ".failed_start.json"
 
 _LONGEST = 1000
 """Characters of an error that a record holds."""
+
+_KILLED = "its process ended without an error, as one that is killed or runs out of memory"
+"""The text of a record until the fit that wrote it ends, or has trained a batch."""
+
+
+def begin_start(core: TrainerCore) -> None:
+    """Write the record of a fit that begins, in case that its process is killed."""
+    core.start.record = ""
+    update_start(core, _KILLED)
+
+
+def update_start(core: TrainerCore, error: BaseException | str | None = None) -> None:
+    """Call `record_start` where a folder that takes no file must not end the fit."""
+    try:
+        record_start(core, error)
+    except (OSError, CheckpointError) as failure:
+        log.warning("the record of the start was not changed: %s", error_message(failure))
 
 
 def record_start(core: TrainerCore, error: BaseException | str | None) -> None:
@@ -52,16 +73,22 @@ def record_start(core: TrainerCore, error: BaseException | str | None) -> None:
         CheckpointError: the remote store does not answer.
     """
     start = core.start
-    is_chosen = start.path is not None and start.named_path is None
-    if core.fn != "fit" or core.is_trial or not is_chosen or not core.processes.is_global_zero:
+    if core.fn != "fit" or core.is_trial or not core.processes.is_global_zero:
         return
-    assert start.path is not None
-    record = join_path(parent_folder(start.path), RECORD)
+    is_chosen = start.path is not None and start.named_path is None
+    record = join_path(parent_folder(start.path), RECORD) if start.path and is_chosen else ""
+    if start.record not in ("", record):  # a callback has chosen another checkpoint since
+        if exists(start.record):
+            remove(start.record)
+        start.record = ""
+    if not is_chosen or start.path is None:
+        return
     if not isinstance(error, str | Exception) or isinstance(error, TerminationSignal):
         error = None  # a signal, or Ctrl-C: no fault of the checkpoint
     if error is None or _has_trained(core):
         if exists(record):
             remove(record)
+        start.record = ""
         return
     if not exists(start.path):
         return
@@ -73,7 +100,9 @@ def record_start(core: TrainerCore, error: BaseException | str | None) -> None:
         "checkpoint": file_name(start.path),
         "saved_at": summarize(start.path).saved_at,
         "error": text[:_LONGEST],
+        "process": process_identity(),
     }
+    start.record = record
     _write(record, json.dumps(content))
 
 
@@ -91,6 +120,9 @@ def warn_of_failed_start(path: str, asked: str) -> None:
     from trainer_hooks.checkpoint.file import summarize
 
     if record.get("saved_at") != summarize(path).saved_at:
+        return
+    # until its first batch, a start that goes on beside this one is no failed one
+    if is_live_elsewhere(str(record.get("process", ""))):
         return
     warn(
         f"ckpt_path={asked!r} took {path!r} once more, although the last start from it failed "

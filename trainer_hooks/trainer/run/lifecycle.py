@@ -20,6 +20,7 @@ from trainer_hooks.errors import OptionError, StopTraining, TerminationSignal, a
 from trainer_hooks.hooks.relay import call_and_note_errors, error_summary_with_notes
 from trainer_hooks.loggers.run_folder import FolderLogger, open_folders, remove_unused_folders
 from trainer_hooks.metrics.store import LogScope
+from trainer_hooks.module.added_groups import note_group_twice
 from trainer_hooks.module.datamodule import DataModule
 from trainer_hooks.module.module import Module
 from trainer_hooks.module.optimization import (
@@ -35,7 +36,7 @@ from trainer_hooks.trainer.run.console_summary import (
     log_end,
     warn_of_nothing_to_do,
 )
-from trainer_hooks.trainer.run.failed_start import record_start
+from trainer_hooks.trainer.run.failed_start import begin_start, record_start, update_start
 from trainer_hooks.trainer.run.hook_profiling import begin_profiled_run, report_hook_profile
 from trainer_hooks.trainer.run.registered_state import build_state_registry, modes_of
 from trainer_hooks.trainer.run.run_inputs import (
@@ -202,6 +203,7 @@ class TrainerRun:
         A fit that a signal stopped in order gets its end hooks instead.
         """
         self._error = error
+        note_group_twice(error, self.core.training.optimization)
         if self._distributed_run is not None:
             # before any hook: the other ranks wait for this one until they hear of it
             self._distributed_run.tell_failure(error)
@@ -303,6 +305,8 @@ class TrainerRun:
         begin_profiled_run(core)
         core.has_run = True
         core.start.path, core.start.is_open = inputs.ckpt_path, True
+        # before the checkpoint is read, for which memory may not suffice
+        begin_start(core)
         module.attach(self.trainer, core.log_target)
         if inputs.datamodule is not None:
             inputs.datamodule.trainer = self.trainer
@@ -312,6 +316,8 @@ class TrainerRun:
             self._distributed_run.share_metrics()
         context = core.context = self._make_context(module)
         context.state_registry = build_state_registry(core, module, context)
+        if core.start.record:
+            context.on_first_batch = partial(update_start, core)
         core.connector.relay.begin_run(context.stop_by, context.leave_epoch)
         # before a folder is opened: a resumed run logs into that of its checkpoint
         self._starting_point.read_and_resume_loggers()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from operator import is_
 from reprlib import Repr
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,9 @@ from trainer_hooks.errors import (
     CheckpointError,
     DataError,
     OptimizationError,
+    StopTraining,
     TrainerHooksWarning,
+    add_note,
 )
 from trainer_hooks.metrics.metric_objects import lost_metrics, metric_parts
 from trainer_hooks.module.added_groups import add_groups_again, restored_on_error
@@ -72,20 +74,42 @@ class CheckpointRestorer:
         self._weights: dict[str, Any] = {}
         self._is_fit = inputs.fn == "fit"
         self._is_accepted = False
+        self._loaded: list[str] = []
         self._restored_parts: list[object] | None = None
+        self._restored_states: dict[str, Any] = {}
 
     @contextmanager
-    def undone_on_error(self) -> Iterator[None]:
+    def undone_on_error(self, *, with_weights: bool) -> Iterator[None]:
         """Put the module and the training back if the `with` block raises an error.
 
         Callbacks and the data module keep the states that they have loaded. In several processes
-        nothing is put back, since an error in one ends them all.
+        nothing is put back, since an error in one ends them all. A note on the error names the
+        parts that keep a state.
+
+        Args:
+            with_weights: whether the module's weights are put back too, which takes a copy of them
+                on the host.
         """
+        is_undone = self._is_fit and not self._context.processes.is_distributed
+        try:
+            with self._training_undone(with_weights) if is_undone else nullcontext():
+                yield
+        except Exception as error:
+            kept = [part for part in self._loaded if part != "the module" or not with_weights]
+            if not is_undone:
+                kept = [*self._loaded, "the trainer"]
+            if self._is_fit and self._loaded and kept and not isinstance(error, StopTraining):
+                add_note(
+                    error,
+                    f"the resume from {self._path!r} failed, and {' and '.join(kept)} may have "
+                    "taken states from it: make new ones before another fit.",
+                )
+            raise
+
+    @contextmanager
+    def _training_undone(self, with_weights: bool) -> Iterator[None]:
         context, training = self._context, self._core.training
-        if not self._is_fit or context.processes.is_distributed:
-            yield
-            return
-        weights = WeightsBackup(context.module)
+        weights = WeightsBackup(context.module) if with_weights else None
         # callbacks are told of the error by `on_exception` and `teardown`, for which they need the
         # attributes that they have by then; the optimizers have a backup of their own
         restore_states = context.state_registry.backup(
@@ -102,7 +126,8 @@ class CheckpointRestorer:
             try:
                 yield
             except BaseException:
-                weights.restore()
+                if weights is not None:
+                    weights.restore()
                 restore_states()
                 for name, value in before.items():
                     setattr(training, name, value)
@@ -159,8 +184,13 @@ class CheckpointRestorer:
             self._weights = context.processes.shard_checkpoint(
                 checkpoint, context.module, self._read_shards
             )["state_dict"]
+            self._loaded.append("the module")
             load_weights(context.module, self._weights, self._path, strict=is_strict)
+        if context.datamodule is not None and type(context.datamodule).__qualname__ in checkpoint:
+            self._loaded.append("the data module")
         restore_datamodule(context, checkpoint, self._path)
+        if checkpoint.get("callbacks"):
+            self._loaded.append("the callbacks")
         self._call_on_load_checkpoint()
         if self._is_fit:
             # a checkpoint that is saved in the hooks until then holds these
@@ -202,26 +232,56 @@ class CheckpointRestorer:
             CheckpointError: they are others than those that were saved.
             OptionError: an override names no option.
         """
-        optimization = self._context.training.optimization
-        parts, restored = _parts_of(optimization), self._restored_parts
-        # by identity: a hook may put an equal group in the place of another
-        if restored is not None and len(parts) == len(restored) and all(map(is_, parts, restored)):
+        if self._are_optimizers_restored():
             return
         self._leave_out_removed_schedulers()
-        try:
+        self.require_fitting_optimizers()
+        with self._refusals_of_checkpoint():
+            self._load_optimizers()
+
+    def _are_optimizers_restored(self) -> bool:
+        """Return whether these optimizers and schedulers, with these groups, are restored."""
+        parts, restored = _parts_of(self._context.training.optimization), self._restored_parts
+        # by identity: a hook may put an equal group in the place of another
+        return (
+            restored is not None and len(parts) == len(restored) and all(map(is_, parts, restored))
+        )
+
+    def require_fitting_optimizers(self) -> None:
+        """Require the optimizers to fit, once the groups that hooks had added are added again.
+
+        Raises:
+            CheckpointError: they are others than those that were saved.
+        """
+        with self._refusals_of_checkpoint():
             self._require_same_kinds()
+            optimization = self._context.training.optimization
             with restoring_part("added_groups", self._path):
                 add_groups_again(optimization, self._checkpoint, self._context.module)
-            self._load_optimizers()
+            with restoring_part("optimizer_states", self._path):
+                optimization.require_same_groups(self._checkpoint)
+
+    @contextmanager
+    def _refusals_of_checkpoint(self) -> Iterator[None]:
+        """Name the checkpoint in an `OptimizationError`, which becomes a `CheckpointError`."""
+        try:
+            yield
         except OptimizationError as error:
             raise CheckpointError(
                 f"checkpoint {self._path!r} cannot be resumed from: {error}"
             ) from error
 
     def finish(self) -> None:
-        """End the restoring of a fit, after the hooks in which optimizers may be changed."""
-        self.restore_optimizers()
+        """End the restoring of a fit, after the hooks in which optimizers may be changed.
+
+        Options that a hook has set meanwhile, such as a learning rate, are those of the checkpoint
+        again, as in Lightning: the uncut run had changed them since.
+        """
         core, training = self._core, self._core.training
+        if self._are_optimizers_restored():
+            training.optimization.load_options(self._restored_states)
+        self.restore_optimizers()
+        self._restored_states = {}
         training.optimization.awaited = None
         assert core.start.report is not None
         log_resume(training, core.start.report, self._path)
@@ -282,7 +342,7 @@ class CheckpointRestorer:
                 _reconcile_settings(self._core, checkpoint, self._path, self._inputs.overrides)
         with restoring_part("optimizer_states", self._path):
             optimization.load_state_dict(checkpoint)
-        self._restored_parts = _parts_of(optimization)
+        self._restored_parts, self._restored_states = _parts_of(optimization), checkpoint
         if context.processes.is_sharded:
             optimization.awaited = None
 

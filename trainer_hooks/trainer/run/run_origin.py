@@ -63,9 +63,14 @@ def _identity_of(pid: int) -> str:  # by pid: a forked process has a copy of thi
 
 def is_running_elsewhere(summary: CheckpointSummary) -> bool:
     """Return whether another live process of this machine saved a checkpoint."""
+    return is_live_elsewhere(summary.process)
+
+
+def is_live_elsewhere(identity: str) -> bool:
+    """Return whether a `process_identity` is that of another live process of this machine."""
     from trainer_hooks.callbacks.reporting.run_facts import process_start_time
 
-    machine, _, rest = summary.process.partition(" ")
+    machine, _, rest = identity.partition(" ")
     pid, _, started = rest.partition(" ")
     if machine != _machine() or not pid.isdigit() or int(pid) == os.getpid():
         return False

@@ -8,17 +8,23 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks._log import warn
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
+from trainer_hooks.hooks.spec import may_change_optimizers
 from trainer_hooks.metrics.store import LogScope
 from trainer_hooks.module.added_groups import drop_added_groups
 from trainer_hooks.trainer.run.run_origin import is_running_elsewhere
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from trainer_hooks.context.context import RunContext, Trainer
+    from trainer_hooks.hooks.relay import HookRelay
+    from trainer_hooks.module.module import Module
     from trainer_hooks.trainer.run.run_inputs import RunInputs
     from trainer_hooks.trainer.run.sharded_checkpoint import ShardReader
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
+
+_HOOKS_OF_RESTORE = ("on_load_checkpoint", "on_after_load", "on_fit_start")
+"""The hooks of callbacks between the weights of a checkpoint and its optimizers."""
 
 
 class StartingPoint:
@@ -100,17 +106,23 @@ class StartingPoint:
         from trainer_hooks.trainer.run.restoring import CheckpointRestorer
 
         hooks.on_before_restore(trainer, module, checkpoint)
+        # at the call, not earlier: a hook until here may have brought callbacks
+        changing = {hook: _changes_optimizers(hooks, hook, module) for hook in _HOOKS_OF_RESTORE}
+        may_change = is_fit and any(changing.values())
         restorer = CheckpointRestorer(
             core, context, self._inputs, checkpoint, start.path, read_shards=self._reader
         )
         restorer.check()
-        with restorer.undone_on_error():
+        with restorer.undone_on_error(with_weights=may_change):
             if is_fit:
                 # those of an earlier fit may have more groups than the checkpoint
                 drop_added_groups(core.training.optimization, core.training.setup)
+                if not may_change:
+                    # before the weights are restored, of which there is no copy
+                    restorer.require_fitting_optimizers()
             restorer.restore()
             hooks.on_after_load(trainer, module, checkpoint)
-            if is_fit and not _may_change_optimizers(hooks.implementers("on_fit_start")):
+            if is_fit and not changing["on_fit_start"]:
                 # before `on_fit_start`, in which savers may delete files
                 restorer.restore_optimizers()
             yield
@@ -148,8 +160,11 @@ class StartingPoint:
         return checkpoint
 
 
-def _may_change_optimizers(implementers: Iterable[object]) -> bool:
-    """Return whether one of the objects is no built-in callback, none of which does so."""
+def _changes_optimizers(hooks: HookRelay, hook: str, module: Module) -> bool:
+    """Return whether anyone may change the optimizers in a hook that follows the weights."""
     return any(
-        not type(one).__module__.startswith("trainer_hooks.callbacks.") for one in implementers
+        may_change_optimizers(one, hook)
+        for one in hooks.implementers(hook)
+        # the module's own is called before the optimizers are made
+        if not (hook == "on_load_checkpoint" and one is module)
     )

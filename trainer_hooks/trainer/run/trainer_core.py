@@ -58,6 +58,7 @@ class StartCheckpoint:
         connector_report: the report of `CallbackConnector.load_state_dict`, left here by the state
             registry's entry `callbacks`, until `restore_checkpoint` turns it into `report`.
         report: the load report with changed plugins and upgraded states.
+        record: the record of a failed start that is to be removed once a batch is trained, or "".
     """
 
     path: str | None = None
@@ -66,6 +67,7 @@ class StartCheckpoint:
     is_open: bool = False
     connector_report: LoadReport | None = None
     report: LoadReport | None = None
+    record: str = ""
 
     def choose(self, path: str | os.PathLike[str] | None) -> None:
         """Set another checkpoint for the running run to start from.

@@ -70,8 +70,8 @@ class EventLog(Callback):
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Start over with a fresh run; count a resume if a checkpoint was restored."""
-        is_resumed = self._is_restored and not trainer.progress.is_fresh
-        if trainer.progress.is_fresh:
+        is_resumed = self._is_restored and not trainer.progress.is_new_training
+        if trainer.progress.is_new_training:
             self.counts = Counts()
         elif is_resumed:
             self.counts.resumes += 1

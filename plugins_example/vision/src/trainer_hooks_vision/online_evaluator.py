@@ -121,7 +121,7 @@ class SSLOnlineEvaluator(Callback):
 
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Begin anew with a new training, and go where the model is."""
-        if trainer.progress.is_fresh:
+        if trainer.progress.is_new_training:
             self._build()
         self._follow(trainer)
 

@@ -20,6 +20,7 @@ from trainer_hooks.callbacks.saver_base import (
     restore_weights_and_optimizers,
 )
 from trainer_hooks.errors import OptionError
+from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
     import os
@@ -117,6 +118,7 @@ class SaveBestModelCallback(ModelCheckpoint, metaclass=ABCMeta):
             name=self._file_name,
         )
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the best score, unless this fit resumes or continues another."""
         is_resumed = trainer.ckpt_path is not None

@@ -16,6 +16,7 @@ from trainer_hooks.callbacks.option_checks import (
     check_monitor,
     check_number,
 )
+from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
@@ -87,6 +88,7 @@ class EarlyStoppingCallback(EarlyStopping):
         """The class name with the metric and the direction in which it improves."""
         return self._generate_state_key(watch_metric=self.watch_metric, mode=self.mode)
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the best value, unless this fit resumes or continues another."""
         super().on_fit_start(trainer, module)
@@ -139,6 +141,7 @@ class TerminateOnNaNCallback(NaNGuard):
         """The class name: two of them would do the same."""
         return type(self).__qualname__
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Drop the events of an earlier fit, unless this one resumes it."""
         super().on_fit_start(trainer, module)

@@ -33,6 +33,7 @@ from trainer_hooks.clock.schedules import DueTracker, When, parse_when
 from trainer_hooks.clock.timing import TimeUnit
 from trainer_hooks.compat.composer.core.built_in import BuiltInCallback
 from trainer_hooks.errors import CheckpointError, OptionError
+from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
     import os
@@ -191,6 +192,7 @@ class CheckpointSaver(Saver, BuiltInCallback):  # type: ignore[misc] # run_event
         paths = super().candidates(trainer)
         return [path for path in paths if self._fields_of(path) is not None]
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Raise an error if the checkpoints to come would overwrite other files."""
         if trainer.ckpt_path is not None:

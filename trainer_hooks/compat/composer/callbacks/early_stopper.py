@@ -19,6 +19,7 @@ from trainer_hooks.clock.timing import Time, TimeUnit, parse_time
 from trainer_hooks.compat.composer.core.built_in import BuiltInCallback
 from trainer_hooks.errors import MetricError, OptionError, did_you_mean
 from trainer_hooks.hooks.band import Band
+from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,6 +89,7 @@ class MetricStopper(BuiltInCallback):
             monitor=self.monitor, dataloader_label=self.dataloader_label
         )
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the state when a new training begins."""
         self._has_validated = False

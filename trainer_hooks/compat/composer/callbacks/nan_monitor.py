@@ -8,6 +8,7 @@ from trainer_hooks.callbacks.monitor_base import is_logged
 from trainer_hooks.compat.composer.core.built_in import BuiltInCallback
 from trainer_hooks.errors import UsageError
 from trainer_hooks.hooks.band import Band
+from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,6 +56,7 @@ class NaNMonitor(BuiltInCallback):
         """Restore the flag, which the next check reads."""
         self._is_nan = state_dict["is_nan"]
 
+    @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the flag when a new training begins."""
         if trainer.progress.is_new_training:
