@@ -19,7 +19,7 @@ from trainer_hooks.checkpoint.safetensors_file import (
     require_weights_only,
 )
 from trainer_hooks.errors import TrainerHooksWarning, UsageError
-from trainer_hooks.hooks.relay import current_hook, current_hook_and_label
+from trainer_hooks.hooks.relay import current_hook
 from trainer_hooks.module.torch_wrappers import unsharded_class
 from trainer_hooks.trainer.run.registered_state import build_state_registry
 from trainer_hooks.trainer.run.run_origin import compute_run_origin, process_identity
@@ -340,11 +340,10 @@ def _slot_of_save(core: TrainerCore, context: RunContext) -> dict[str, str]:
     If the process is killed before the callbacks after that one had their turn, a resume calls
     them: `loops/batch_end.UnfinishedSlot`.
     """
-    hook, label = current_hook_and_label()
+    hook = current_hook()
     if not hook and context.requests.serving:
         return {"hook": "save_now", "after": context.requests.serving}
     if hook not in _SLOTS:
         return {}
-    keys = (each.callback.state_key for each in core.connector.entries if each.label == label)
-    key = next(keys, "")  # empty for the module's own hook
+    key = core.connector.current_state_key()  # empty for the module's own hook
     return {"hook": hook, "after": key} if key else {}
