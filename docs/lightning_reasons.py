@@ -155,8 +155,10 @@ MEANINGS = (
     (
         "A stop that was requested before the checkpoint was saved",
         "is forgotten: the resumed run trains on, for an epoch at least",
-        "stops the resumed run, unless its limits are others, its callback is gone or the "
-        "callback's options no longer call for it",
+        (
+            "stops the resumed run, unless its limits are others, its callback is gone or the "
+            "callback's options no longer call for it"
+        ),
     ),
     (
         "A resume inside an epoch",

@@ -311,6 +311,12 @@ class RunContext:
         if self.state.fn == "fit":
             # a checkpoint that is saved after the run needs the positions, and the loaders are gone
             self.training.left = self._loader_positions()
+            if self.resumed:
+                # the run failed before its loop: what it had yet to restore is what it goes on with
+                self.training.left["pending"] = self.state_registry.pending(self.resumed)
+                own = self.resumed["trainer_hooks"]
+                names = ("slot", "inside_batch", "broken_off", "accumulate_grad_batches")
+                self.training.left |= {name: own[name] for name in names if name in own}
             # the next run makes a new Precision, and takes the loss scale from here
             self.training.scaler = self.precision.state_dict()
             if self.data.stream is not None:

@@ -310,9 +310,11 @@ def _contents(
             # every entry of the state registry: the callbacks' states too, as the entry `callbacks`
             # calls `connector.state_dict`
             if context is None:  # between two runs, as `trainer.save_checkpoint` after a fit
-                build_state_registry(core, module, None).write(checkpoint, {})
-                own["inside_batch"] = training.left.get("inside_batch", False)
-                window = training.left.get("accumulate_grad_batches")
+                left = training.left
+                build_state_registry(core, module, None).write(checkpoint, left.get("pending", {}))
+                own["inside_batch"] = left.get("inside_batch", False)
+                window = left.get("accumulate_grad_batches")
+                slot, broken_off = left.get("slot"), core.broken_off or left.get("broken_off")
             else:
                 # a save before the loop begins, as after an error in `on_train_start`: the run has
                 # not yet the positions and random states of the checkpoint that it resumes from
@@ -321,12 +323,14 @@ def _contents(
                 context.state_registry.write(checkpoint, snapshot)
                 resumed = context.resumed.get("trainer_hooks", {})
                 slot = resumed.get("slot") if resumed else _slot_of_save(core, context)
-                if slot:
-                    own["slot"] = slot
+                broken_off = core.broken_off or resumed.get("broken_off")
                 was_inside_batch = resumed.get("inside_batch")
                 own["inside_batch"] = context.batch.is_taken or bool(was_inside_batch)
                 has_stream = context.data.stream is not None
                 window = context.plan.accumulate_grad_batches if has_stream else None
+            own |= {
+                name: value for name, value in (("slot", slot), ("broken_off", broken_off)) if value
+            }
             if window is not None:
                 own["accumulate_grad_batches"] = window
         # last: callbacks may look at all of it, and change it

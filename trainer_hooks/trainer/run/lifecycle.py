@@ -17,7 +17,11 @@ from trainer_hooks.context.context import RunContext, StepCalls
 from trainer_hooks.context.run_state import TrainerFn, TrainerStatus
 from trainer_hooks.data.data_hooks import BatchTransfer, defines
 from trainer_hooks.errors import OptionError, StopTraining, TerminationSignal, add_note
-from trainer_hooks.hooks.relay import call_and_note_errors, error_summary_with_notes
+from trainer_hooks.hooks.relay import (
+    call_and_note_errors,
+    error_summary_with_notes,
+    hook_broken_off,
+)
 from trainer_hooks.loggers.run_folder import FolderLogger, open_folders, remove_unused_folders
 from trainer_hooks.metrics.store import LogScope
 from trainer_hooks.module.datamodule import DataModule
@@ -202,6 +206,8 @@ class TrainerRun:
         A fit that a signal stopped in order gets its end hooks instead.
         """
         self._error = error
+        if self.core.state.stage == "train":  # a validation is run again from its start
+            self.core.broken_off = hook_broken_off(error)
         if self._distributed_run is not None:
             # before any hook: the other ranks wait for this one until they hear of it
             self._distributed_run.tell_failure(error)
