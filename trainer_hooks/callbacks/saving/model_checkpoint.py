@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -26,10 +27,16 @@ from trainer_hooks.callbacks.saving.saver_options import (
     check_flags,
     check_top_k,
 )
-from trainer_hooks.checkpoint.paths import is_remote, join_path
+from trainer_hooks.checkpoint.file import summarize
+from trainer_hooks.checkpoint.paths import files_in, is_remote, join_path
 from trainer_hooks.clock.schedules import DueCondition, DueTracker, When, parse_when
 from trainer_hooks.clock.timing import TimeUnit, parse_time
-from trainer_hooks.errors import OptionError, UsageError
+from trainer_hooks.errors import (
+    CheckpointError,
+    CheckpointNotFoundError,
+    OptionError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     import os
@@ -282,6 +289,9 @@ class ModelCheckpoint(Saver):
         not affected.
         """
         if is_real_fit(trainer):
+            if self.save_weights_only:
+                # a resume goes on from the checkpoint of this request, and not from one before it
+                trainer.finish_saves()
             plan, ranking = decide_on_rank_zero(trainer, lambda: self._plan_request(trainer))
             self.tracker.write(trainer, plan, ranking)
 
@@ -394,9 +404,32 @@ class ModelCheckpoint(Saver):
         """Return the plan of a requested save, and the ranking after it."""
         metrics, ranking = monitorable_metrics(trainer), self.tracker.ranking.copy()
         # versioned even without the counter: another file of that name may be among the best
-        path = self._free_path(metrics, is_versioned=True)
+        path = self._free_path(metrics, reusable=self._saved_again(trainer), is_versioned=True)
         self._log_decision(trainer, f"saving {path!r} as requested")
         return self._with_last(path, [], metrics, ranking), ranking
+
+    def _saved_again(self, trainer: Trainer) -> list[str]:
+        """Return the files of weights alone that a killed process saved for the present request.
+
+        They were saved after the checkpoint that the run resumed from, and at the same step.
+        """
+        resumed_from = trainer.ckpt_path
+        if not self.save_weights_only or resumed_from is None or self.dirpath is None:
+            return []
+        try:
+            start = summarize(resumed_from)
+        except CheckpointNotFoundError:
+            return []  # a later checkpoint has replaced it
+        written: list[str] = []
+        if start.batches != trainer.progress.batches_completed:
+            return written
+        for path in files_in(self.dirpath, self.FILE_EXTENSION):
+            with suppress(CheckpointError):
+                summary = summarize(path)
+                is_same = (summary.step, summary.origin) == (start.step, start.origin)
+                if is_same and summary.saved_at > start.saved_at:
+                    written.append(path)
+        return written
 
     def _plan_leaving(self, trainer: Trainer) -> tuple[SavePlan, CheckpointRanking]:
         """Return the plan of the save before the process ends, and the ranking after it."""
