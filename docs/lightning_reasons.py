@@ -153,6 +153,14 @@ MEANINGS = (
     ),
     ("Sanity check on a resume", "is run", "is not run"),
     (
+        "A stop that was requested before the checkpoint was saved",
+        "is forgotten: the resumed run trains on, for an epoch at least",
+        (
+            "stops the resumed run, unless its limits are others, its callback is gone or the "
+            "callback's options no longer call for it"
+        ),
+    ),
+    (
         "A resume inside an epoch",
         "loaders start again, and random numbers are not restored",
         "continues with the next batch, bit for bit",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -70,3 +71,19 @@ def replace_file(path: Path, write: Callable[[TextIO], object]) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def remove_stale_temporaries(folder: Path) -> None:
+    """Delete what killed processes of this machine have left of `replace_file` in a folder."""
+    for path in folder.glob(".*.tmp"):
+        pid = path.stem.rpartition(".")[2]
+        if not pid.isdecimal():
+            continue
+        try:
+            os.kill(int(pid), 0)
+        except ProcessLookupError:
+            # an error means: deleted by another process meanwhile, or no permission
+            with suppress(OSError):
+                path.unlink()
+        except (OSError, OverflowError):
+            pass  # a process of another user, or no process id

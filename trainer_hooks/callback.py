@@ -52,6 +52,10 @@ class Callback(Hooks):
     state_version: int = 1
     """The version of the form of the state, from 1 on; checkpoints hold it beside the state."""
 
+    renews_stop: ClassVar[bool] = False
+    """Whether the callback decides itself, in `on_train_start` of a resumed run, about a stop that
+    it had requested before the checkpoint was saved. If not, the resumed run stops as well."""
+
     volatile_state: ClassVar[frozenset[str]] = frozenset()
     """The names of values that may differ after a resume from those of an uninterrupted run, as
     times and caches do: attributes (also nested ones, as `"bar.width"`), keys of the state, metrics

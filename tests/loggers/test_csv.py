@@ -3,6 +3,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import os
 import signal
 import stat
 import subprocess
@@ -408,3 +409,23 @@ def test_custom_logger_saves_when_it_is_finalized():
 
     Buffered().finalize("success")
     assert saved == [True]
+
+
+def test_a_continued_run_removes_what_a_killed_write_left(tmp_path):
+    """A file that a killed process was writing goes; that of a live process stays."""
+    first = CSVLogger(tmp_path, version=0)
+    first.log_metrics({"a": 1.0}, 0)
+    first.save()
+    killed = subprocess.Popen([sys.executable, "-c", ""])
+    killed.wait()
+    folder = Path(first.log_dir)
+    stale = [folder / f".{name}.{killed.pid}.tmp" for name in ("metrics.csv", "hparams.json")]
+    live = [folder / f".metrics.csv.{os.getppid()}.tmp", folder / ".metrics.csv.tmp"]
+    for path in (*stale, *live):
+        path.touch()
+    second = CSVLogger(tmp_path, version=0)
+    second.resume_run(first.run_state())
+    second.log_metrics({"a": 2.0}, 1)
+    second.save()
+    assert not [path for path in stale if path.exists()]
+    assert [path for path in live if path.exists()] == live

@@ -233,7 +233,7 @@ class Laboratory:
         self,
         make: Callable[[], Setup],
         name: str,
-        resume_from: Path | None = None,
+        resume_from: Path | str | None = None,
         *,
         at_slots: bool = False,
         seed: int = 3,
@@ -256,7 +256,8 @@ class Laboratory:
         }
         trainer = Trainer(callbacks=[recorder, *setup.callbacks, cutter], **options)
         if resume_from is not None:
-            scramble(resume_from.stat().st_size % 1000)
+            is_word = isinstance(resume_from, str)
+            scramble(77 if is_word else resume_from.stat().st_size % 1000)
         with warnings.catch_warnings():
             # a cut at the end of the last epoch leaves nothing to train
             warnings.filterwarnings("ignore", "fit has nothing to do")

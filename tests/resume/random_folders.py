@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ONLY_OF_CUTS = re.compile(
     r"preempted-|exception-|on_exception|requested-|.*after_resume_\d"
-    r"|\..*\.(trainer_hooks\.part|\d+\.tmp|new)$"
+    r"|\..*\.(trainer_hooks\.part|new)$"
 )
 """The files that only a cut makes; hidden ones are of writes that a kill has broken off."""
 

@@ -40,10 +40,6 @@ GUESTS = (
 )
 
 
-PATIENCE = 99
-"""That of guests that stop early: a resume forgets a stop, and only our own ask for it again."""
-
-
 def framework_of(guest: str) -> str:
     """Return the framework of a guest, empty if there is none."""
     return "" if guest == "none" else guest.partition(":")[0]
@@ -106,7 +102,7 @@ def _lightning(kind: str, monitor: str, module: Any) -> Any:
     if kind == "average":
         return EMAWeightAveraging(decay=0.5)
     if kind == "early stopping":
-        return EarlyStopping(monitor, patience=PATIENCE, strict=False, min_delta=0.1)
+        return EarlyStopping(monitor, patience=1, strict=False, min_delta=0.1)
 
     class Stateless(Callback):
         def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
@@ -131,7 +127,7 @@ def _accelerated(kind: str, monitor: str, module: Any) -> Any:
 
     if kind == "early stopping":
         return EarlyStoppingCallback(
-            early_stopping_patience=PATIENCE, watch_metric=monitor, early_stopping_threshold=0.1
+            early_stopping_patience=1, watch_metric=monitor, early_stopping_threshold=0.1
         )
 
     class Stateless(TrainerCallback):
@@ -199,7 +195,7 @@ def _ignite(kind: str, monitor: str, module: Any) -> Any:
     if kind == "average":
         return EMAHandler(module.layers, momentum=0.1)
     if kind == "early stopping":
-        return EarlyStopping(PATIENCE, score, Engine(lambda engine, batch: None), min_delta=0.1)
+        return EarlyStopping(1, score, Engine(lambda engine, batch: None), min_delta=0.1)
     if kind == "schedule in a function":
         weight = torch.nn.Parameter(torch.zeros(1))
         optimizer = torch.optim.SGD([weight], 0.1)

@@ -40,7 +40,7 @@ OFF: dict[str, Any] = {
     "enable_progress_bar": False,
     "enable_model_summary": False,
 }
-INEXACT = ("exact", "cannot be found", "is another", "other random numbers")
+INEXACT = ("exact", "cannot be found", "is another", "other random numbers", "hooks of that moment")
 
 
 class Leaving(ModelCheckpoint):
@@ -191,6 +191,7 @@ def _cut(
 ) -> Result:
     """Cut a run, resume it, perhaps cut it again, and compare."""
     how = options["cut"]
+    said: list[str] = []
     if how == "file":
         place, (path, before) = chosen.choice(sorted(saving.cutter.saved.items(), key=str))
     elif how in ("error", "stop"):
@@ -199,6 +200,7 @@ def _cut(
         path, before = first.cutter.saved[place]
     else:
         place, first = _broken_off(options, folder, chosen, uncut)
+        said = first.warned
         if not first.is_cut:
             return Result("differs", [f"{how} at {place}: it did not end the run"])
         if how == "hook":
@@ -206,7 +208,7 @@ def _cut(
         else:
             (path,), before = (folder / "left").glob("preempted*.ckpt"), None
     resumed = run(options, folder, resume_from=path, seed=77)
-    warned = resumed.warned
+    warned = said + resumed.warned
     wrong = compared(uncut, resumed, before)
     if not wrong and options["second_cut"] and resumed.cutter.slots:
         again = chosen.choice(resumed.cutter.slots)

@@ -51,6 +51,9 @@ class HostedCallback(Callback):
     translated_hooks: ClassVar[frozenset[str]] = frozenset(HOOKS)
     """The hooks for which the relay calls `translated(hook)` instead of the method of that name."""
 
+    renews_stop: ClassVar[bool] = False
+    """Also where the guest counts as a callback of ours that does: no guest knows of it."""
+
     opaque_names: frozenset[str] = frozenset()
     """Keys of the foreign state whose values are kept as pickles; see `keep_opaque`."""
 

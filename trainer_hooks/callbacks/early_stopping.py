@@ -98,6 +98,7 @@ class EarlyStopping(Callback):
     """
 
     band: ClassVar[Band] = Band.CONTROL
+    renews_stop: ClassVar[bool] = True
 
     @option_rules(
         monitor=METRIC_NAME,

@@ -79,6 +79,7 @@ class Timer(ScheduledCallback):
     """
 
     band: ClassVar[Band] = Band.CONTROL
+    renews_stop: ClassVar[bool] = True
 
     # Wall time differs between a run and its repetition; the resume checks skip it.
     volatile_state: ClassVar[frozenset[str]] = frozenset({"time_elapsed"})

@@ -39,7 +39,7 @@ from trainer_hooks.errors import (
 from trainer_hooks.hooks.band import in_order
 from trainer_hooks.hooks.check import hook_errors, hook_warnings
 from trainer_hooks.hooks.plugin import PluginFilter
-from trainer_hooks.hooks.relay import HookRelay, RelayMember
+from trainer_hooks.hooks.relay import HookRelay, RelayMember, current_hook_and_label
 from trainer_hooks.hooks.spec import HOOKS
 
 if TYPE_CHECKING:
@@ -154,6 +154,12 @@ class CallbackConnector:
         """Return the description of the callback with a state key, for messages."""
         labels = {entry.callback.state_key: entry.label for entry in self.entries}
         return labels.get(state_key, f"callback {state_key!r}")
+
+    def current_state_key(self) -> str:
+        """Return the state key of the callback whose hook is being called; empty if none is."""
+        _, label = current_hook_and_label()
+        keys = (entry.callback.state_key for entry in self.entries if entry.label == label)
+        return next(keys, "")
 
     def lead(self, implementer: object, label: str) -> None:
         """Add an object with hooks that has its turn before all callbacks, in every run."""

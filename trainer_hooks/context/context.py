@@ -40,6 +40,8 @@ class RunRequests:
         is_stopping: whether a stop of the run was requested.
         stop_requests: number of `StopTraining` errors that were raised.
         stop_message: message of the first of them.
+        stoppers: the state keys of the callbacks that requested a stop, each once; empty for what
+            is no callback.
         skips_batch: whether the rest of the current batch is to be skipped.
         records_indices: whether the sample indices of prediction batches are to be recorded.
         pending_signal: number of a signal to act on at the next batch, or 0.
@@ -54,6 +56,7 @@ class RunRequests:
     is_stopping: bool = False
     stop_requests: int = 0
     stop_message: str = ""
+    stoppers: list[str] = field(default_factory=list)
     skips_batch: bool = False
     records_indices: bool = False
     pending_signal: int = 0
@@ -244,9 +247,23 @@ class RunContext:
         """Whether the run is between the first and the last training batch of an epoch."""
         return self.batch.is_taken or self.training.progress.batches_in_epoch > 0
 
+    def request_stop(self) -> None:
+        """Record that the code that is running, in a callback's hook perhaps, requested a stop."""
+        requests, stopper = self.local_requests, self.connector.current_state_key()
+        requests.is_stopping = True
+        if stopper not in requests.stoppers:
+            requests.stoppers.append(stopper)
+
+    def withdraw_stop(self) -> None:
+        """Withdraw this rank's request for a stop; one by `StopTraining` stays."""
+        self.local_requests.is_stopping = False
+        self.local_requests.stoppers = []
+
     def stop_by(self, request: StopTraining) -> None:
         """Act on a `StopTraining`: skip the rest of the batch, begin no other, close open hooks."""
-        self.local_requests.is_stopping = True
+        if not self.local_requests.is_stopping:
+            # the relay calls this when all listeners had their turn: whose error it is, is unknown
+            self.local_requests.is_stopping, self.local_requests.stoppers = True, [""]
         # not a local request: each rank may cut off its own batch, as it still takes part in the
         # reduction of the gradients
         self.requests.skips_batch = True
@@ -296,6 +313,12 @@ class RunContext:
         if self.state.fn == "fit":
             # a checkpoint that is saved after the run needs the positions, and the loaders are gone
             self.training.left = self._loader_positions()
+            if self.resumed:
+                # the run failed before its loop: what it had yet to restore is what it goes on with
+                self.training.left["pending"] = self.state_registry.pending(self.resumed)
+                own = self.resumed["trainer_hooks"]
+                names = ("slot", "inside_batch", "broken_off", "accumulate_grad_batches")
+                self.training.left |= {name: own[name] for name in names if name in own}
             # the next run makes a new Precision, and takes the loss scale from here
             self.training.scaler = self.precision.state_dict()
             if self.data.stream is not None:
@@ -319,6 +342,44 @@ class RunContext:
         self.batch.is_last = state.get("is_last_batch", False)
         self.cycle.is_open = state.get("is_in_cycle")
         self.batch.has_scheduled = state.get("has_scheduled", False)
+
+    def stop_state(self) -> dict[str, Any] | None:
+        """Return the request for a stop that the run has yet to follow; None if there is none."""
+        requests, local = self.requests, self.local_requests
+        if not (requests.is_stopping or requests.stop_requests or local.is_stopping):
+            return None
+        return {
+            "reason": self.trainer.stop_reason,
+            # empty if another rank alone requested it
+            "stoppers": list(local.stoppers) or [""],
+            "is_raised": bool(requests.stop_requests or local.stop_requests),
+            "limits": self._limits(),
+        }
+
+    def load_stop_state(self, state: dict[str, Any]) -> None:
+        """Request the stop again that a checkpoint holds, unless the run is to go on beyond it.
+
+        It goes on if it has other limits, or if the callbacks that requested the stop take no part
+        any more or decide about it themselves.
+        """
+        deciding = {c.state_key: not c.renews_stop for c in self.connector.callbacks}
+        # an empty key is that of the module, or of code outside of all hooks
+        stoppers = [key for key in state["stoppers"] if deciding.get(key, not key)]
+        if not stoppers or state["limits"] != self._limits():
+            return
+        self.trainer.stop(state["reason"])
+        for requests in (self.requests, self.local_requests):
+            requests.is_stopping, requests.stoppers = True, stoppers
+            requests.stop_requests = int(state["is_raised"])
+
+    def _limits(self) -> dict[str, Any]:
+        plan = self.plan
+        duration = None if plan.max_duration is None else str(plan.max_duration)
+        return {
+            "max_epochs": plan.max_epochs,
+            "max_steps": plan.max_steps,
+            "max_duration": duration,
+        }
 
     def _loader_positions(self) -> dict[str, Any]:
         """Return the positions of the loaders and the flags of the loop, as plain data."""

@@ -47,6 +47,18 @@ _CUTTING = frozenset(
 )  # fmt: skip
 """Hooks inside a batch, in which a `StopTraining` cuts the batch off: it is raised to the loop."""
 
+_CLOSING = frozenset({"on_train_epoch_end", "on_epoch_end"})
+"""Hooks at an epoch's end, which a resume calls again if an error has broken one of them off."""
+
+_ONCE_IN_EPOCH = frozenset(
+    {
+        "on_iteration_start", "on_epoch_start", "on_train_epoch_start", "on_train_batch_end",
+        "on_batch_checkpoint", "on_train_batches_end", "on_epoch_checkpoint", "on_iteration_end",
+        "on_iteration_checkpoint",
+    }
+)  # fmt: skip
+"""Hooks of an epoch that a resume does not call again where an error has broken one off."""
+
 _MODULE_FIRST = frozenset({"on_load_checkpoint"})
 """Hooks that `fire_on_module` calls on the module, before the callbacks have their turn."""
 
@@ -564,6 +576,25 @@ def _firing_frame(frame: FrameType | None) -> FrameType | None:
     while frame is not None and frame.f_code is not _FIRING_CODE:
         frame = frame.f_back
     return frame
+
+
+def hook_broken_off(error: BaseException) -> str:
+    """Return the hook of an epoch that an error has broken off, so that a resume cannot go on.
+
+    A resume calls the hooks of an epoch's end once more, also the listeners that had their turn. Of
+    the others it leaves out the listeners that had none. Empty if the error changes no calls.
+    """
+    traceback = error.__traceback__
+    while traceback is not None:
+        frame = traceback.tb_frame
+        # the outermost: a hook inside of it, as `on_log`, is fired again with it
+        if frame.f_code is _FIRING_CODE:
+            hook, listeners = frame.f_locals["hook"], frame.f_locals["listeners"]
+            is_last = frame.f_locals.get("label") == listeners[-1][2]
+            is_lost = hook in _ONCE_IN_EPOCH and not is_last
+            return str(hook) if hook in _CLOSING or is_lost else ""
+        traceback = traceback.tb_next
+    return ""
 
 
 def is_module_first(hook: str) -> bool:

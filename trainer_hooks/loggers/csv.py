@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks._files import replace_file
+from trainer_hooks._files import remove_stale_temporaries, replace_file
 from trainer_hooks._options import STRING, Rule, check_options, is_int
 from trainer_hooks.errors import OptionError
 from trainer_hooks.loggers.conversion import as_dict, plain_number, write_hparams
@@ -227,6 +227,7 @@ class CSVLogger(FolderLogger):
             cut, path = self._cut, folder / _METRICS
             self._columns, self._written, self._last = {}, 0, []
             if self.run_folder.is_continued:
+                remove_stale_temporaries(folder)
                 columns, self._written, self._last = continue_csv(path)
                 self._columns = dict.fromkeys(columns)
                 if cut is not None:

@@ -151,6 +151,16 @@ class CheckpointRequests:
         self._context = context
         self._has_warned = False
 
+    @property
+    def savers(self) -> list[Any]:
+        """The checkpoint callbacks, those that save weights alone last.
+
+        A resume from the checkpoint of one lets those after it save. If the process is killed, what
+        is saved before a checkpoint to resume from would be saved once more.
+        """
+        savers = self._context.trainer.checkpoint_callbacks
+        return sorted(savers, key=lambda saver: getattr(saver, "save_weights_only", False) is True)
+
     def save(self, after: str = "") -> None:
         """Let every checkpoint callback save now.
 
@@ -162,8 +172,7 @@ class CheckpointRequests:
             after: the state key of a saver, to leave out it and those before it.
         """
         context, progress = self._context, self._context.training.progress
-        trainer = context.trainer
-        savers = trainer.checkpoint_callbacks
+        trainer, savers = context.trainer, self.savers
         # Cleared before the file is written: a resume from it must not save once more.
         progress.is_checkpoint_requested = False
         if not savers and not trainer.fast_dev_run and not self._has_warned:
@@ -217,7 +226,7 @@ class UnfinishedSlot:
         """Whether any turn is still to come."""
         context, after = self._context, self._after_callback
         if self._hook == "save_now":
-            savers = context.trainer.checkpoint_callbacks
+            savers = self._requested_saves.savers
             return after in savers and after is not savers[-1]
         if after is None:
             return False

@@ -46,13 +46,6 @@ _PARTS = {
     ),
     "training": ("the weights and optimizers, bit for bit,", _FOLLOWS),
     "length": ("the length, and the reason to stop,", _FOLLOWS),
-    "stop": (
-        "the length, and the reason to stop,",
-        (
-            "No checkpoint holds that the run was asked to stop. Ask again in on_train_start, if "
-            "what was restored says so: `if self.seen >= self.limit: trainer.stop(...)`."
-        ),
-    ),
     "metrics": (
         "the metrics",
         f"{_FOLLOWS} Name metrics that are meant to differ in the class's volatile_state.",
@@ -97,17 +90,12 @@ def check_resumes(harness: CallbackHarness) -> Findings:
             yield defect_from_error(error, f"in a run that was cut after {cut} and resumed")
             continue
         parts = diff.differing_parts(cut, resumed)
-        if cut in uncut.stopping and "length" in parts:  # all other differences follow from it
-            differing["stop"][cut] = parts["length"]
-            continue
         for path, attribute in diff.lost_attributes(resumed).items():
             # a value at the end says more than one on the way
             if path not in lost or lost[path][1].moment != THE_END == attribute.moment:
                 lost[path] = cut, attribute
         for part, summary in parts.items():
             differing[part][cut] = summary
-    if lost or any(by_cut for part, by_cut in differing.items() if part != "stop"):
-        differing["stop"] = {}  # a late stop may follow from the lost state
     yield from _attribute_defects(lost)
     yield from _part_defects(differing)
     yield CheckNote(f"{len(uncut.marks)} cuts")

@@ -600,8 +600,11 @@ class Trainer:
     @should_stop.setter
     def should_stop(self, value: bool) -> None:
         # between runs it has no effect, since each run begins with requests of its own
-        if self._core.context is not None:
-            self._core.context.local_requests.is_stopping = bool(value)
+        context = self._core.context
+        if context is not None and not value:
+            context.withdraw_stop()
+        elif context is not None and not context.local_requests.is_stopping:
+            context.request_stop()
 
     @property
     def stop_reason(self) -> str:
@@ -1082,7 +1085,7 @@ class Trainer:
         """Request a stop of the fit after this batch, but not before `min_epochs`, `min_steps`."""
         if self._core.context is not None:
             # the request of this rank; several ranks agree on it before they stop
-            self._core.context.local_requests.is_stopping = True
+            self._core.context.request_stop()
         self._core.stop_reason = reason
 
     def skip_batch(self) -> None:

@@ -191,8 +191,7 @@ CASES = {
     ),
     "a checkpoint that is not there": (
         LINE + "ckpt_path: nowhere.ckpt",
-        "run.yaml, line 4: ckpt_path: 'nowhere.ckpt' is not there. In its folder there is "
-        "no .ckpt file.",
+        "run.yaml, line 4: ckpt_path: 'nowhere.ckpt' is not there.",
     ),
     "a bad link": (
         LINE + "links: {model.outputz: data.values}",

@@ -110,6 +110,7 @@ class NaNGuard(Callback):
 
     # after the module's own hooks, which may still change the gradients
     band: ClassVar[Band] = Band.CONTROL
+    renews_stop: ClassVar[bool] = True
 
     @option_rules(
         Combination(

@@ -13,7 +13,7 @@ import subprocess
 import time
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
@@ -118,6 +118,8 @@ class MLPerfCallback(Callback):
 
     # before the savers, as early stopping: the checkpoint of a stop knows of it
     band = Band.CONTROL
+
+    renews_stop: ClassVar[bool] = True
 
     @option_rules(
         Combination(("benchmark",), _is_name, _NAME_CURE, "benchmark {benchmark!r} of {owner}"),

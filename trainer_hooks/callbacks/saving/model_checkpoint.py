@@ -282,6 +282,9 @@ class ModelCheckpoint(Saver):
         not affected.
         """
         if is_real_fit(trainer):
+            if self.save_weights_only:
+                # a resume goes on from the checkpoint of this request, and not from one before it
+                trainer.finish_saves()
             plan, ranking = decide_on_rank_zero(trainer, lambda: self._plan_request(trainer))
             self.tracker.write(trainer, plan, ranking)
 

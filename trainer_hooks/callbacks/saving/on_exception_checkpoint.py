@@ -27,8 +27,12 @@ class OnExceptionCheckpoint(Checkpoint):
     `"last"` and completed deletes it as outdated. Nothing else does: neither `test()` nor a fit
     that did not resume from it.
 
-    A checkpoint saved inside a batch is not exact to the bit when it is resumed, and a warning says
-    so then. A scheduler's signal waits for the end of the batch, so its checkpoint is exact.
+    Nothing is saved if the fit fails before its first epoch begins, or before the checkpoint that
+    it resumes from is restored.
+
+    A checkpoint saved inside a batch, or after an error in a hook that ends an epoch, is not exact
+    to the bit when it is resumed, and a warning says so then. A scheduler's signal waits for the
+    end of the batch, so its checkpoint is exact.
 
     Args:
         dirpath: the folder, created at the first save.
@@ -101,8 +105,14 @@ class OnExceptionCheckpoint(Checkpoint):
 
     def on_exception(self, trainer: Trainer, module: Module, exception: BaseException) -> None:
         """Save, if the exception ended a fit that has begun."""
-        # before there are optimizers, nothing was trained and nothing could be resumed
-        if trainer.state.fn == "fit" and trainer.optimizers:
+        if trainer.state.fn != "fit" or not trainer.optimizers:
+            return
+        progress = trainer.progress
+        # a run that has begun no epoch begins as well without a file, with its sanity check then
+        has_begun = not (progress.is_untrained and progress.stage == "between")
+        # this module would replace the training that it has not taken over yet
+        is_restored = trainer.ckpt_path is None or progress.is_restored
+        if has_begun and is_restored:
             self.save_now(trainer, module)
 
     def on_fit_end(self, trainer: Trainer, module: Module) -> None:

@@ -19,7 +19,7 @@ from trainer_hooks.checkpoint.safetensors_file import (
     require_weights_only,
 )
 from trainer_hooks.errors import TrainerHooksWarning, UsageError
-from trainer_hooks.hooks.relay import current_hook, current_hook_and_label
+from trainer_hooks.hooks.relay import current_hook
 from trainer_hooks.module.torch_wrappers import unsharded_class
 from trainer_hooks.trainer.run.registered_state import build_state_registry
 from trainer_hooks.trainer.run.run_origin import compute_run_origin, process_identity
@@ -310,9 +310,11 @@ def _contents(
             # every entry of the state registry: the callbacks' states too, as the entry `callbacks`
             # calls `connector.state_dict`
             if context is None:  # between two runs, as `trainer.save_checkpoint` after a fit
-                build_state_registry(core, module, None).write(checkpoint, {})
-                own["inside_batch"] = training.left.get("inside_batch", False)
-                window = training.left.get("accumulate_grad_batches")
+                left = training.left
+                build_state_registry(core, module, None).write(checkpoint, left.get("pending", {}))
+                own["inside_batch"] = left.get("inside_batch", False)
+                window = left.get("accumulate_grad_batches")
+                slot, broken_off = left.get("slot"), core.broken_off or left.get("broken_off")
             else:
                 # a save before the loop begins, as after an error in `on_train_start`: the run has
                 # not yet the positions and random states of the checkpoint that it resumes from
@@ -321,12 +323,14 @@ def _contents(
                 context.state_registry.write(checkpoint, snapshot)
                 resumed = context.resumed.get("trainer_hooks", {})
                 slot = resumed.get("slot") if resumed else _slot_of_save(core, context)
-                if slot:
-                    own["slot"] = slot
+                broken_off = core.broken_off or resumed.get("broken_off")
                 was_inside_batch = resumed.get("inside_batch")
                 own["inside_batch"] = context.batch.is_taken or bool(was_inside_batch)
                 has_stream = context.data.stream is not None
                 window = context.plan.accumulate_grad_batches if has_stream else None
+            own |= {
+                name: value for name, value in (("slot", slot), ("broken_off", broken_off)) if value
+            }
             if window is not None:
                 own["accumulate_grad_batches"] = window
         # last: callbacks may look at all of it, and change it
@@ -340,11 +344,10 @@ def _slot_of_save(core: TrainerCore, context: RunContext) -> dict[str, str]:
     If the process is killed before the callbacks after that one had their turn, a resume calls
     them: `loops/batch_end.UnfinishedSlot`.
     """
-    hook, label = current_hook_and_label()
+    hook = current_hook()
     if not hook and context.requests.serving:
         return {"hook": "save_now", "after": context.requests.serving}
     if hook not in _SLOTS:
         return {}
-    keys = (each.callback.state_key for each in core.connector.entries if each.label == label)
-    key = next(keys, "")  # empty for the module's own hook
+    key = core.connector.current_state_key()  # empty for the module's own hook
     return {"hook": hook, "after": key} if key else {}

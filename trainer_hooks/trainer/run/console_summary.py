@@ -40,7 +40,7 @@ def log_resume(training: TrainingState, report: LoadReport, path: str) -> None:
 
 
 def warn_of_nothing_to_do(context: RunContext, reason: str) -> None:
-    """Warn if a fit has nothing to train, unless a stop was requested.
+    """Warn if a fit has nothing to train, unless this fit requested a stop itself.
 
     Args:
         context: the run.
@@ -48,7 +48,17 @@ def warn_of_nothing_to_do(context: RunContext, reason: str) -> None:
     """
     progress, stream = context.training.progress, context.data.stream
     is_over = progress.stage in (EpochStage.BETWEEN, EpochStage.ENDED)
-    if not reason or not is_over or context.should_stop:
+    if not reason or not is_over:
+        return
+    if context.should_stop:
+        if context.resumed:
+            log.info(
+                "fit has nothing to do: %s before its checkpoint was saved. To go on, set "
+                "trainer.max_epochs, trainer.max_steps or trainer.max_duration to more, take the "
+                "callback out that requested the stop, or set trainer.should_stop = False in "
+                "on_train_start.",
+                reason,
+            )
         return
     if stream is not None and stream.num_batches == 0:
         advice = "Set limit_train_batches to more, or call validate() to run the validation alone."

@@ -17,7 +17,11 @@ from trainer_hooks.context.context import RunContext, StepCalls
 from trainer_hooks.context.run_state import TrainerFn, TrainerStatus
 from trainer_hooks.data.data_hooks import BatchTransfer, defines
 from trainer_hooks.errors import OptionError, StopTraining, TerminationSignal, add_note
-from trainer_hooks.hooks.relay import call_and_note_errors, error_summary_with_notes
+from trainer_hooks.hooks.relay import (
+    call_and_note_errors,
+    error_summary_with_notes,
+    hook_broken_off,
+)
 from trainer_hooks.loggers.run_folder import FolderLogger, open_folders, remove_unused_folders
 from trainer_hooks.metrics.store import LogScope
 from trainer_hooks.module.added_groups import note_group_twice
@@ -204,6 +208,8 @@ class TrainerRun:
         """
         self._error = error
         note_group_twice(error, self.core.training.optimization)
+        if self.core.state.stage == "train":  # a validation is run again from its start
+            self.core.broken_off = hook_broken_off(error)
         if self._distributed_run is not None:
             # before any hook: the other ranks wait for this one until they hear of it
             self._distributed_run.tell_failure(error)

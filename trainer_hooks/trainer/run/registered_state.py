@@ -114,6 +114,9 @@ def build_state_registry(
         entry("loop",
               lambda: dict(left.get("loop", {})) if context is None else context.loop_state(),
               lambda s: run.load_loop_state(s), only_training_changes=True),
+        # as it was when a validation began, which a resume repeats and which may request it again
+        entry("stop", lambda: None if context is None else context.stop_state(),
+              lambda s: run.load_stop_state(s), is_rolled_back=False),
         entry("evaluators",
               lambda: dict(left.get("evaluators", {}) if context is None
                            else context.validation.evaluators),

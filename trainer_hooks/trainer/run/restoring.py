@@ -595,6 +595,14 @@ def _warn_of_gaps(context: RunContext, own: dict[str, Any], parts: dict[str, Any
             "module, or in a list or dict that is one.",
             TrainerHooksWarning,
         )
+    if own.get("broken_off"):
+        warn(
+            f"the checkpoint was saved after an error in {own['broken_off']}, when some callbacks "
+            "had had their turn: a resumed run either calls it on them once more or leaves out the "
+            "others, so that this run is not exactly the one that was cut. Resume from a "
+            "checkpoint that was saved before the error to have that.",
+            TrainerHooksWarning,
+        )
     if own.get("inside_batch"):
         progress = context.training.progress
         warn(

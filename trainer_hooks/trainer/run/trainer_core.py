@@ -110,6 +110,7 @@ class TrainerCore:
         training: the training state of the last fit's module.
         start: the checkpoint of the last run.
         stop_reason: the reason of the last request to stop.
+        broken_off: the hook of an epoch that the error of the last run has broken off, if it did.
         told_hooks: hooks for which a warning about saving was given.
         advised: subjects on which advice was given.
         was_stopping: whether the last run was requested to stop.
@@ -140,6 +141,7 @@ class TrainerCore:
     training: TrainingState = field(default_factory=TrainingState)
     start: StartCheckpoint = field(default_factory=StartCheckpoint)
     stop_reason: str = ""
+    broken_off: str = ""
     told_hooks: set[str] = field(default_factory=set)
     advised: set[str] = field(default_factory=set)
     was_stopping: bool = False
@@ -169,7 +171,7 @@ class TrainerCore:
         self.precision = make_precision(self.config.precision, self.device)
         if self.training.scaler:
             self.precision.load_state_dict(self.training.scaler)
-        self.stop_reason = ""
+        self.stop_reason = self.broken_off = ""
         self.training.metrics.begin_run()
 
     def let_go(self) -> None:

@@ -61,6 +61,7 @@ class MetricStopper(BuiltInCallback):
     """
 
     band: ClassVar[Band] = Band.CONTROL
+    renews_stop: ClassVar[bool] = True
 
     def __init__(
         self,

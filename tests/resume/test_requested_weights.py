@@ -1,0 +1,48 @@
+"""A requested file of weights alone is there once, wherever the process was killed."""
+
+from __future__ import annotations
+
+import pytest
+from torch.utils.data import DataLoader
+
+from trainer_hooks import Callback
+from trainer_hooks.callbacks import ModelCheckpoint
+
+
+class Asking(Callback):
+    """Requests a checkpoint once; raises after so many files were saved."""
+
+    def __init__(self, most: int = 9) -> None:
+        self.left = most
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx) -> None:
+        if trainer.progress.batches_completed == 3:
+            trainer.request_checkpoint()
+
+    def on_checkpoint_saved(self, trainer, module, path) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise RuntimeError
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_resume_saves_no_second_file_of_weights(lab, kit, most) -> None:
+    """Cut after the whole checkpoint, or after the weights too: the files are those of one run."""
+
+    def setup(name, **options):
+        where = {"dirpath": kit.folder / name, "every_n_train_steps": 99}
+        weights = ModelCheckpoint(
+            monitor="loss", filename="weights", save_weights_only=True, **where
+        )
+        return kit.Setup(
+            kit.Net(), DataLoader(kit.Samples(), kit.BATCH_SIZE),
+            callbacks=[weights, ModelCheckpoint(**where), Asking(**options)],
+        )  # fmt: skip
+
+    lab.run(lambda: setup("one"), "uncut")
+    with pytest.raises(RuntimeError):
+        lab.run(lambda: setup("two", most=most), "cut")
+    # a path that the user named could be of a run that has ended: its files would stay
+    lab.run(lambda: setup("two"), "resumed", "auto")
+    one, two = (sorted(p.name for p in (kit.folder / name).iterdir()) for name in ("one", "two"))
+    assert one == two == ["epoch=0-step=3.ckpt", "weights.ckpt"]
