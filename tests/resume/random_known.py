@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 KNOWN: dict[int, str] = {
     10: "a save in a hook that is no slot loses or doubles hook calls",
     11: "a requested file of weights alone is saved twice if a kill comes before a checkpoint",
-    12: "a loader of torchdata whose samples or foreign samplers draw random numbers is not exact",
 }
 
 
@@ -21,7 +20,6 @@ KNOWN: dict[int, str] = {
 AROUND: dict[int, tuple[Callable[[Options], object], tuple[str, ...]]] = {
     10: (lambda o: o["cut"] == "hook", ("cut",)),
     11: (lambda o: o["chain"] and o["asks"] and o["average"] == "validated ema", ("asks",)),
-    12: (lambda o: o["data"].startswith("stateful"), ("order", "augment")),
 }
 
 
