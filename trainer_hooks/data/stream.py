@@ -117,6 +117,7 @@ class TrainStream:
         # Of the current epoch; and those from which a resume is opening it.
         self._draws = DrawRecorder()
         self._replayed_draws: dict[str, Any] | None = None
+        self._replayed_generators: dict[str, StatefulGenerator] = {}
         self._num_opened = 0
         if is_torchdata_loader(loader):
             self._sampler = stateful_sampler(loader)
@@ -198,11 +199,13 @@ class TrainStream:
         """
         self._opened_with = dict(state["opened_with"])
         self._restored_position = state.get("position")
+        # Found here: while the loader is opened, its sampler is another one, and so are the paths.
+        self._replayed_generators = self._generators()
         self._replayed_draws = state.get("draws", {})
         try:
             return self._open_at(epoch, num_done, state)
         finally:
-            self._replayed_draws = None
+            self._replayed_generators, self._replayed_draws = {}, None
 
     def _open_at(self, epoch: int, num_done: int, state: dict[str, Any]) -> Iterator[Any]:
         """Open an epoch at its loader's own position, or at its start, and go on from there.
@@ -276,7 +279,7 @@ class TrainStream:
         last = next(islice(iterator, num_loaded - 1, num_loaded), _END) if num_loaded else None
         if last is _END or _is_other_batch(last, state):
             return None
-        if num_loaded > 1 and detector.has_drawn:
+        if num_loaded > 1 and self._sampler is None and detector.has_drawn:
             # None of these batches was seen to draw: the loader has drawn its order anew.
             return None
         if state.get("rng_ahead"):
@@ -480,7 +483,7 @@ class TrainStream:
         draws = self._replayed_draws or {}
         if self._replayed_draws is not None and self._keeps_position:
             # Such a loader opens its sampler once more to go to a position.
-            restore_generators(self._generators(), self._opened_with["generators"])
+            restore_generators(self._replayed_generators, self._opened_with["generators"])
         elif draws.get("opened") != self._num_opened:
             # torch opens the sampler of a loader with workers twice.
             draws = {}
