@@ -101,6 +101,7 @@ class TrainStream:
         loader: the loader.
         num_batches: batches of the current epoch. It is infinity for a loader of unknown length
             until the last batch is fetched, and smaller for an epoch that is ended early.
+        looks_ahead: whether batches are handed out one late, as the number of batches is unknown.
         last: the last batch that was fetched; the loop passes each batch to it.
     """
 
@@ -110,6 +111,7 @@ class TrainStream:
         self.loader = loader
         self._size = apply_batch_limit(number_of_batches(loader), limit, option)
         self.num_batches = self._size
+        self.looks_ahead = self._size == math.inf
         self._keeps_position = has_state(loader)
         self._positions = LoaderPositions(loader)
         self._opened_loader: Any = loader
@@ -139,7 +141,7 @@ class TrainStream:
     @property
     def length(self) -> int | float:
         """Number of batches of an epoch that nothing ends early."""
-        return self.num_batches if self._size == math.inf else self._size
+        return self.num_batches if self.looks_ahead else self._size
 
     def limit_to(self, batches: int) -> None:
         """Set the largest number of batches in an epoch."""
@@ -182,7 +184,7 @@ class TrainStream:
         iterator = self._return_to(epoch, num_done, state)
         self._positions.mark_opened()
         iterator = self._observe(iterator, num_done)
-        if self._size == math.inf and state["num_batches"] <= num_done:
+        if self.looks_ahead and state["num_batches"] <= num_done:
             # The epoch is at its end, although this loader may have more: of several ranks all end
             # with the shortest, and only the ranks whose loader is at its end see that again.
             self.num_batches = num_done
@@ -586,13 +588,12 @@ class TrainStream:
 
     def _observe(self, iterator: Iterator[Any], num_done: int) -> Iterator[Any]:
         """Return the iterator, wrapped or remembered as the type of the loader requires."""
-        is_unsized = self._size == math.inf
         if self._keeps_position:
             # A batch that is held back was loaded with a random state that a resume needs.
             self._recorder = iterator = PositionRecorder(
-                self.loader, iterator, num_done, self._generators(), records_all=is_unsized
+                self.loader, iterator, num_done, self._generators(), records_all=self.looks_ahead
             )
-        if is_unsized:
+        if self.looks_ahead:
             self._lookahead = iterator = LookaheadIterator(
                 iterator, num_done, partial(setattr, self, "num_batches")
             )
