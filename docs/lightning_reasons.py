@@ -110,6 +110,21 @@ MEANINGS = (
         "live as long as their loader, so that the next fit has them",
     ),
     (
+        "Random numbers of persistent workers, and of workers of a `StatefulDataLoader`",
+        "go on from epoch to epoch",
+        "start anew in each epoch, for exact resumes; `persistent_workers=False` gives Lightning's",
+    ),
+    (
+        "A loader that draws global random numbers over 1000 times in turn with the training",
+        "draws from the global random state in the whole epoch",
+        "then draws from a separate one; with a generator of its own it draws as in Lightning",
+    ),
+    (
+        "`seed_everything(workers=True)`",
+        "seeds workers by the seed, their number and the rank",
+        "leaves workers the seeds of torch, as `workers=False` does in both",
+    ),
+    (
         "A second `fit` with another module",
         "continues to count epochs",
         "starts at epoch 0; with the same module it continues to count",

@@ -10,9 +10,11 @@ from itertools import islice
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import (
+    BatchSampler,
     DataLoader,
     Dataset,
     DistributedSampler,
@@ -133,6 +135,43 @@ class Batches:
 
     def __iter__(self):
         return iter(torch.randperm(SAMPLES).reshape(11, 4).tolist())
+
+
+class AsItGoes:
+    """A sampler that draws index by index, from the global random numbers or its generator."""
+
+    def __init__(self, generator: torch.Generator | None = None) -> None:
+        self.generator = generator
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+    def __iter__(self):
+        left = list(range(SAMPLES))
+        while left:
+            place = torch.rand((), generator=self.generator).item()
+            if self.generator is None:
+                place = (place + random.random() + np.random.normal()) % 1
+            yield left.pop(int(place * len(left)))
+
+
+class BatchesAsTheyGo(AsItGoes):
+    """A batch sampler that does so."""
+
+    def __len__(self) -> int:
+        return 11
+
+    def __iter__(self):
+        order = super().__iter__()
+        while batch := list(islice(order, 4)):
+            yield batch
+
+
+class AtOnce(AsItGoes):
+    """A sampler that draws its order as it is opened, and not with its first index."""
+
+    def __iter__(self):
+        return iter(torch.randperm(SAMPLES, generator=self.generator).tolist())
 
 
 class Keeping:
@@ -269,6 +308,14 @@ RIGHT = {
     "torchdata stateful stream": lambda: torchdata(StatefulNumbers()),
     "torchdata stateful stream that draws": lambda: torchdata(StatefulNumbers(draws=True)),
     "torchdata stateful iterator": lambda: torchdata(IteratorNumbers()),
+    "sampler": lambda: DataLoader(Samples(), 4, sampler=AsItGoes()),
+    "stream, combined with one that starts again": lambda: CombinedLoader(
+        [DataLoader(Numbers(draws=True), 2), DataLoader(Samples(draws=True), 8, shuffle=True)],
+        "max_size_cycle",
+    ),
+    "streams one after another": lambda: CombinedLoader(
+        [DataLoader(Numbers(draws=True), 4), DataLoader(Samples(), 4, shuffle=True)], "sequential"
+    ),
     "own state": Keeping,
     "own state, draws": lambda: Keeping(draws=True),
     "own state, no length": lambda: Keeping(sized=False),
@@ -292,6 +339,30 @@ RIGHT = {
     ),
 }
 """Loaders that are resumed exactly without a word."""
+
+SAMPLERS: dict[str, Any] = {
+    "as it goes": lambda: {"sampler": AsItGoes(), "batch_size": 4},
+    "as it goes by a generator": lambda: {"sampler": AsItGoes(generator()), "batch_size": 4},
+    "at once": lambda: {"sampler": AtOnce(), "batch_size": 4},
+    "at once by a generator": lambda: {"sampler": AtOnce(generator()), "batch_size": 4},
+    "at once, single": lambda: {"sampler": AtOnce(), "batch_size": None},
+    "at once by a generator, single": lambda: {"sampler": AtOnce(generator()), "batch_size": None},
+    "batches": lambda: {"batch_sampler": Batches()},
+    "batches as they go": lambda: {"batch_sampler": BatchesAsTheyGo()},
+    "batches as they go by a generator": lambda: {"batch_sampler": BatchesAsTheyGo(generator())},
+    "batches of torch": lambda: {
+        "batch_sampler": BatchSampler(RandomSampler(range(SAMPLES)), 4, drop_last=False)
+    },
+    "with replacement by a generator": lambda: {
+        "sampler": RandomSampler(range(SAMPLES), replacement=True, generator=generator()),
+        "batch_size": 4,
+    },
+    "weighted": lambda: {
+        "sampler": WeightedRandomSampler([1.0] * SAMPLES, SAMPLES),
+        "batch_size": 4,
+    },
+}
+"""Arguments of a loader that say in which order it gives the samples."""
 
 WITH_WORKERS = {
     "stream": lambda: torchdata(Numbers(), num_workers=2),
@@ -413,6 +484,30 @@ def check(name: str, make: Any, chains: int) -> None:
 def test_drawn_chains_of_resumes_give_the_batches_of_the_uncut_run(name):
     """One to six resumes, inside epochs and between them."""
     check(name, RIGHT[name], 8)
+
+
+@pytest.mark.parametrize("draws", [False, True], ids=["", "samples draw"])
+@pytest.mark.parametrize("kind", [DataLoader, stateful.StatefulDataLoader])
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_chains_with_samplers_that_draw(name, kind, draws):
+    """The order comes again, and what samples draw, whoever keeps the position in it."""
+    check(name, lambda: kind(Samples(draws=draws), **SAMPLERS[name]()), 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("draws", [False, True], ids=["", "samples draw"])
+@pytest.mark.parametrize("persistent", [False, True], ids=["", "persistent"])
+@pytest.mark.parametrize("kind", [DataLoader, stateful.StatefulDataLoader])
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_chains_with_samplers_that_draw_ahead_of_workers(name, kind, persistent, draws, workers):
+    """So they do where the order is drawn ahead of the batches that workers load."""
+
+    def make():
+        options = {"num_workers": workers, "persistent_workers": persistent}
+        return kind(Samples(draws=draws), **SAMPLERS[name](), **options)
+
+    check(name, make, 2)
 
 
 @pytest.mark.slow

@@ -452,6 +452,24 @@ class Numbers(IterableDataset):
         return iter([DATA[i] for i in range(self.many)])
 
 
+def _limited(folder: Path, at: int) -> list:
+    """Fit with a limit that only rank 0 reaches; go on from a checkpoint after `at` batches."""
+    options = {"max_epochs": 2, "use_distributed_sampler": False, "limit_train_batches": 4}
+
+    class Saves(Callback):
+        def on_batch_checkpoint(self, trainer, module):
+            if trainer.progress.batches_completed == at:
+                trainer.save_checkpoint(folder / f"{at}.ckpt")
+
+    torch.manual_seed(0)
+    module, fit = Net(), trainer(folder, Saves(), **options)
+    fit.fit(module, loader(Numbers(12 if RANK else 20)))
+    if at:
+        module, fit = Net(), trainer(folder, **options)
+        fit.fit(module, loader(Numbers(12 if RANK else 20)), ckpt_path=folder / f"{at}.ckpt")
+    return [fit.progress.batches_completed, digest(module)]
+
+
 def unknown_length(folder: Path) -> dict:
     fit = trainer(folder, max_epochs=2, use_distributed_sampler=False, accumulate_grad_batches=2)
     fit.fit(Net(), loader(Numbers(12 if RANK else 20)))
@@ -459,9 +477,11 @@ def unknown_length(folder: Path) -> dict:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         known.fit(Net(), loader(Subset(DATA, range(12 if RANK else 20))))
+    limited = [_limited(folder, at) for at in (0, 2, 3, 4)]
     return {
         "batches": fit.progress.batches_completed, "steps": fit.global_step,
-        "known": known.progress.batches_completed, "told": [str(w.message) for w in told],
+        "limited": limited, "known": known.progress.batches_completed,
+        "told": [str(w.message) for w in told],
     }  # fmt: skip
 
 

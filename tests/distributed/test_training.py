@@ -112,6 +112,8 @@ def test_loaders_of_unequal_length_end_together(ended):
     first, second = ended.found("unknown_length")
     assert (first["batches"], first["steps"], first["known"]) == (6, 4, 6)
     assert (second["batches"], second["steps"], second["known"]) == (6, 4, 6)
+    assert [batches for batches, _ in first["limited"]] == [6, 6, 6, 6]
+    assert all(one == first["limited"][0] for one in first["limited"] + second["limited"])
     assert any("[5, 3] batches: each takes 3" in text for text in first["told"])
     assert second["told"] == []
 

@@ -18,6 +18,13 @@ ELSEWHERE = {
         "tests/trainer/test_lightning_attributes.py"
     ),
     "SIGTERM": "tests/resume/test_preempted.py",
+    "Random numbers of persistent workers, and of workers of a `StatefulDataLoader`": (
+        "tests/data/test_stream.py"
+    ),
+    "A loader that draws global random numbers over 1000 times in turn with the training": (
+        "tests/data/test_draw_recorder.py"
+    ),
+    "`seed_everything(workers=True)`": "tests/runtime/test_rng.py",
     "The last digit of means, of logged values and of weights in `WeightAveraging`": (
         "compare.py takes numbers for the same that differ by less than 1e-6 of them"
     ),

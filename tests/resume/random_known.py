@@ -10,15 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # What is known to go wrong, by number, and why. It is drawn again once its line is taken out.
-KNOWN: dict[int, str] = {
-    12: "a loader of torchdata whose samples or foreign samplers draw random numbers is not exact",
-}
+KNOWN: dict[int, str] = {}
 
 
 # For each number: whether a configuration comes by it, and the options that are made simplest then.
-AROUND: dict[int, tuple[Callable[[Options], object], tuple[str, ...]]] = {
-    12: (lambda o: o["data"].startswith("stateful"), ("order", "augment")),
-}
+AROUND: dict[int, tuple[Callable[[Options], object], tuple[str, ...]]] = {}
 
 
 def allowed(options: Options) -> Options:

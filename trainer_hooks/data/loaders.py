@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import partial
 from itertools import count
 from reprlib import Repr
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 from torch.utils.data import (
     DataLoader,
@@ -21,7 +21,6 @@ from torch.utils.data import (
 
 from trainer_hooks.data.workers import reproducible_iterator
 from trainer_hooks.errors import DataError
-from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -190,7 +189,6 @@ def _is_batch(item: Any) -> bool:
 
 
 _END = object()
-_MAX_SEED = 2**32
 _MODES = ("max_size_cycle", "min_size", "max_size", "sequential")
 
 
@@ -242,37 +240,37 @@ class CombinedLoader:
         return int(size)
 
     def __iter__(self) -> Iterator[Any]:
-        return (
-            self._iterate_sequentially() if self.mode == "sequential" else self._iterate_together()
-        )
+        return self.iterate(lambda open_loader: open_loader())
 
-    def _iterate_sequentially(self) -> Iterator[Any]:
-        """Yield the batches of one loader after another; workers of the next start when it begins.
+    def iterate(self, start: Callable[[Callable[[], Any]], Any]) -> Iterator[Any]:
+        """Return an iterator over the batches.
 
-        Starting workers draws from a separate random state, as for a loader that restarts.
+        Args:
+            start: calls the function that opens a later loader, or one of them again, and fetches
+                its first batch; by then the training may have drawn random numbers.
         """
-        seed = int(torch.randint(_MAX_SEED, ()))
+        if self.mode == "sequential":
+            return self._iterate_sequentially(start)
+        return self._iterate_together(start)
+
+    def _iterate_sequentially(self, start: Callable[[Callable[[], Any]], Any]) -> Iterator[Any]:
+        """Yield the batches of one loader after another, each opened when it begins."""
         for position, loader in enumerate(self.flattened):
             if position == 0:
                 yield from reproducible_iterator(loader)
-            else:
-                with rng.SeparateRandomState((seed + position) % _MAX_SEED):
-                    iterator = reproducible_iterator(loader)
-                    first = next(iterator, _END)
-                if first is not _END:
-                    yield first
-                    yield from iterator
+                continue
+            iterator, first = start(partial(_open, loader))
+            if first is not _END:
+                yield first
+                yield from iterator
 
-    def _iterate_together(self) -> Iterator[Any]:
+    def _iterate_together(self, start: Callable[[Callable[[], Any]], Any]) -> Iterator[Any]:
         """Yield a nested batch with one batch of each loader."""
         loaders = self.flattened
         iterators = [reproducible_iterator(loader) for loader in loaders]
         counter = count()
         positions = map_loaders(self.loaders, lambda _: next(counter))
         ended = [False] * len(iterators)
-        # A loader that restarts must not draw from the run's random state: how far that has
-        # advanced by then depends on the training, so a resume could not repeat the order.
-        seed = int(torch.randint(_MAX_SEED, ())) if self.mode == "max_size_cycle" else 0
         while True:
             batches: list[Any] = []
             for position, loader in enumerate(loaders):
@@ -283,10 +281,7 @@ class CombinedLoader:
                         return
                     batch = None
                     if self.mode == "max_size_cycle":
-                        seed = (seed + 1) % _MAX_SEED
-                        with rng.SeparateRandomState(seed):
-                            iterators[position] = reproducible_iterator(loader)
-                            batch = next(iterators[position], _END)
+                        iterators[position], batch = start(partial(_open, loader))
                         if batch is _END:
                             raise DataError(
                                 f"loader {loader!r} of a CombinedLoader gives no batch: it cannot "
@@ -295,6 +290,12 @@ class CombinedLoader:
                             )
                 batches.append(batch)
             yield _nest_batches(batches, positions)
+
+
+def _open(loader: Any) -> tuple[Iterator[Any], Any]:
+    """Return an iterator over a loader's batches, and the first of them or `_END`."""
+    iterator = reproducible_iterator(loader)
+    return iterator, next(iterator, _END)
 
 
 def _nest_batches(batches: list[Any], positions: Any) -> Any:

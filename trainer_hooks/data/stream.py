@@ -1,8 +1,8 @@
 """The data stream: training batches of each epoch, and how a resume returns to any of them.
 
 A resume fast-forwards an epoch: it skips the batches that the interrupted run did, by index where
-possible. A sampler that is not torch's may draw random numbers item by item, while the training
-draws too. `isolated_items` gives it a separate random state, so that skipping repeats what it drew.
+possible. Iterables, and samplers that are not torch's, may draw random numbers item by item, while
+the training draws too. A `DrawRecorder` lets skipping repeat what they drew.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from torch.utils.data import (
 from torch.utils.data.distributed import DistributedSampler
 
 from trainer_hooks._log import log, warn
+from trainer_hooks.data.draw_recorder import DrawRecorder, RecordedSampler
 from trainer_hooks.data.generators import (
     StatefulGenerator,
     generator_states,
@@ -64,6 +65,7 @@ from trainer_hooks.data.workers import (
     holds_position,
     is_torchdata_loader,
     reproducible_iterator,
+    stateful_sampler,
 )
 from trainer_hooks.errors import DataError, TrainerHooksWarning
 from trainer_hooks.runtime import rng
@@ -88,7 +90,7 @@ class TrainStream:
     restored its position, and the epoch is opened as that of any other loader.
 
     Iterables, combined loaders and samplers that are not torch's may draw random numbers while the
-    training draws too. They get a separate random state.
+    training draws too. The random states before their draws are recorded.
 
     Args:
         loader: an iterable of batches.
@@ -99,6 +101,7 @@ class TrainStream:
         loader: the loader.
         num_batches: batches of the current epoch. It is infinity for a loader of unknown length
             until the last batch is fetched, and smaller for an epoch that is ended early.
+        looks_ahead: whether batches are handed out one late, as the number of batches is unknown.
         last: the last batch that was fetched; the loop passes each batch to it.
     """
 
@@ -108,12 +111,22 @@ class TrainStream:
         self.loader = loader
         self._size = apply_batch_limit(number_of_batches(loader), limit, option)
         self.num_batches = self._size
+        self.looks_ahead = self._size == math.inf
         self._keeps_position = has_state(loader)
         self._positions = LoaderPositions(loader)
         self._opened_loader: Any = loader
-        self._deferred_sampler: DeferredSampler | None = None
-        if has_indices(loader) and _has_custom_sampler(loader):
-            self._defer_sampler()
+        self._sampler: RecordedSampler | None = None
+        # Of the current epoch; and those from which a resume is opening it.
+        self._draws = DrawRecorder()
+        self._replayed_draws: dict[str, Any] | None = None
+        self._replayed_generators: dict[str, StatefulGenerator] = {}
+        self._num_opened = 0
+        if is_torchdata_loader(loader):
+            self._sampler = stateful_sampler(loader)
+            if self._sampler is not None:
+                self._sampler.make_recorder = self._make_recorder
+        elif has_indices(loader) and _has_custom_sampler(loader):
+            self._replace_sampler()
         self.last = LastBatch()
         self._opened_with: dict[str, Any] = {}
         self._lookahead: LookaheadIterator | None = None
@@ -128,7 +141,7 @@ class TrainStream:
     @property
     def length(self) -> int | float:
         """Number of batches of an epoch that nothing ends early."""
-        return self.num_batches if self._size == math.inf else self._size
+        return self.num_batches if self.looks_ahead else self._size
 
     def limit_to(self, batches: int) -> None:
         """Set the largest number of batches in an epoch."""
@@ -171,7 +184,7 @@ class TrainStream:
         iterator = self._return_to(epoch, num_done, state)
         self._positions.mark_opened()
         iterator = self._observe(iterator, num_done)
-        if self._size == math.inf and state["num_batches"] <= num_done:
+        if self.looks_ahead and state["num_batches"] <= num_done:
             # The epoch is at its end, although this loader may have more: of several ranks all end
             # with the shortest, and only the ranks whose loader is at its end see that again.
             self.num_batches = num_done
@@ -188,6 +201,20 @@ class TrainStream:
         """
         self._opened_with = dict(state["opened_with"])
         self._restored_position = state.get("position")
+        # Found here: while the loader is opened, its sampler is another one, and so are the paths.
+        self._replayed_generators = self._generators()
+        self._replayed_draws = state.get("draws", {})
+        try:
+            return self._open_at(epoch, num_done, state)
+        finally:
+            self._replayed_generators, self._replayed_draws = {}, None
+
+    def _open_at(self, epoch: int, num_done: int, state: dict[str, Any]) -> Iterator[Any]:
+        """Open an epoch at its loader's own position, or at its start, and go on from there.
+
+        Raises:
+            DataError: the loader ends too early, or restored another position than its own.
+        """
         position = self._saved_position(num_done, state)
         self._has_lost_position = False
         if position is not None:
@@ -235,10 +262,18 @@ class TrainStream:
         self.loader.load_state_dict(position["loader"])
         if "rng" not in position and self._size == math.inf and state["num_batches"] == num_done:
             return iter(())  # an older version's position after the last batch
+        if self._sampler is not None:
+            # With its first batch such a loader goes through its sampler up to the position, and
+            # the random states are those of the position by then.
+            num_ahead = self.loader.num_workers * (self.loader.prefetch_factor or 0)
+            self._sampler.num_early = position["batches"] + num_ahead
         try:
             iterator = self._iterate(epoch)
         except StopIteration:  # a loader that counts too far as it restores its position
             return None
+        finally:
+            if self._sampler is not None:
+                self._sampler.num_early = 0
         rng.restore(position.get("rng") or state.get("rng_ahead") or self._opened_with["rng"])
         restore_generators(self._generators(), position.get("generators", {}))
         num_loaded = num_done - position["batches"]
@@ -246,7 +281,7 @@ class TrainStream:
         last = next(islice(iterator, num_loaded - 1, num_loaded), _END) if num_loaded else None
         if last is _END or _is_other_batch(last, state):
             return None
-        if num_loaded > 1 and detector.has_drawn:
+        if num_loaded > 1 and self._sampler is None and detector.has_drawn:
             # None of these batches was seen to draw: the loader has drawn its order anew.
             return None
         if state.get("rng_ahead"):
@@ -303,6 +338,7 @@ class TrainStream:
                 next(self._recorder, None)
             self._last_epoch = self._state_at_end(num_done)
         self._opened_with = {}
+        self._draws = DrawRecorder()
         # dropped: a reference would keep the workers of the epoch alive
         self._lookahead = self._recorder = self._restored_position = None
         self.last.forget()
@@ -332,6 +368,7 @@ class TrainStream:
             "position": position,
             "workers_have_drawn": False,
             "last_print": self.last.fingerprint,
+            "draws": self._recorded_draws(),
         }
 
     def _num_taken(self) -> int:
@@ -347,7 +384,7 @@ class TrainStream:
     def release(self) -> None:
         """Drop all references to the loader, at the end of the run."""
         self.loader = self._opened_loader = ()
-        self._positions, self._deferred_sampler = LoaderPositions(()), None
+        self._positions, self._sampler = LoaderPositions(()), None
         self._lookahead = self._recorder = None
         self.last.forget()
 
@@ -355,32 +392,22 @@ class TrainStream:
     def kept(self) -> Iterator[None]:
         """Restore the loader's position and generators at the end of the context."""
         generators, num_batches = generator_states(self._generators()), self.num_batches
-        positions = self._positions.read(reads_unopened=True)
+        positions, draws = self._positions.read(reads_unopened=True), self._draws
         try:
             yield
         finally:
-            self.num_batches = num_batches
+            self.num_batches, self._draws = num_batches, draws
             self._positions.restore(positions)
+            # Last: opening a loader at its position may draw from them.
             restore_generators(self._generators(), generators)
 
     @contextmanager
     def replayed(self, epoch: int) -> Iterator[Iterator[Any]]:
         """Yield an iterator over an epoch's batches once more, and restore the loader's state."""
-        generators, positions = (
-            generator_states(self._generators()),
-            self._positions.read(reads_unopened=True),
-        )
-        loader_state = self.loader.state_dict() if self._keeps_position else None
-        try:
+        count = None if self.num_batches == math.inf else int(self.num_batches)
+        with self.kept(), rng.isolated():
             set_epoch(self.loader, epoch)
-            with rng.isolated():
-                count = None if self.num_batches == math.inf else int(self.num_batches)
-                yield islice(reproducible_iterator(self.loader), count)
-        finally:
-            restore_generators(self._generators(), generators)
-            self._positions.restore(positions)
-            if loader_state is not None and holds_position(self.loader, loader_state):
-                self.loader.load_state_dict(loader_state)
+            yield islice(reproducible_iterator(self.loader), count)
 
     def warn_of_shortage(self, num_taken: int) -> None:
         """Warn that the loader gave fewer batches than its length.
@@ -414,6 +441,7 @@ class TrainStream:
             "positions": [] if is_open else self._positions.read(),
             "last_epoch": {} if is_open else self._last_epoch,
             "num_batches": self.num_batches,
+            "draws": self._recorded_draws() if is_open else {},
             # what a resume compares with its own loader
             "shape": describe_structure(self.loader),
             # the random state before the lookahead loaded its batch
@@ -437,6 +465,7 @@ class TrainStream:
         # Before the loader is opened: samplers draw their order as they are iterated.
         set_epoch(self.loader, epoch)
         self._epoch = epoch
+        self._num_opened = 0
         self.num_batches = self._size
         self._lookahead = self._recorder = None
         if (
@@ -445,7 +474,28 @@ class TrainStream:
             or isinstance(self.loader, list | tuple)
         ):
             return reproducible_iterator(self._opened_loader)
-        return isolated_items(lambda: reproducible_iterator(self.loader))
+        recorder = self._make_recorder()
+        if isinstance(self.loader, CombinedLoader):
+            return recorder.items(partial(self.loader.iterate, recorder.step))
+        return recorder.items(partial(reproducible_iterator, self.loader))
+
+    def _make_recorder(self) -> DrawRecorder:
+        """Return a recorder of the epoch's draws, from which a resume draws again."""
+        self._num_opened += 1
+        draws = self._replayed_draws or {}
+        if self._replayed_draws is not None and self._keeps_position:
+            # Such a loader opens its sampler once more to go to a position.
+            restore_generators(self._replayed_generators, self._opened_with["generators"])
+        elif draws.get("opened") != self._num_opened:
+            # torch opens the sampler of a loader with workers twice.
+            draws = {}
+        self._draws = DrawRecorder(draws)
+        return self._draws
+
+    def _recorded_draws(self) -> dict[str, Any]:
+        """Return the state with which a resume draws again; empty if nothing was drawn."""
+        draws = self._draws.state_dict()
+        return draws and {**draws, "opened": self._num_opened}
 
     def _iterate_after(self, epoch: int, num_done: int, state: dict[str, Any]) -> Iterator[Any]:
         """Open an epoch and skip its first batches, without loading them where possible.
@@ -465,23 +515,23 @@ class TrainStream:
             last = skip_items(iterator, num_done, self._reason_for_loading())
             compare_last(self.loader, last, state, self._positions.restored_loaders)
             return iterator
-        if self._deferred_sampler is None:
-            self._defer_sampler()
-        assert self._deferred_sampler is not None
+        if self._sampler is None:
+            self._replace_sampler()
+        assert self._sampler is not None
         # Batch i is loaded by worker i % workers, so a multiple of `workers` is skipped.
         num_loaded = (num_done - 1) % max(workers, 1) + 1
         detector = DrawDetector(self._generators())
-        self._deferred_sampler.skip = num_done - num_loaded
-        self._deferred_sampler.on_first_item = detector.restart
+        self._sampler.skip_first = partial(skip_items, count=num_done - num_loaded)
+        self._sampler.on_first_item = detector.restart
         iterator = self._iterate(epoch)
         # Only the iterator made above skips; workers of later epochs start at the beginning.
-        self._deferred_sampler.skip = 0
+        self._sampler.skip_first = bool
         if not workers and "rng_at_first" in self._opened_with:
             # Older versions opened an epoch before its first batch was requested, and saved this
             # state.
             rng.restore(self._opened_with["rng_at_first"])
         last = skip_items(iterator, num_loaded, "the last one is compared with what it was")
-        self._deferred_sampler.on_first_item = bool
+        self._sampler.on_first_item = bool
         # If loading draws random numbers, this batch got other ones than in the interrupted run.
         if not (self._have_workers_drawn() if workers else detector.has_drawn):
             compare_last(self.loader, last, state)
@@ -513,13 +563,16 @@ class TrainStream:
             rng.restore(state["rng_ahead"])
         return iterator
 
-    def _defer_sampler(self) -> None:
-        """Open a copy of the loader from now on, whose sampler is deferred and can skip items."""
+    def _replace_sampler(self) -> None:
+        """Open a copy of the loader from now on, whose sampler can skip items.
+
+        Draws are recorded of samplers that are not torch's.
+        """
         name = "sampler" if self.loader.batch_sampler is None else "batch_sampler"
-        self._deferred_sampler = DeferredSampler(
-            getattr(self.loader, name), is_custom=_has_custom_sampler(self.loader)
-        )
-        self._opened_loader = copy_loader(self.loader, **{name: self._deferred_sampler})
+        self._sampler = RecordedSampler(getattr(self.loader, name))
+        if _has_custom_sampler(self.loader):
+            self._sampler.make_recorder = self._make_recorder
+        self._opened_loader = copy_loader(self.loader, **{name: self._sampler})
 
     def _reason_for_loading(self) -> str:
         """Return why batches must be loaded to be skipped."""
@@ -535,13 +588,12 @@ class TrainStream:
 
     def _observe(self, iterator: Iterator[Any], num_done: int) -> Iterator[Any]:
         """Return the iterator, wrapped or remembered as the type of the loader requires."""
-        is_unsized = self._size == math.inf
         if self._keeps_position:
             # A batch that is held back was loaded with a random state that a resume needs.
             self._recorder = iterator = PositionRecorder(
-                self.loader, iterator, num_done, self._generators(), records_all=is_unsized
+                self.loader, iterator, num_done, self._generators(), records_all=self.looks_ahead
             )
-        if is_unsized:
+        if self.looks_ahead:
             self._lookahead = iterator = LookaheadIterator(
                 iterator, num_done, partial(setattr, self, "num_batches")
             )
@@ -801,37 +853,6 @@ def skip_items(items: Iterator[Any], count: int, loading_reason: str = "") -> An
     return item
 
 
-_OBSERVED = 4
-"""Number of first items for which it is observed whether the iterable draws random numbers."""
-
-
-def isolated_items(open_iterator: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-    """Yield the items of an iterable, which draws from a separate random state.
-
-    The state is seeded from the run's, and the iterable is opened, when the first item is
-    requested. Exchanging the random state for each item takes longer than a small training step. So
-    an iterable that drew nothing for its second to fourth item is left alone from then on. The
-    first item does not count, as many iterables draw their order with it.
-    """
-    random_state = rng.SeparateRandomState(rng.draw_seed())
-    with random_state:
-        iterator = open_iterator()
-    number, has_drawn = 0, False
-    while number < _OBSERVED or has_drawn:
-        with random_state:
-            state_before = rng.host_random_state() if number < _OBSERVED else None
-            item = next(iterator, _END)
-            if state_before is not None:
-                # Many iterables draw their order with the first item and nothing afterwards.
-                has_drawn |= number > 0 and rng.has_drawn_since(state_before)
-        if item is _END:
-            return
-        # Outside of the `with`: the training runs while this generator is suspended.
-        yield item
-        number += 1
-    yield from iterator
-
-
 _TORCH_SAMPLERS = frozenset(
     {
         RandomSampler,
@@ -845,49 +866,6 @@ _TORCH_SAMPLERS = frozenset(
     }
 )
 """Samplers that draw their order, or its seed, as soon as they are iterated."""
-
-
-class DeferredSampler:
-    """A sampler that starts when its first index is requested, and can skip its first items.
-
-    torch iterates over a sampler once or twice before that, depending on whether its workers are
-    new.
-
-    Args:
-        sampler: the sampler or batch sampler.
-        is_custom: whether its class is not torch's. Such a sampler may draw random numbers item by
-            item, while the training draws too, so it gets a separate random state.
-
-    Attributes:
-        skip: number of items that new iterators skip.
-        on_first_item: called when the first item after those is about to be yielded.
-    """
-
-    def __init__(self, sampler: Any, *, is_custom: bool) -> None:
-        self._sampler = sampler
-        self._is_custom = is_custom
-        self.skip = 0
-        # `bool` stands for no function: `bool()` does nothing.
-        self.on_first_item: Callable[[], object] = bool
-
-    def __iter__(self) -> Iterator[Any]:
-        return self._items(self.skip)
-
-    def _items(self, skip: int) -> Iterator[Any]:
-        """Yield the sampler's items after the first `skip`."""
-        items = (
-            isolated_items(lambda: iter(self._sampler)) if self._is_custom else iter(self._sampler)
-        )
-        if skip:
-            skip_items(items, skip)
-        # From the first item on that is not skipped, draws belong to batches that are loaded.
-        for item in islice(items, 1):
-            self.on_first_item()
-            yield item
-        yield from items
-
-    def __len__(self) -> int:
-        return len(self._sampler)
 
 
 def _has_custom_sampler(loader: DataLoader[Any]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
+from trainer_hooks.data.draw_recorder import RecordedSampler
 from trainer_hooks.data.generators import (
     StatefulGenerator,
     draw_salt,
@@ -37,9 +38,12 @@ def has_state(loader: Any) -> bool:
 
 def is_torchdata_loader(loader: Any) -> bool:
     """Return whether a loader is a StatefulDataLoader of torchdata."""
-    return isinstance(loader, DataLoader) and any(
-        part.__module__.partition(".")[0] == "torchdata" for part in type(loader).__mro__
-    )
+    return isinstance(loader, DataLoader) and is_of_torchdata(loader)
+
+
+def is_of_torchdata(part: Any) -> bool:
+    """Return whether an object's class, or a base of it, is one of torchdata."""
+    return any(cls.__module__.partition(".")[0] == "torchdata" for cls in type(part).__mro__)
 
 
 def holds_position(loader: Any, state: Any) -> bool:
@@ -234,31 +238,57 @@ def _monitor_of(loader: DataLoader[Any]) -> WorkerMonitor:
     return monitor
 
 
+_stateful_samplers: WeakKeyDictionary[DataLoader[Any], RecordedSampler] = WeakKeyDictionary()
+"""The sampler with which each loader of torchdata is opened; persistent workers keep theirs."""
+
+
+def stateful_sampler(loader: DataLoader[Any]) -> RecordedSampler | None:
+    """Return the recorded sampler with which a loader of torchdata is opened.
+
+    Such a loader draws the order of a sampler anew to return to a position in it.
+
+    Returns:
+        The sampler; None for a stream, and for a sampler that has a state or is of torchdata.
+    """
+    sampler = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
+    # torchdata's batch sampler is as stateful as the sampler inside.
+    parts = [getattr(sampler, "sampler", sampler), *([] if is_of_torchdata(sampler) else [sampler])]
+    if isinstance(loader.dataset, IterableDataset) or any(
+        has_state(part) or is_of_torchdata(part) for part in parts
+    ):
+        return None
+    if loader not in _stateful_samplers:
+        _stateful_samplers[loader] = RecordedSampler(sampler, is_lazy=True)
+    return _stateful_samplers[loader]
+
+
 def _stateful_iterator(loader: DataLoader[Any]) -> Iterator[Any]:
     """Open a loader that keeps its position; draws inside are repeatable."""
-    is_first = loader not in _monitors
-    monitor, seed = _monitor_of(loader), rng.draw_seed()
-    with _monitored_start(loader, monitor, seed), rng.SeparateRandomState(seed):
-        # This attribute of a torchdata loader is a position that it was given and has not used yet.
-        is_restored = getattr(loader, "next_iter_state", None) is not None
-        if not (is_first and loader.persistent_workers) or is_restored:
+    sampler = stateful_sampler(loader) if is_torchdata_loader(loader) else None
+    with nullcontext() if sampler is None else replaced_sampler(loader, lambda _: sampler):
+        if not loader.num_workers:
             return iter(loader)
-        # torchdata's first iterator draws its order twice, and later ones with the same workers
-        # once. Open it twice and restore the generators in between, so that both cases agree.
-        generators = generators_in({"sampler": loader.sampler})
-        states = generator_states(generators)
-        iter(loader)
-        restore_generators(generators, states)
-        return iter(loader)
+        is_first = loader not in _monitors
+        monitor, seed = _monitor_of(loader), rng.draw_seed()
+        with _monitored_start(loader, monitor, seed), rng.SeparateRandomState(seed):
+            # This attribute of a torchdata loader is a position that it was given and has not used
+            # yet.
+            is_restored = getattr(loader, "next_iter_state", None) is not None
+            if not (is_first and loader.persistent_workers) or is_restored:
+                return iter(loader)
+            # torchdata's first iterator draws its order twice, and later ones with the same workers
+            # once. Open it twice and restore the generators in between, so that both cases agree.
+            generators = generators_in({"sampler": loader.sampler})
+            states = generator_states(generators)
+            iter(loader)
+            restore_generators(generators, states)
+            return iter(loader)
 
 
 @contextmanager
 def _monitored_start(loader: DataLoader[Any], monitor: WorkerMonitor, seed: int) -> Iterator[None]:
     """Let workers that start inside be monitored, with this seed."""
     monitor.start_epoch(seed)
-    if loader.num_workers == 0:
-        yield
-        return
     # For the start of workers only: afterwards the loader has the user's function again.
     original, loader.worker_init_fn = loader.worker_init_fn, monitor
     try:

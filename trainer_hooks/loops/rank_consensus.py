@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from typing import TYPE_CHECKING, NoReturn
 
@@ -62,7 +61,7 @@ class RankConsensus:
         self._last_sent: list[float] = []
         self._time_frozen_until = 0.0
         # Loaders with a length were limited to the shortest of all ranks at the start.
-        self._is_length_known = context.data.train_stream.num_batches != math.inf
+        self._is_length_known = not context.data.train_stream.looks_ahead
         if sync is not None:
             sync.has_request = self.has_request
 

@@ -14,7 +14,7 @@ from trainer_hooks._log import log
 from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _MAX_SEED = 2**32 - 1
 
@@ -67,26 +67,8 @@ def reseed(seed: int) -> None:
 
 
 def capture() -> dict[str, Any]:
-    """Return the state of every global generator as plain data and tensors.
-
-    Integers are stored in tensors: with safe loading, hundreds of single ones are slower to read
-    than the rest of a small checkpoint.
-    """
-    version, internal, next_gaussian = random.getstate()
-    state: dict[str, Any] = {
-        "python": (version, torch.tensor(internal, dtype=torch.int64), next_gaussian),
-        "torch": torch.get_rng_state(),
-    }
-    numpy = _numpy()
-    if numpy is not None:
-        generator_name, keys, position, has_gauss, cached = numpy.random.get_state()
-        state["numpy"] = (
-            generator_name,
-            torch.from_numpy(keys.astype("int64")),
-            int(position),
-            int(has_gauss),
-            float(cached),
-        )
+    """Return the state of every global generator as plain data and tensors."""
+    state = plain_states(host_random_state())
     # Reading the state would initialise CUDA in a process that does not use it.
     if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         state["cuda"] = torch.cuda.get_rng_state_all()
@@ -95,16 +77,46 @@ def capture() -> dict[str, Any]:
     return state
 
 
+def plain_states(states: dict[str, Any]) -> dict[str, Any]:
+    """Return states of `host_random_state` as plain data and tensors.
+
+    Integers are stored in tensors: with safe loading, hundreds of single ones are slower to read
+    than the rest of a small checkpoint.
+    """
+    plain = dict(states)
+    if "python" in states:
+        version, internal, next_gaussian = states["python"]
+        plain["python"] = (version, torch.tensor(internal, dtype=torch.int64), next_gaussian)
+    if "numpy" in states:
+        generator_name, keys, position, has_gauss, cached = states["numpy"]
+        plain["numpy"] = (
+            generator_name,
+            torch.from_numpy(keys.astype("int64")),
+            int(position),
+            int(has_gauss),
+            float(cached),
+        )
+    return plain
+
+
+def raw_states(plain: dict[str, Any]) -> dict[str, Any]:
+    """Return states as `host_random_state` does: the inverse of `plain_states`."""
+    states = {}
+    if "python" in plain:
+        version, internal, next_gaussian = plain["python"]
+        states["python"] = (version, tuple(internal.tolist()), next_gaussian)
+    if "torch" in plain:
+        # On the host: loading with a map_location may have moved the state to the device.
+        states["torch"] = plain["torch"].cpu()
+    if "numpy" in plain and _numpy() is not None:
+        generator_name, keys, *rest = plain["numpy"]
+        states["numpy"] = (generator_name, keys.cpu().numpy().astype("uint32"), *rest)
+    return states
+
+
 def restore(state: dict[str, Any]) -> None:
-    """Restore the state that `capture` returned, for the generators that this machine has."""
-    version, internal, next_gaussian = state["python"]
-    random.setstate((version, tuple(internal.tolist()), next_gaussian))
-    # On the host: loading with a map_location may have moved the state to the device.
-    torch.set_rng_state(state["torch"].cpu())
-    numpy = _numpy()
-    if numpy is not None and "numpy" in state:
-        generator_name, keys, position, has_gauss, cached = state["numpy"]
-        numpy.random.set_state((generator_name, keys.tolist(), position, has_gauss, cached))
+    """Restore states that `capture` returned, all or some, for the generators that there are."""
+    restore_host(raw_states(state))
     if "cuda" in state and torch.cuda.is_available():
         # The checkpoint may come from a machine with more GPUs.
         for index, device_state in enumerate(state["cuda"][: torch.cuda.device_count()]):
@@ -128,21 +140,52 @@ def draw_seed(generator: torch.Generator | None = None) -> int:
     return int(torch.randint(_MAX_SEED + 1, (), generator=generator))
 
 
-def host_random_state() -> tuple[Any, Any, Any]:
-    """Return the state of the global generators on the host, to compare with `has_drawn_since`."""
+_LIBRARIES = ("python", "torch", "numpy")
+
+
+def host_random_state(libraries: Iterable[str] = _LIBRARIES) -> dict[str, Any]:
+    """Return the states of the global generators on the host, by library.
+
+    NumPy's is left out if this process has not imported it.
+    """
+    states: dict[str, Any] = {}
+    if "python" in libraries:
+        states["python"] = random.getstate()
+    if "torch" in libraries:
+        states["torch"] = torch.get_rng_state()
     numpy = _numpy()
-    numpy_state = None if numpy is None else numpy.random.get_state()
-    return random.getstate(), torch.get_rng_state(), numpy_state
+    if "numpy" in libraries and numpy is not None:
+        states["numpy"] = numpy.random.get_state()
+    return states
 
 
-def has_drawn_since(previous: tuple[Any, Any, Any]) -> bool:
+def restore_host(states: dict[str, Any]) -> None:
+    """Restore states that `host_random_state` returned."""
+    if "python" in states:
+        random.setstate(states["python"])
+    if "torch" in states:
+        torch.set_rng_state(states["torch"])
+    if "numpy" in states:
+        sys.modules["numpy"].random.set_state(states["numpy"])
+
+
+def libraries_drawn_from(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """Return the libraries whose states, of `host_random_state`, differ."""
+    return [name for name in after if name not in before or _differ(before[name], after[name])]
+
+
+def has_drawn_since(previous: dict[str, Any]) -> bool:
     """Return whether a global random number was drawn on the host since `previous` was read."""
-    (python, torch_state, numpy_state), current = previous, host_random_state()
-    if python != current[0] or not torch.equal(torch_state, current[1]):
-        return True
-    if numpy_state is None or current[2] is None:
-        return numpy_state is not current[2]
-    return numpy_state[2:] != current[2][2:] or bool((numpy_state[1] != current[2][1]).any())
+    return bool(libraries_drawn_from(previous, host_random_state()))
+
+
+def _differ(before: Any, after: Any) -> bool:
+    """Return whether two states of one library's global generator differ."""
+    if isinstance(before, torch.Tensor):
+        return not torch.equal(before, after)
+    if hasattr(before[1], "dtype"):  # NumPy's, which has its keys in an array
+        return bool(before[2:] != after[2:]) or bool((before[1] != after[1]).any())
+    return bool(before != after)
 
 
 class SeparateRandomState:

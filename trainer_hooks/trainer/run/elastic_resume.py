@@ -58,6 +58,7 @@ def fit_to_world_size(
         "position": None,
         "last_print": {},
         "rng_ahead": None,
+        "draws": {},
     }
     stream = {**own["stream"], "shape": shape, **dropped}
     converted = {**own, "progress": progress, "stream": stream}

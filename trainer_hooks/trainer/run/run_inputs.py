@@ -307,7 +307,9 @@ def _agree_on_length(context: RunContext) -> None:
     stream = context.data.stream
     assert stream is not None
     # a rank with more batches would wait in its last backward for ranks that have none left
-    sizes = context.processes.gather(stream.num_batches)
+    # A limit need not be reached where the length is unknown: all end with the first rank's last.
+    stream.looks_ahead = number_of_batches(stream.loader) == math.inf
+    sizes = context.processes.gather(math.inf if stream.looks_ahead else stream.num_batches)
     if math.inf in sizes and min(sizes) != math.inf:
         raise DataError(
             f"the training loaders of the processes have {sizes} batches: all must have a length, "
