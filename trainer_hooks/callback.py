@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
 
 from trainer_hooks._log import warn
-from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
+from trainer_hooks._names import names_left_to_user, ours, own_property
+from trainer_hooks.errors import CallbackError, CheckpointError, TrainerHooksWarning
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.catalogue import Hooks
+from trainer_hooks.hooks.check import definition_clashes
 from trainer_hooks.hooks.spec import ARGUMENT_ALIASES, HOOKS
 
 if TYPE_CHECKING:
@@ -62,13 +64,18 @@ class Callback(Hooks):
     and paths of files; `*` matches anything. Comparisons of runs, such as those of the test kit for
     callback authors, leave them out."""
 
-    _module: Any = None
+    _run_module: Any = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         # the users' own classes stay as they wrote them
         if cls.__module__.startswith(_PACKAGE):
             _accept_argument_aliases(cls)
+            return
+        # with a `run_event` of its own, the named hooks are the class's to call
+        names = OWN_NAMES.difference(HOOKS) if "run_event" in _overridden(cls) else OWN_NAMES
+        if clashes := definition_clashes(cls, names):
+            raise CallbackError(" Also, ".join(clashes))
 
     @classmethod
     def __subclasses__(cls) -> list[type[Callback]]:
@@ -81,7 +88,7 @@ class Callback(Hooks):
     def attach_module(self, module: Any) -> None:
         """Set the module of the run in which the callback takes part; the trainer calls this."""
         # a subclass may refuse attributes in its own `__setattr__`
-        object.__setattr__(self, "_module", None if module is None else ref(module))
+        object.__setattr__(self, "_run_module", None if module is None else ref(module))
 
     def log(
         self,
@@ -121,7 +128,7 @@ class Callback(Hooks):
 
     def _module_of_run(self, method: str, logged: object) -> Any:
         """Return the module of the run; outside a run warn and return None."""
-        module = None if self._module is None else self._module()
+        module = None if self._run_module is None else self._run_module()
         if module is None:
             warn(
                 f"{type(self).__qualname__}.{method}({logged!r}) was called on a callback that "
@@ -134,7 +141,7 @@ class Callback(Hooks):
         """Leave the reference to the run's module out of copies and pickles."""
         state = super().__getstate__()
         if isinstance(state, dict):
-            return {key: value for key, value in state.items() if key != "_module"}
+            return {key: value for key, value in state.items() if key != "_run_module"}
         return state
 
     @property
@@ -195,7 +202,7 @@ class Callback(Hooks):
         name = type(self).__qualname__
         raise CheckpointError(
             f"the state of {name} was saved by its state_version {from_version}, and it is "
-            f"{self.state_version} here: {name} does not say how to upgrade it. Define "
+            f"{ours(self).state_version} here: {name} does not say how to upgrade it. Define "
             f"{name}.upgrade_state_dict(self, state, from_version), which returns the state as "
             "load_state_dict takes it now."
         )
@@ -220,12 +227,14 @@ class Callback(Hooks):
             if method is not None:
                 method(*(args if is_hook else args[2:]))
 
-    @property
+    @own_property
     def routes_events(self) -> bool:
         """Whether it receives every event through a `run_event` of its own."""
+        if "run_event" in names_left_to_user(type(self)):
+            return False
         return type(self).run_event is not Callback.run_event or "run_event" in vars(self)
 
-    @property
+    @own_property
     def is_stateful(self) -> bool:
         """Whether this callback has a state of its own to save or load."""
         return (
@@ -233,6 +242,12 @@ class Callback(Hooks):
             or type(self).load_state_dict is not Callback.load_state_dict
             or not {"state_dict", "load_state_dict"}.isdisjoint(vars(self))
         )
+
+
+def _overridden(kind: type) -> set[str]:
+    """Return the names that a class or its bases define above `Callback`."""
+    above = kind.__mro__[: kind.__mro__.index(Callback)]
+    return {name for one in above for name in vars(one)}
 
 
 def _accept_argument_aliases(kind: type) -> None:
@@ -269,3 +284,10 @@ for _name, _spec in HOOKS.items():
         # another function than the catalogue's, so that `overrides` cannot know it by identity
         _empty_hook.__dict__["is_empty_hook"] = True
         setattr(Callback, _name, _empty_hook)
+
+
+OWN_NAMES = frozenset(name for name in dir(Callback) if name[0] != "_").difference(
+    # Lightning's callbacks have these, and their signatures are checked when a Trainer is made
+    ("state_key", "state_dict", "load_state_dict", "log", "log_dict", "run_event")
+)
+"""The public names that a callback of the user's cannot use for anything else."""

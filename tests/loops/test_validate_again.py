@@ -129,7 +129,7 @@ def test_a_given_callback_may_log(quiet_trainer) -> None:
     callback = Logging()
     trainer = trained(quiet_trainer, Again(callbacks=callback))
     assert trainer.callback_metrics["again_more"] == 2.0
-    assert callback._module is None
+    assert callback._run_module is None
 
 
 @pytest.mark.parametrize("labels", [False, True], ids=["loaders", "evaluators"])

@@ -766,7 +766,7 @@ def test_a_callback_in_a_run_can_be_copied_and_pickled(Tiny, batches, quiet_trai
     class Copied(PickledCallback):
         def on_train_start(self, trainer, module):
             copies.extend([copy.deepcopy(self), pickle.loads(pickle.dumps(PickledCallback()))])
-            assert "_module" in vars(self)
+            assert "_run_module" in vars(self)
 
     quiet_trainer(callbacks=[Copied()]).fit(Tiny(), batches(1))
     assert [vars(one) for one in copies] == [{"mine": 1}, {"mine": 1}]

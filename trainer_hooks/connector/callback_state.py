@@ -6,6 +6,7 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._names import ours
 from trainer_hooks.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -58,13 +59,15 @@ def rename_former_keys(
         states: the saved states by state_key.
         versions: the state_version of each, by state_key.
     """
-    stateful = [entry.callback for entry in entries if entry.callback.is_stateful]
+    stateful = [entry.callback for entry in entries if entry.is_stateful]
     present_keys = {callback.state_key for callback in stateful}
     unowned_keys = [key for key in states if key not in present_keys]
     renamed_states, renamed_versions, former_keys = dict(states), dict(versions), set()
     for callback in stateful:
         # a state under the present key wins over those under former ones
-        former = None if callback.state_key in states else callback.former_state_key(unowned_keys)
+        former = (
+            None if callback.state_key in states else ours(callback).former_state_key(unowned_keys)
+        )
         if former is not None:
             # a copy: two callbacks may name one former key, and each changes its state
             renamed_states[callback.state_key] = copy.deepcopy(states[former])
@@ -97,7 +100,8 @@ def upgrade_state(
         )
     # a copy: if the upgrade fails half-way and the callback is disabled, the state as it was
     # saved goes into the next checkpoint
-    upgraded: object = entry.callback.upgrade_state_dict(copy.deepcopy(dict(state)), saved_version)
+    upgrade = ours(entry.callback).upgrade_state_dict
+    upgraded: object = upgrade(copy.deepcopy(dict(state)), saved_version)
     if not isinstance(upgraded, dict):
         raise CheckpointError(
             f"upgrade_state_dict of {entry.label} returned {upgraded!r} of type "

@@ -348,7 +348,7 @@ class CallbackConnector:
         states = {}
         # the tuple stays as it is if a callback fails here and is removed
         for entry in self.entries:
-            if entry.callback.is_stateful:
+            if entry.is_stateful:
                 with self._error_policies.handling_errors(entry, "state_dict", self._disable):
                     states[entry.callback.state_key] = entry.callback.state_dict()
         # the active callback's state wins over that of a disabled one with its key
@@ -362,7 +362,7 @@ class CallbackConnector:
                 saved.
         """
         for entry in self.entries:
-            if not entry.callback.is_stateful:
+            if not entry.is_stateful:
                 continue
             with self._error_policies.handling_errors(entry, "state_dict", self._disable):
                 try:
@@ -377,7 +377,7 @@ class CallbackConnector:
         versions = {
             entry.callback.state_key: entry.state_version
             for entry in self.entries
-            if entry.callback.is_stateful
+            if entry.is_stateful
         }
         return {**self._error_policies.state_versions, **versions}
 
@@ -394,7 +394,7 @@ class CallbackConnector:
         upgraded_states, upgrades = dict(states), []
         for entry in self.entries:
             key = entry.callback.state_key
-            if not entry.callback.is_stateful or key not in states:
+            if not entry.is_stateful or key not in states:
                 continue
             # a checkpoint from before there were versions holds none
             saved, current = versions.get(key, 1), entry.state_version
@@ -410,7 +410,7 @@ class CallbackConnector:
         """Load each saved state into the callback with its state_key; report the mismatches."""
         restored, missing = [], []
         for entry in self.entries:
-            if not entry.callback.is_stateful:
+            if not entry.is_stateful:
                 continue
             key = entry.callback.state_key
             if key not in states:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._names import ours
 from trainer_hooks.errors import StopTraining, add_note, error_summary, is_interruption
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ class ErrorPolicies:
         for name in entry.names:
             if name in self._policies:
                 return self._policies[name]
-        return entry.callback.on_error
+        policy: str = ours(entry.callback).on_error
+        return policy
 
     def unmatched(self, entries: Iterable[CallbackEntry]) -> list[str]:
         """Return the names in the user's choices that no callback has, present or disabled."""
@@ -149,7 +151,7 @@ class ErrorPolicies:
 
     def _keep_state(self, entry: CallbackEntry, hook: str) -> str:
         """Keep a disabled callback's last state; return in words whether there is one."""
-        if not entry.callback.is_stateful:
+        if not entry.is_stateful:
             return "it has none"
         key = entry.callback.state_key
         if hook not in ("state_dict", "load_state_dict", "upgrade_state_dict"):

@@ -15,12 +15,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
-from trainer_hooks.callback import Callback
+from trainer_hooks._names import clash_message, ours
+from trainer_hooks.callback import OWN_NAMES, Callback
 from trainer_hooks.errors import CallbackError, StateKeyError, TrainerHooksWarning, foreign_hint
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.catalogue import Hooks
-from trainer_hooks.hooks.check import hook_errors, hook_warnings
+from trainer_hooks.hooks.check import hook_errors, hook_warnings, value_fault
 from trainer_hooks.hooks.relay import RelayMember
+from trainer_hooks.hooks.spec import HOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -64,7 +66,13 @@ class CallbackEntry:
     @property
     def band(self) -> Band:
         """The callback's band."""
-        return self.callback.band
+        band: Band = ours(self.callback).band
+        return band
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether the callback has a state to save or load."""
+        return bool(ours(self.callback).is_stateful)
 
     @property
     def identity(self) -> tuple[type[Callback], str]:
@@ -84,7 +92,7 @@ class CallbackEntry:
         Raises:
             CallbackError: its `state_version` is no int from 1 on.
         """
-        version: object = self.callback.state_version
+        version: object = ours(self.callback).state_version
         # not isinstance: True is an int, too
         if type(version) is not int or version < 1:
             raise CallbackError(
@@ -145,7 +153,7 @@ class CallbackRegistry:
         Raises:
             StateKeyError: another has it; the error names both and says what to write.
         """
-        if not entry.callback.is_stateful:
+        if not entry.is_stateful:
             return
         other = self._key_owners.get(entry.callback.state_key)
         if other is None or any(other.callback is known.callback for known in instead_of):
@@ -167,7 +175,7 @@ class CallbackRegistry:
         self.check(entry)
         key = entry.callback.state_key
         self._entries[id(entry.callback)] = entry, key
-        if entry.callback.is_stateful:
+        if entry.is_stateful:
             self._key_owners[key] = entry
 
     def discard(self, callback: object) -> None:
@@ -261,17 +269,28 @@ def validate_callback(item: object, where: str) -> Callback:
             f"group 'trainer_hooks.adapters'.{foreign_hint(type(item), 'Callback')}"
         )
     # the user's class may define these as properties: what they return is checked here, once
-    band: object = item.band
+    own = ours(item)
+    band: object = own.band
     if not isinstance(band, Band):
         raise CallbackError(
             f"band {band!r} of {where}, a {type(item).__qualname__}: it must be a Band. "
             f"Write one of {', '.join(f'Band.{known.name}' for known in Band)}."
         )
-    if item.on_error not in {"raise", "disable"}:
+    if own.on_error not in {"raise", "disable"}:
         raise CallbackError(
-            f"on_error {item.on_error!r} of {where}, a {type(item).__qualname__}: it must be "
+            f"on_error {own.on_error!r} of {where}, a {type(item).__qualname__}: it must be "
             "'raise' or 'disable'. Set it in the class or on the instance."
         )
+    if own.runs_on not in {"all", "rank_zero"}:
+        raise CallbackError(
+            f"runs_on {own.runs_on!r} of {where}, a {type(item).__qualname__}: it must be 'all' or "
+            "'rank_zero'. Set it in the class or on the instance."
+        )
+    # its class was checked when it was defined; hooks are checked with the others'
+    for name in sorted(vars(item).keys() & (OWN_NAMES - HOOKS.keys())) if own is item else ():
+        fault = value_fault(type(item), name, vars(item)[name])
+        if fault:
+            raise CallbackError(f"{where}: {clash_message(type(item), name, fault)}")
     key: object = item.state_key
     if not isinstance(key, str):
         raise CallbackError(
@@ -364,7 +383,7 @@ def relay_members(
             RelayMember(
                 entry.callback,
                 entry.label,
-                routes_events=entry.callback.routes_events,
+                routes_events=ours(entry.callback).routes_events,
                 on_failure=on_failure,
                 supplier=entry.supplier,
             )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer_hooks._names import names_left_to_user
 from trainer_hooks.runtime.nested_tensors import map_tensors, move_to_device
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ def defines(owner: object, name: str, base: type = DataHooks) -> bool:
 
     A hook that is set to None counts as not overridden.
     """
+    if name in names_left_to_user(type(owner)):
+        return False
     if name in vars(owner):
         return vars(owner)[name] is not None
     # Both are read from classes, where a method is one function: bound methods are new objects.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._names import clash_message, is_of_package, names_left_to_user, ours
 from trainer_hooks.errors import did_you_mean
 from trainer_hooks.hooks.spec import ALIASES, EVENT_NAMES, HOOKS, HookSpec, overrides
 
@@ -20,7 +21,7 @@ _STATE = (
 _MAX_ARGUMENTS = max(len(spec.arguments) for spec in HOOKS.values())
 """The largest number of arguments of a hook."""
 
-_REMOVED = {
+REMOVED_METHODS = {
     "training_epoch_end": "on_train_epoch_end(), and keep outputs in an attribute,",
     "validation_epoch_end": "on_validation_epoch_end(), and keep outputs in an attribute,",
     "test_epoch_end": "on_test_epoch_end(), and keep outputs in an attribute,",
@@ -63,6 +64,8 @@ def hook_warnings(
     """
     # `dir` of the class: that of a module of torch lists parameters and submodules, too
     names = {*dir(type(implementer)), *getattr(implementer, "__dict__", ())}
+    # such a method is another framework's user's own, and meant for nobody but its class
+    names -= names_left_to_user(type(implementer))
     warnings = [
         f"nothing calls the hook {spec.name!r} of a module, as it fires while the trainer is made, "
         "before there is a module. Put the hook into a callback, or its work into setup(stage)."
@@ -105,9 +108,10 @@ def hook_errors(
 
 def _hook_errors(implementer: object, hooks: Mapping[str, HookSpec], skip: int) -> Iterator[str]:
     if skip:
-        for name, instead in _REMOVED.items():
+        left = names_left_to_user(type(implementer))
+        for name, instead in REMOVED_METHODS.items():
             # in the class alone: an attribute of the instance is data of that name, as a submodule
-            if callable(getattr(type(implementer), name, None)):
+            if name not in left and callable(getattr(type(implementer), name, None)):
                 yield (
                     f"the method {name!r} is of Lightning 1.x, and nothing calls it. Define "
                     f"{instead} instead."
@@ -128,7 +132,7 @@ def _hook_errors(implementer: object, hooks: Mapping[str, HookSpec], skip: int) 
 
 def _run_event_errors(implementer: object) -> Iterator[str]:
     """Yield a message if a `run_event` override cannot take the arguments of every hook."""
-    if not getattr(implementer, "routes_events", False):
+    if not getattr(ours(implementer), "routes_events", False):
         return
     method = _attribute(implementer, "run_event")
     spec = HookSpec("run_event", ("event", "trainer", "module"), "")
@@ -180,6 +184,74 @@ def _uncallable(
         fault = f"cannot take what it is called with, positionally. Define {expected}."
     if fault:
         yield f"the {kind} {name!r} {fault}"
+
+
+def definition_clashes(kind: type, names: frozenset[str], skip: int = 0) -> tuple[str, ...]:
+    """Return a message for each name of ours that a user's class defines as something else.
+
+    Args:
+        kind: the class. One that leaves names to the user has none.
+        names: the names.
+        skip: number of leading arguments that its hooks do not take: 2 for a module.
+    """
+    if is_of_package(kind) or names_left_to_user(kind):
+        return ()
+    # an adapter, and a class for another framework, has its own way with these
+    ignored = {*getattr(kind, "translated_hooks", ())}
+    defined: dict[str, object] = {}
+    for parent in kind.__mro__:
+        for name in vars(parent).keys() & (names - ignored):
+            defined.setdefault(name, parent if is_of_package(parent) else vars(parent)[name])
+    faults = {
+        name: value_fault(kind, name, value, skip, of_class=True)
+        for name, value in defined.items()
+        if not (isinstance(value, type) and is_of_package(value))
+    }
+    return tuple(
+        clash_message(kind, name, fault) for name, fault in sorted(faults.items()) if fault
+    )
+
+
+def value_fault(kind: type, name: str, value: Any, skip: int = 0, *, of_class: bool = False) -> str:
+    """Return why a value cannot stand under a name of ours, as a verb phrase; empty if it can.
+
+    Args:
+        kind: the class of the object.
+        name: the name, which one of the classes of this package declares.
+        value: the value.
+        skip: number of leading arguments that its hooks do not take: 2 for a module.
+        of_class: whether it is what the class holds, so that a function takes `self` too.
+    """
+    declared = next(
+        vars(one)[name] for one in kind.__mro__ if is_of_package(one) and name in vars(one)
+    )
+    if isinstance(declared, property):
+        is_fit = isinstance(value, (property, bool)) or value is None
+        return "" if is_fit else "is a property"
+    if not inspect.isfunction(declared):
+        is_fit = isinstance(value, (property, type(declared))) or (
+            isinstance(declared, frozenset) and isinstance(value, (set, list, tuple))
+        )
+        return "" if is_fit else f"is {declared!r} or another value of that kind"
+    # None switches a hook off; a property is read, and a hook that never fires warned of, in a run
+    if name in HOOKS and (
+        value is None or isinstance(value, property) or (skip and not HOOKS[name].takes_module)
+    ):
+        return ""
+    if name in HOOKS:
+        arguments = HOOKS[name].arguments[skip:]
+    else:
+        positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        parameters = inspect.signature(declared).parameters.values()
+        arguments = tuple(one.name for one in parameters if one.kind is positional)[1:]
+    expected = f"is the method {name}({', '.join(('self', *arguments))})"
+    if isinstance(value, (staticmethod, classmethod)):
+        of_class, value = isinstance(value, classmethod), value.__func__
+    if not callable(value):
+        return expected
+    # of other callables of a class, such as a partialmethod, only the bound form is known
+    takes_self = ("self",) if of_class and inspect.isfunction(value) else ()
+    return "" if _takes(value, (*takes_self, *arguments)) else expected
 
 
 def _is_composer_method(name: str, method: object) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from trainer_hooks._names import names_left_to_user
 from trainer_hooks.hooks.catalogue import Hooks
 
 if TYPE_CHECKING:
@@ -137,6 +138,9 @@ def overrides(implementer: object, hook: str, hooks: Mapping[str, HookSpec] = HO
         hook: the hook's name, or an older name of one.
         hooks: all known hooks by name.
     """
+    # under this name it has a method of the user's own, for another framework
+    if hook in names_left_to_user(type(implementer)):
+        return False
     # not `hasattr` of the instance: a foreign class's `__getattr__` may answer any name
     own = getattr(implementer, "__dict__", {})
     if hook in own:

@@ -5,11 +5,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks.errors import OptionError
+from trainer_hooks.hooks.check import definition_clashes
+
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Mapping, Sequence
 
     from torch import nn
+
+
+OWN_NAMES = frozenset({"in_background", "on_error", "resume_run", "run_state"})
+"""Names that a logger of the user's cannot use for anything else."""
 
 
 class Logger(ABC):
@@ -29,6 +36,11 @@ class Logger(ABC):
     in_background: bool = False
     """Whether a run calls this logger from a thread of its own, in order, so that a slow server
     holds no step. Read when a run begins."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if clashes := definition_clashes(cls, OWN_NAMES):
+            raise OptionError(" Also, ".join(clashes))
 
     @property
     def name(self) -> str | None:

@@ -18,8 +18,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log
+from trainer_hooks._names import clash_message, names_left_to_user, ours
 from trainer_hooks._options import Rule, check_option
-from trainer_hooks.errors import error_message
+from trainer_hooks.errors import OptionError, error_message
+from trainer_hooks.hooks.check import value_fault
+from trainer_hooks.loggers.base import OWN_NAMES
 from trainer_hooks.loggers.conversion import detached_copy
 
 if TYPE_CHECKING:
@@ -196,7 +199,15 @@ class Guard:
         Raises:
             OptionError: the logger's `on_error` is no policy.
         """
-        check_option("on_error", self.logger.on_error, type(self.logger).__qualname__, _POLICY)
+        kind = type(self.logger)
+        # its class was checked when it was defined
+        if not names_left_to_user(kind):
+            for name in sorted(vars(self.logger).keys() & OWN_NAMES):
+                if fault := value_fault(kind, name, vars(self.logger)[name]):
+                    raise OptionError(clash_message(kind, name, fault))
+        check_option(
+            "on_error", ours(self.logger).on_error, type(self.logger).__qualname__, _POLICY
+        )
         attributes = vars(self.logger)
         for name in METHODS:
             if name in attributes:  # set on the instance, by a test or by another trainer
@@ -224,9 +235,9 @@ class Guard:
         """Return the logger's part of a checkpoint: its own state and the unwritten metrics."""
         state: dict[str, Any] = {}
         try:
-            state = self._call_unguarded(self.logger.run_state)
+            state = self._call_unguarded(ours(self.logger).run_state)
         except Exception as error:
-            if self.logger.on_error == "raise":
+            if ours(self.logger).on_error == "raise":
                 raise
             self._count_error("run_state", error)
         # metrics only: images and tables would make every checkpoint large
@@ -243,7 +254,7 @@ class Guard:
         if saved["state"]:
             # what this process still holds comes after the checkpoint, and will be logged again
             self.buffer.clear()
-            self._call_unguarded(self.logger.resume_run, saved["state"])
+            self._call_unguarded(ours(self.logger).resume_run, saved["state"])
         for metrics, step in saved["unwritten"]:
             self.buffer.add(LoggerCall("log_metrics", (metrics, step), {}))
 
@@ -275,7 +286,7 @@ class Guard:
         try:
             self._methods[name](*args, **kwargs)
         except Exception as error:
-            if self.logger.on_error == "raise":
+            if ours(self.logger).on_error == "raise":
                 raise
             self._handle_failure(self._keep(name, args, kwargs), name, error)
         finally:
@@ -292,7 +303,7 @@ class Guard:
         try:
             self._call_unguarded(self._methods[call.name], *call.args, **call.kwargs)
         except Exception as error:
-            if self.logger.on_error == "raise":
+            if ours(self.logger).on_error == "raise":
                 # else the next call would raise this error once more
                 self.buffer.remove(call)
                 raise
@@ -458,7 +469,7 @@ class BackgroundGuard(Guard):
             self._methods[call.name](*call.args, **call.kwargs)
         except Exception as error:  # noqa: BLE001 - reported, or raised by the run's next call
             with self._changed:
-                raises = self.logger.on_error == "raise"
+                raises = ours(self.logger).on_error == "raise"
                 if raises or call.name == "finalize":
                     self.buffer.remove(call)
                 if raises:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._names import ours
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -27,7 +29,7 @@ class LoggerGuards:
             # here, so that a run without loggers does not load it
             from trainer_hooks.loggers.guard import BackgroundGuard, Guard
 
-            kind = BackgroundGuard if logger.in_background else Guard
+            kind = BackgroundGuard if ours(logger).in_background else Guard
             # ids are safe as keys, since each guard keeps its logger alive
             self._guards.append(known.get(id(logger)) or kind(logger))
         for guard in self._guards:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._names import ours
 from trainer_hooks.clock.timing import TimeUnit
 from trainer_hooks.context.plan import IN_OTHER_LIMITS
 from trainer_hooks.data.batch_counts import checked_counter, count_samples_and_tokens
@@ -28,7 +29,8 @@ def batch_counter(module: Module) -> Callable[[Any], tuple[int, int]]:
     It calls the module's `num_samples` and `num_tokens` if the module overrides one of them.
     """
     if defines(module, "num_samples", Module) or defines(module, "num_tokens", Module):
-        return checked_counter(module.num_samples, module.num_tokens, type(module).__qualname__)
+        own = ours(module)
+        return checked_counter(own.num_samples, own.num_tokens, type(module).__qualname__)
     return count_samples_and_tokens
 
 

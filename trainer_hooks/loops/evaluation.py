@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks._log import warn
+from trainer_hooks._names import names_left_to_user
 from trainer_hooks.data.loaders import (
     no_batch_message,
     number_of_batches,
@@ -260,4 +261,6 @@ def evaluation_mode(module: Module, stage: str, inference: bool) -> Iterator[Non
             # Set directly: Module.train() would recurse and overwrite the modes of frozen
             # submodules.
             submodule.training = mode
-        getattr(module, f"{hook}_train")()
+        # the name of one of the three is not Lightning's, and may be the user's own there
+        if f"{hook}_train" not in names_left_to_user(type(module)):
+            getattr(module, f"{hook}_train")()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from trainer_hooks._names import ours
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.connector.registry import collect_callbacks
 from trainer_hooks.context.run_state import RunningStage
@@ -58,7 +59,7 @@ def replay_training_batches(context: RunContext) -> int:
     scratch_metrics.enter(LogScope.TRAIN_BATCH)
     has_step = defines(module, "training_step", Module)
     # The step's `self.log` writes into metrics that are dropped.
-    module.attach(context.trainer, scratch_metrics)
+    ours(module).attach(context.trainer, scratch_metrics)
     count = 0
     try:
         with (
@@ -78,7 +79,7 @@ def replay_training_batches(context: RunContext) -> int:
                 count += 1
     finally:
         scratch_metrics.drop(LogScope.TRAIN_BATCH)
-        module.attach(context.trainer, context.training.metrics)
+        ours(module).attach(context.trainer, context.training.metrics)
     return count
 
 
@@ -128,7 +129,7 @@ def validate_again(
     # The relay is a new one, which would raise a `StopTraining` of a hook instead.
     hooks.begin_run(context.stop_by)
     for callback in extra_callbacks:
-        callback.attach_module(context.module)
+        ours(callback).attach_module(context.module)
     try:
         with _keeping_training_state(context), context.training.metrics.prefixed(prefix):
             hooks.on_validation_run_start(context.trainer, context.module)
@@ -137,7 +138,7 @@ def validate_again(
     finally:
         hooks.end_run()
         for callback in extra_callbacks:
-            callback.attach_module(None)
+            ours(callback).attach_module(None)
     return results
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
+from trainer_hooks._names import ours
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.context.run_state import RunningStage
 from trainer_hooks.data.data_hooks import defines
@@ -464,7 +465,7 @@ def _single_rank_step(context: RunContext) -> TrainStep | ManualStep:
 
         step = ManualStep(context)
         # `self.manual_backward` and `self.optimizers()` of the module lead to the step.
-        module.attach_manual(step)
+        ours(module).attach_manual(step)
         return step
     overrides_step = defines(module, "optimizer_step", Module)
     optimizers = context.training.optimization.optimizers

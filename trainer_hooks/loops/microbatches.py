@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from trainer_hooks._log import log
+from trainer_hooks._names import ours
 from trainer_hooks.data.batch_splitting import samples_in
 from trainer_hooks.errors import UsageError, add_note
 from trainer_hooks.loops.train_step import TrainStep
@@ -46,6 +47,7 @@ class MicrobatchStep(TrainStep):
         self.device = context.trainer.device
         size = context.plan.microbatch_size
         self.size = size if isinstance(size, int) else 0
+        self._split = ours(self.module).split_batch
         self._window = context.plan.accumulate_grad_batches
         self._opens_window = True
 
@@ -67,7 +69,7 @@ class MicrobatchStep(TrainStep):
         """Run the forward and backward of each microbatch and return their joined outputs."""
         # Changed for each microbatch below, and restored for a closure that runs the batch again.
         closes_window_next = self.closes_window_next
-        microbatches = self.module.split_batch(batch, self.size)
+        microbatches = self._split(batch, self.size)
         sizes = [samples_in(microbatch) for microbatch in microbatches]
         total = sum(sizes)
         outputs_of_parts: list[dict[str, Any]] = []

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._names import own_property
 from trainer_hooks.errors import ModuleError, error_summary
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class HyperparametersMixin:
         # `ignore` also removes arguments that a base class's __init__ has kept
         kept = {name: value for name, value in known.items() if name not in ignored}
         hparams = HyperParameters({**kept, **select_hparams(arguments, args, ignore)})
-        name = self.hparams_name
+        name = None if self._kept is None else self._kept.name
         if is_single_object:
             # by identity: another argument may be equal to it
             name = next((name for name, value in arguments.items() if value is args[0]), None)
@@ -120,17 +121,17 @@ class HyperparametersMixin:
 
         return HyperParameters({} if self._kept is None else _snapshot(self._kept.initial))
 
-    @property
+    @own_property
     def saved_hparams(self) -> Mapping[str, Any] | None:
         """The hyperparameters that a checkpoint holds; None if none were saved."""
         return None if self._kept is None else self._kept.saved
 
-    @property
+    @own_property
     def hparams_name(self) -> str | None:
         """The argument of `__init__` that held all hyperparameters, if it was one."""
         return None if self._kept is None else self._kept.name
 
-    @property
+    @own_property
     def logged_hparams(self) -> Mapping[str, Any] | None:
         """The hyperparameters that loggers get, or None."""
         return self.hparams if self._kept is not None and self._kept.is_logged else None

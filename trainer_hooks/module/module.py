@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from trainer_hooks._log import warn
+from trainer_hooks._names import clash_message, names_left_to_user
 from trainer_hooks._options import CLIP_ALGORITHM, check_option
 from trainer_hooks.data.data_hooks import DataHooks
 from trainer_hooks.errors import (
@@ -19,6 +20,7 @@ from trainer_hooks.errors import (
     TrainerHooksWarning,
     UsageError,
 )
+from trainer_hooks.hooks.check import definition_clashes, value_fault
 from trainer_hooks.hooks.spec import HOOKS, empty_hook
 from trainer_hooks.module.hyperparameters import (
     HyperparametersMixin,
@@ -38,6 +40,18 @@ if TYPE_CHECKING:
 
     from trainer_hooks.metrics.store import MetricStore, MutedMetrics
     from trainer_hooks.module.optimization import ManualOptimizer
+
+
+_OWN_NAMES = frozenset(
+    {
+        *HOOKS, "attach", "attach_manual", "hparams_name", "logged_hparams", "num_samples",
+        "num_tokens", "on_predict_model_train", "saved_hparams", "split_batch",
+    }
+)  # fmt: skip
+"""Public names that Lightning's module has not, and the hooks: not for other uses of a user's."""
+
+
+_NO_METHOD = object()
 
 
 class _Manual(Protocol):
@@ -72,8 +86,39 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
     # on the class, so that `self.global_step` can be read before super().__init__() has run
     _trainer: Any = None
     # set by `attach` when a run begins (TrainerRun._begin): `TrainerCore.log_target`
-    _metrics: MetricStore | MutedMetrics | None = None
-    _manual: _Manual | None = None
+    _run_metrics: MetricStore | MutedMetrics | None = None
+    _manual_step: _Manual | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if clashes := definition_clashes(cls, _OWN_NAMES, skip=2):
+            raise ModuleError(" Also, ".join(clashes))
+
+    # A value under one of these names would take the place of a method that the trainer calls; and
+    # reading a submodule, parameter or buffer of such a name would give the method.
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _OWN_NAMES:
+            _require_free(self, name, value)
+        super().__setattr__(name, value)
+
+    def register_buffer(self, name: str, *args: Any, **kwargs: Any) -> None:
+        """Register a buffer, as `torch.nn.Module` does, under a name that is not ours."""
+        if name in _OWN_NAMES:
+            _require_free(self, name)
+        super().register_buffer(name, *args, **kwargs)
+
+    def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
+        """Register a parameter, as `torch.nn.Module` does, under a name that is not ours."""
+        if name in _OWN_NAMES:
+            _require_free(self, name)
+        super().register_parameter(name, param)
+
+    def add_module(self, name: str, module: nn.Module | None) -> None:
+        """Add a submodule, as `torch.nn.Module` does, under a name that is not ours."""
+        if name in _OWN_NAMES:
+            _require_free(self, name)
+        super().add_module(name, module)
 
     # --- what a subclass defines ---
 
@@ -243,13 +288,13 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
 
     def manual_backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Compute the gradients of `loss` with the run's precision; fires the backward hooks."""
-        if self._manual is None:
+        if self._manual_step is None:
             raise UsageError(
                 f"{type(self).__qualname__}.manual_backward was called with automatic "
                 "optimization, or outside fit: set self.automatic_optimization = False in "
                 "__init__ to use it in training_step."
             )
-        self._manual.backward(loss, *args, **kwargs)
+        self._manual_step.backward(loss, *args, **kwargs)
 
     def optimizers(self, use_pl_optimizer: bool = True) -> Any:
         """Return the optimizer, or a list of them.
@@ -260,8 +305,8 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
                 optimization.
         """
         optimizers: list[Any] = list(self.trainer.optimizers)
-        if self._manual is not None and use_pl_optimizer:
-            optimizers = list(self._manual.optimizers)
+        if self._manual_step is not None and use_pl_optimizer:
+            optimizers = list(self._manual_step.optimizers)
         # outside fit a module with manual optimization gets them as they are
         elif self.automatic_optimization and use_pl_optimizer:
             from trainer_hooks.module.optimization import without_step
@@ -385,7 +430,7 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
         Raises:
             MetricError: it cannot be logged here, has another type, or was logged otherwise before.
         """
-        metrics = self._metrics
+        metrics = self._run_metrics
         if metrics is None:
             _warn_of_dropped(name)
             return
@@ -419,7 +464,7 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
         rank_zero_only: bool = False,
     ) -> None:
         """Log every item of a dict, or of a torchmetrics collection; the arguments are `log`'s."""
-        metrics = self._metrics
+        metrics = self._run_metrics
         call = (
             prog_bar, logger, on_step, on_epoch, reduce_fx, add_dataloader_idx,
             sync_dist, rank_zero_only, enable_graph,
@@ -552,11 +597,11 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
             trainer: the trainer that runs the module, or None after the run.
             metrics: the store that `log` writes to, or None.
         """
-        self._refer_to(_trainer=trainer, _metrics=metrics)
+        self._refer_to(_trainer=trainer, _run_metrics=metrics)
 
     def attach_manual(self, manual: _Manual | None) -> None:
         """Set the object that steps optimizers in manual optimization; the fit loop calls this."""
-        self._refer_to(_manual=manual)
+        self._refer_to(_manual_step=manual)
 
     def _refer_to(self, **references: Any) -> None:
         """Set references to the run in this module and in the modules inside it."""
@@ -640,7 +685,27 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the references to the run out of copies and pickles."""
-        return {**self.__dict__, "_trainer": None, "_metrics": None, "_manual": None}
+        return {**self.__dict__, "_trainer": None, "_run_metrics": None, "_manual_step": None}
+
+
+def _require_free(module: Module, name: str, value: Any = _NO_METHOD) -> None:
+    """Require that a name of ours is the user's, or that the value does what ours would.
+
+    Args:
+        module: the module.
+        name: the name.
+        value: the value for the name; by default one that is no method.
+
+    Raises:
+        ModuleError: the name is taken.
+    """
+    kind = type(module)
+    if name in names_left_to_user(kind):
+        return
+    is_part = value is _NO_METHOD or isinstance(value, nn.Module | Tensor)
+    fault = "is no tensor or submodule" if is_part else value_fault(kind, name, value, skip=2)
+    if fault:
+        raise ModuleError(clash_message(kind, name, fault))
 
 
 def _require_metric(module: Module, name: str, value: Any, attribute: str) -> None:

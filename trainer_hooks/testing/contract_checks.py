@@ -10,6 +10,7 @@ import re
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._names import ours
 from trainer_hooks.callback import Callback
 from trainer_hooks.checkpoint.file import load_checkpoint
 from trainer_hooks.connector.registry import hooks_declared_by_bases
@@ -219,7 +220,11 @@ def _call_again(callback: Callback, hook: str, *args: Any) -> Findings:
     """Call a hook a second time; yield a defect if it raises an error."""
     # through a relay of one member, so that the error gets its usual notes
     relay = HookRelay(
-        [RelayMember(callback, type(callback).__qualname__, routes_events=callback.routes_events)]
+        [
+            RelayMember(
+                callback, type(callback).__qualname__, routes_events=ours(callback).routes_events
+            )
+        ]
     )
     try:
         getattr(relay, hook)(*args)
@@ -409,7 +414,7 @@ class _HookTimer:
     def __init__(self, callback: Callback) -> None:
         self.in_batches = 0.0
         self.elsewhere = 0.0
-        if callback.routes_events:
+        if ours(callback).routes_events:
             self._time(callback, "run_event")
         else:
             for name in (*HOOKS, *ALIASES):

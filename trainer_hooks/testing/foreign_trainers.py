@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from trainer_hooks import adapters
+from trainer_hooks._names import ours
 from trainer_hooks.errors import CallbackError
 from trainer_hooks.testing.contract_report import Check, Defect, defect_from_error
 from trainer_hooks.testing.nested_diff import nested_differences, summarize_differences
@@ -252,7 +253,7 @@ def _check_in(
         except Exception as error:  # noqa: BLE001 - a callback may raise anything; it is reported
             yield defect_from_error(error, f"in a fit of {framework}'s Trainer")
             return
-        if callback.is_stateful:
+        if ours(callback).is_stateful:
             yield from _check_resume(harness, framework, convert, fit, (folder, saved))
 
 
@@ -278,7 +279,7 @@ def _check_resume(
             error, f"in a fit of {framework}'s Trainer that goes on from a checkpoint"
         )
         return
-    ignored = (*harness.may_differ, *fresh.volatile_state)
+    ignored = (*harness.may_differ, *ours(fresh).volatile_state)
     state_saved, state_loaded = (
         {k: v for k, v in state.items() if not any(fnmatchcase(str(k), name) for name in ignored)}
         for state in (saved[-1] if saved else {}, loaded[-1] if loaded else {})
@@ -295,7 +296,7 @@ def _check_resume(
 
 def _record_saved_states(callback: Callback, saved: list[dict[str, Any]]) -> None:
     """Append a copy of each state that the callback's `state_dict` returns to a list."""
-    if callback.is_stateful:
+    if ours(callback).is_stateful:
         state_dict = callback.state_dict
 
         def recording_state_dict() -> dict[str, Any]:

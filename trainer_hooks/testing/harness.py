@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._names import ours
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.model_summary import ModelSummary
 from trainer_hooks.callbacks.progress.progress_bar import ProgressBar
@@ -50,7 +51,7 @@ def run_entry_point(trainer: Trainer, entry_point: str, module: Module) -> None:
 def overrides_hook(callback: Callback, hook: str) -> bool:
     """Return whether a callback overrides a hook, so that the relay calls it there."""
     name = type(callback).__qualname__
-    member = RelayMember(callback, name, routes_events=callback.routes_events)
+    member = RelayMember(callback, name, routes_events=ours(callback).routes_events)
     return member.listener(hook) is not None
 
 

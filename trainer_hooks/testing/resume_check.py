@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer_hooks._names import ours
 from trainer_hooks.callback import Callback
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.loggers.base import Logger
@@ -75,7 +76,7 @@ def check_resumes(harness: CallbackHarness) -> Findings:
         again = trace_fit(harness, folder, cuts)
     with harness.new_folder() as folder:
         uncut = trace_fit(harness, folder, cuts, archive=archive)
-    diff = TraceDiff(uncut, again, harness.may_differ.union(harness.make().volatile_state))
+    diff = TraceDiff(uncut, again, harness.may_differ.union(ours(harness.make()).volatile_state))
     lost: dict[str, tuple[str, LostAttribute]] = {}
     differing: dict[str, dict[str, str]] = {part: {} for part in _PARTS}
     for cut in uncut.marks:
@@ -300,7 +301,7 @@ def trace_fit(
         rng.reseed(_SEED + is_resumed)
         callback, module = harness.make(), harness.make_module()
         options = {"max_epochs": _EPOCHS, "logger": _TraceLogger(trace), **harness.options}
-        ignored = harness.may_differ | callback.volatile_state
+        ignored = harness.may_differ | ours(callback).volatile_state
         read_values = partial(attribute_values, callback, names=ignored)
         recorder = _TraceRecorder(trace, read_values, folder, cuts, archive)
         trainer = harness.make_trainer(callback, recorder, **options)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from trainer_hooks._names import ours
 from trainer_hooks._text import Branch
 from trainer_hooks.callback import Callback
 from trainer_hooks.errors import ModuleError, UsageError, did_you_mean
@@ -92,7 +93,7 @@ class _Implementer:
         """Return how a hook reaches the implementer: empty for by its name; None if it does not."""
         if isinstance(self.implementer, Module) and not hooks[hook].takes_module:
             return None  # it fires before there is a module
-        if isinstance(self.implementer, Callback) and self.implementer.routes_events:
+        if isinstance(self.implementer, Callback) and ours(self.implementer).routes_events:
             return ", by run_event"
         if overrides(self.implementer, hook, hooks):
             return ""
@@ -122,11 +123,11 @@ def _attached(module: Module, trainer: Trainer) -> Iterator[None]:
         module.trainer  # noqa: B018 - asked for its error
     except UsageError:
         # `configure_callbacks` may read self.trainer
-        module.attach(trainer, None)
+        ours(module).attach(trainer, None)
         try:
             yield
         finally:
-            module.attach(None, None)
+            ours(module).attach(None, None)
     else:
         yield
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, TextIO
 
 from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks._log import ensure_visible_log, log, warn
+from trainer_hooks._names import ours
 from trainer_hooks._options import check_option
 from trainer_hooks._output import losing_output
 from trainer_hooks._text import printable
@@ -765,7 +766,7 @@ class Trainer:
     def checkpoint_callbacks(self) -> list[Checkpoint]:
         """The callbacks that save checkpoints, those of the last band first."""
         savers = self._callbacks_of("saving.checkpoint", "Checkpoint")
-        return sorted(savers, key=lambda saver: -saver.band)
+        return sorted(savers, key=lambda saver: -ours(saver).band)
 
     @property
     def checkpoint_callback(self) -> Checkpoint | None:
@@ -1335,13 +1336,13 @@ class Trainer:
         core.connector.add(callback)
         if core.fn is not None:
             # for its `log`; the others got the module when the run began
-            callback.attach_module(core.module)
+            ours(callback).attach_module(core.module)
 
     def remove_callback(self, callback: Callback) -> None:
         """Remove a callback."""
         callback = adapt_if_foreign(callback)
         self._core.connector.remove(callback)
-        callback.attach_module(None)
+        ours(callback).attach_module(None)
 
     def profile_hooks(self, budget: str | float | None = None) -> HookProfile:
         """Time every call of a callback from here on, until the profile's `stop()`.

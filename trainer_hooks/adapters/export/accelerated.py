@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import torch
 
+from trainer_hooks._names import ours
 from trainer_hooks.adapters.export.host_trainer import (
     HostProgress,
     HostTrainerProxy,
@@ -249,7 +250,7 @@ class _AcceleratedEvents:
     def on_init_end(self, trainer: Any, _: Any) -> None:
         """Call `on_init_end`, and keep the callback's state with the trainer's."""
         self._trainer = AcceleratedHostTrainer(trainer, self._callback)
-        if self._callback.is_stateful:
+        if ours(self._callback).is_stateful:
             _save_state_with_trainer(trainer, self._callback)
         if "on_init_end" in self._calls:
             self._calls["on_init_end"](self._trainer)
@@ -355,7 +356,7 @@ class _AcceleratedEvents:
     def _start_run(self, trainer: Any, stage: str) -> None:
         self._trainer = AcceleratedHostTrainer(trainer, self._callback)
         self._open_batch = ()
-        self._callback.attach_module(self._logs)
+        ours(self._callback).attach_module(self._logs)
         self._call("setup", stage)
 
     def _end_batch(self) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import distributed
 
+from trainer_hooks._names import ours
 from trainer_hooks.adapters.export.host_trainer import (
     HostProgress,
     LogForwarder,
@@ -235,7 +236,7 @@ def to_composer(callback: Callback) -> Any:
     }
     # the only method there that is handed neither state nor logger
     methods["post_close"] = lambda _: receiver.post_close()
-    if callback.is_stateful:
+    if ours(callback).is_stateful:
         methods["state_dict"] = lambda _: callback.state_dict()
         methods["load_state_dict"] = lambda _, state: callback.load_state_dict(state)
     callback_class = type(callback)
@@ -279,7 +280,7 @@ class _ComposerEvents:
         trainer = self._trainer
         if event in _STAGES:
             trainer.stage = _STAGES[event]
-            self._callback.attach_module(self._log_forwarder)
+            ours(self._callback).attach_module(self._log_forwarder)
             self._call("setup", (trainer, state.model, _STAGES[event]))
         elif event in ("eval_start", "eval_end"):
             trainer.is_evaluating = event == "eval_start"
@@ -291,7 +292,7 @@ class _ComposerEvents:
                 self._call(hook, (trainer, state.model, *arguments))
         if event in _ENDS:
             self._call("teardown", (trainer, state.model, _ENDS[event]))
-            self._callback.attach_module(None)
+            ours(self._callback).attach_module(None)
 
     def post_close(self) -> None:
         """Call `on_post_close`."""

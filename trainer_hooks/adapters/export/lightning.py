@@ -6,6 +6,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._names import ours
 from trainer_hooks.adapters.export.host_trainer import (
     HostProgress,
     HostTrainerProxy,
@@ -42,7 +43,7 @@ def to_lightning(callback: Callback) -> Any:
     key = f"trainer_hooks:{callback.state_key}"
     methods["state_key"] = property(lambda _: key)
     methods["setup"] = _setup(callback, calls.get("setup"))
-    if callback.is_stateful:
+    if ours(callback).is_stateful:
         methods["state_dict"] = lambda _: callback.state_dict()
         methods["load_state_dict"] = lambda _, state_dict: callback.load_state_dict(state_dict)
     kind = type(callback)
@@ -90,7 +91,7 @@ def _setup(callback: Callback, call: Callable[..., object] | None) -> Callable[.
     """Return a `setup` that attaches Lightning's module, through which the callback logs."""
 
     def setup(self: Any, trainer: Any, pl_module: Any, stage: str) -> None:  # noqa: ARG001
-        callback.attach_module(pl_module)
+        ours(callback).attach_module(pl_module)
         if call is not None:
             call(
                 _LightningHostTrainer(trainer, callback),

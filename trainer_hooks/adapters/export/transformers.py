@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer_hooks._names import ours
 from trainer_hooks.adapters.export.host_trainer import (
     HostProgress,
     LogForwarder,
@@ -158,7 +159,7 @@ def to_transformers(callback: Callback) -> Any:
     events, kind = _TransformersEvents(callback, calls), type(callback)
     methods: dict[str, Any] = {event: _event(callback, getattr(events, event)) for event in _EVENTS}
     methods["__module__"] = kind.__module__
-    if not callback.is_stateful:
+    if not ours(callback).is_stateful:
         return type(kind.__name__, (theirs.TrainerCallback,), methods)()
     # to restore, their Trainer makes a new object with "args" and sets the attributes on it: it can
     # only reach our callback through the closure of a property
@@ -221,7 +222,7 @@ class _TransformersEvents:
 
     def on_train_begin(self, trainer: Any, arguments: Any) -> None:
         """Call the hooks of a fit's start, and watch the model's forward for its batches."""
-        self.callback.attach_module(self._logs)
+        ours(self.callback).attach_module(self._logs)
         self._is_fitting, self._is_begun, self._has_to_end_epoch = True, False, False
         self._epoch = trainer.current_epoch
         model = arguments["model"]

@@ -295,7 +295,7 @@ class IgniteAdapter(HostedCallback):
             self._engines.fire_validation(self, events, trainer, *arguments)
 
     def _model(self) -> Any:
-        return self._module() if self._module is not None else None
+        return self._run_module() if self._run_module is not None else None
 
 
 def _rebuild(handler: Any, opaque_names: frozenset[str], *attachment: Any) -> Any:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks.adapters.lightning.names import DATAMODULE_NAMES, MODULE_NAMES
 from trainer_hooks.adapters.lightning.package import with_stage_enum
 from trainer_hooks.adapters.lightning.trainer_proxy import get_trainer_proxy
 from trainer_hooks.adapters.module_adapter import ModuleAdapter, take_class_name
 from trainer_hooks.module.datamodule import DataModule
-from trainer_hooks.module.module import Module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+    from trainer_hooks.module.module import Module
 
 _BOUND = (
     "log", "log_dict", "optimizers", "lr_schedulers", "manual_backward", "toggle_optimizer",
@@ -35,12 +37,12 @@ def adapt_datamodule(foreign: Any) -> DataModule:
     return LightningDataModuleAdapter(foreign)
 
 
-def overridden_methods(foreign: Any, base: type) -> Iterator[str]:
-    """Yield the public methods that a foreign object's own classes define and that `base` has.
+def overridden_methods(foreign: Any, known: Collection[str]) -> Iterator[str]:
+    """Yield the methods of Lightning's that a foreign object's own classes define.
 
     Args:
         foreign: a LightningModule or LightningDataModule.
-        base: the class of ours whose methods they override.
+        known: the names that both Lightning's class and ours have; all others are the user's own.
     """
     seen = set()
     for kind in type(foreign).__mro__:
@@ -48,8 +50,7 @@ def overridden_methods(foreign: Any, base: type) -> Iterator[str]:
         if kind.__module__.startswith(("lightning.", "pytorch_lightning.", "torch.")):
             break
         for name, value in vars(kind).items():
-            is_known = not name.startswith("_") and name not in seen and hasattr(base, name)
-            if is_known and callable(value):
+            if name in known and name not in seen and callable(value):
                 seen.add(name)
                 yield name
 
@@ -64,7 +65,7 @@ class LightningModuleAdapter(ModuleAdapter):
 
     def __init__(self, foreign: Any) -> None:
         super().__init__(foreign)
-        for name in overridden_methods(foreign, Module):
+        for name in overridden_methods(foreign, MODULE_NAMES):
             if name == "teardown":
                 vars(self)[name] = self._teardown_foreign
             elif name == "setup":
@@ -138,7 +139,7 @@ class LightningModuleAdapter(ModuleAdapter):
         super().attach(trainer, metrics)
         foreign = self.lightning_object
         foreign.trainer = get_trainer_proxy(trainer, foreign)
-        own = frozenset(overridden_methods(foreign, Module))
+        own = frozenset(overridden_methods(foreign, MODULE_NAMES))
         for name in _BOUND:
             if metrics is None:
                 vars(foreign).pop(name, None)
@@ -192,7 +193,7 @@ class LightningDataModuleAdapter(DataModule):
 
     def __init__(self, foreign: Any) -> None:
         self.lightning_object = foreign
-        for name in overridden_methods(foreign, DataModule):
+        for name in overridden_methods(foreign, DATAMODULE_NAMES):
             if name not in {"load_from_checkpoint", "setup", "teardown"}:
                 vars(self)[name] = getattr(foreign, name)
         take_class_name(self, foreign)

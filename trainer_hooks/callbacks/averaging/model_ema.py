@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from trainer_hooks._names import ours
 from trainer_hooks._options import FLAG, Rule, is_text, option_rules
 from trainer_hooks.callbacks.averaging.running_average import (
     DECAY,
@@ -327,8 +328,8 @@ class RestorableCallbacks:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the callbacks' states."""
         for callback in self._callbacks:
-            if callback.is_stateful and callback.state_key in state_dict:
+            if ours(callback).is_stateful and callback.state_key in state_dict:
                 callback.load_state_dict(state_dict[callback.state_key])
 
     def _states(self) -> dict[str, dict[str, Any]]:
-        return {c.state_key: c.state_dict() for c in self._callbacks if c.is_stateful}
+        return {c.state_key: c.state_dict() for c in self._callbacks if ours(c).is_stateful}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._names import ours
 from trainer_hooks.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class TunedAttribute:
                 else:
                     # it updates the copies for checkpoints and loggers too; `logger` stays as it
                     # was
-                    save({self.name: value}, logger=owner.logged_hparams is not None)
+                    save({self.name: value}, logger=ours(owner).logged_hparams is not None)
             if hasattr(owner, self.name):
                 # beside `hparams`: a module may have copied the hyperparameter to an attribute
                 setattr(owner, self.name, value)

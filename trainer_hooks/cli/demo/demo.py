@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer_hooks._names import ours
 from trainer_hooks._text import printable_lines
 from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
 from trainer_hooks.checkpoint.file import read_checkpoint
@@ -205,7 +206,7 @@ def _compare(
     cut = read_checkpoint(checkpoint)
     end = read_checkpoint(root / "cut" / demo_run.FINAL)
     reference = read_checkpoint(root / "uncut" / demo_run.FINAL)
-    keys = {type(c).__name__: c.state_key for c in uncut.callbacks if c.is_stateful}
+    keys = {type(c).__name__: c.state_key for c in uncut.callbacks if ours(c).is_stateful}
     rows = compare_states(
         keys, cut["callbacks"], restored, end["callbacks"], reference["callbacks"]
     )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer_hooks._names import ours
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
 from trainer_hooks.cli.demo.digits import DigitsData, DigitsNet
@@ -116,7 +117,9 @@ class RecordRestoredStates(Callback):
         module: Module,
     ) -> None:
         """Record the states."""
-        self.states = {c.state_key: c.state_dict() for c in trainer.callbacks if c.is_stateful}
+        self.states = {
+            c.state_key: c.state_dict() for c in trainer.callbacks if ours(c).is_stateful
+        }
 
 
 class _KillLastRank(Callback):

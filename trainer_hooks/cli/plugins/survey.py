@@ -9,6 +9,7 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._names import ours
 from trainer_hooks._text import Branch, show_table, show_tree
 from trainer_hooks.cli.commands import print_json
 from trainer_hooks.connector.plugin_validation import (
@@ -159,7 +160,7 @@ def _record(finding: SurveyedPlugin, hooks: Mapping[str, HookSpec]) -> dict[str,
             {
                 "class": type(callback).__qualname__,
                 "state_key": _state_key(callback),
-                "is_stateful": callback.is_stateful,
+                "is_stateful": ours(callback).is_stateful,
                 "listens_to": _listened(callback, hooks),
             }
             for callback in plugin.callbacks
@@ -182,7 +183,7 @@ def _state_key(callback: Callback) -> str:
 
 def _listened(callback: Callback, hooks: Mapping[str, HookSpec]) -> list[str]:
     """Return the hooks that a callback overrides; `run_event` stands for all of them."""
-    if callback.routes_events:
+    if ours(callback).routes_events:
         return ["run_event"]
     return [name for name in (*hooks, *ALIASES) if overrides(callback, name, hooks)]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch.optim.lr_scheduler import LRScheduler
 
 from trainer_hooks._log import warn
+from trainer_hooks._names import ours
 from trainer_hooks.adapters.composer.loggers import DestinationLogger
 from trainer_hooks.checkpoint.file import load_checkpoint
 from trainer_hooks.checkpoint.weights import load_weights
@@ -360,5 +361,5 @@ def _load_callback_states(states: dict[str, Any], state: State) -> None:
     for callback in state.callbacks:
         # the states of built-in ones are restored by the fit, as those of trainer_hooks
         is_composers = isinstance(callback, Callback) and not isinstance(callback, BuiltInCallback)
-        if is_composers and callback.is_stateful and callback.state_key in states:
+        if is_composers and ours(callback).is_stateful and callback.state_key in states:
             callback.load_state_dict(states[callback.state_key])

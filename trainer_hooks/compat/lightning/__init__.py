@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from trainer_hooks.compat.lightning.modules import MODULES
 
 if TYPE_CHECKING:
-    from trainer_hooks import Callback, seed_everything
+    from trainer_hooks import seed_everything
     from trainer_hooks.compat.lightning import (
         accelerators,
         callbacks,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         utilities,
     )
     from trainer_hooks.compat.lightning.base_classes import (
+        Callback,
         LightningDataModule,
         LightningModule,
         Trainer,

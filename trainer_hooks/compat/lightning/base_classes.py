@@ -1,21 +1,35 @@
-"""The classes under Lightning's names: Trainer, LightningModule, LightningDataModule."""
+"""The classes under Lightning's names: its Trainer, and the bases of users' classes.
+
+The bases leave all public names to the user that Lightning's classes have not: a helper
+`on_epoch_end` or `on_log` is no hook there, and `self.num_samples = 5` is an attribute.
+"""
 
 from __future__ import annotations
 
+from abc import ABCMeta
 from importlib.util import find_spec
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import trainer_hooks
-from trainer_hooks import DataModule, Module, rank_zero_only
+from trainer_hooks import DataModule, Module, loggers, rank_zero_only
+from trainer_hooks._names import leave_to_user
+from trainer_hooks.adapters.lightning.names import (
+    CALLBACK_NAMES,
+    DATAMODULE_NAMES,
+    LOGGER_NAMES,
+    MODULE_NAMES,
+    names_of_the_user,
+)
+from trainer_hooks.hooks.check import REMOVED_METHODS
 
-if TYPE_CHECKING:
-    from trainer_hooks.loggers import Logger
-
-__all__ = ["LightningDataModule", "LightningModule", "Trainer"]
+__all__ = ["Callback", "LightningDataModule", "LightningModule", "Logger", "Trainer"]
 
 _ARGUMENT = "dataloader_idx"
 _LOG_FOLDER = "lightning_logs"
+
+_REFUSED_METHODS = {"training_epoch_end", "validation_epoch_end", "test_epoch_end"}
+"""Methods of Lightning 1.x that Lightning 2 refuses; the others may be helpers of the user's."""
 
 
 def _set_rank_of_lightning_utilities() -> None:
@@ -81,7 +95,7 @@ class Trainer(trainer_hooks.Trainer):
     _divides_outputs: ClassVar[bool] = True
 
     @classmethod
-    def default_logger(cls, root: str) -> Logger:
+    def default_logger(cls, root: str) -> loggers.Logger:
         """Return the logger of `Trainer(logger=True)`.
 
         Args:
@@ -100,9 +114,52 @@ class Trainer(trainer_hooks.Trainer):
 class LightningModule(_OptionalDataloaderIdx, Module):
     """A `trainer_hooks.Module`, which has the hooks, arguments and results of Lightning's.
 
-    A `dataloader_idx` without a default, as in Lightning 1.x, is 0 where there is one loader.
+    A `dataloader_idx` without a default, as in Lightning 1.x, is 0 where there is one loader. Names
+    that only `trainer_hooks.Module` has, such as `num_samples` and `on_epoch_end`, are the user's.
     """
 
 
 class LightningDataModule(DataModule):
     """A `trainer_hooks.DataModule`, which has Lightning's hooks and arguments."""
+
+
+class Callback(trainer_hooks.Callback, metaclass=ABCMeta):
+    """A `trainer_hooks.Callback` with Lightning's hooks alone; so are the built-in callbacks.
+
+    Names that only `trainer_hooks.Callback` has, such as `band` and `on_log`, are the user's.
+    """
+
+    @classmethod
+    def __subclasshook__(cls, kind: type) -> bool:
+        """Count every callback of trainer_hooks as one of this class."""
+        return trainer_hooks.Callback in kind.__mro__ if cls is Callback else NotImplemented
+
+    @classmethod
+    def __subclasses__(cls) -> list[type[trainer_hooks.Callback]]:
+        """Return the subclasses; of this class the built-in callbacks too, for command lines."""
+        own = super().__subclasses__()
+        if cls is Callback:
+            own += [kind for kind in trainer_hooks.Callback.__subclasses__() if kind is not cls]
+        return own
+
+
+class Logger(loggers.Logger):
+    """A `trainer_hooks.loggers.Logger`; the built-in loggers are some, too.
+
+    Names that only that class has, such as `on_error`, are the user's.
+    """
+
+    @classmethod
+    def __subclasshook__(cls, kind: type) -> bool:
+        """Count every logger of trainer_hooks as one of this class."""
+        # not issubclass(): that of an abstract class asks its subclasses, of which this is one
+        return loggers.Logger in kind.__mro__ if cls is Logger else NotImplemented
+
+
+leave_to_user(
+    LightningModule,
+    names_of_the_user(Module, MODULE_NAMES) | (REMOVED_METHODS.keys() - _REFUSED_METHODS),
+)
+leave_to_user(LightningDataModule, names_of_the_user(DataModule, DATAMODULE_NAMES))
+leave_to_user(Callback, names_of_the_user(trainer_hooks.Callback, CALLBACK_NAMES))
+leave_to_user(Logger, names_of_the_user(loggers.Logger, LOGGER_NAMES))

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
+from trainer_hooks._names import ours
 from trainer_hooks._version import __version__
 from trainer_hooks.checkpoint import lightning
 from trainer_hooks.checkpoint.encoding import encode_checkpoint
@@ -283,17 +284,19 @@ def _contents(
         "loops": {},
         "trainer_hooks": {"format": FORMAT, "version": __version__},
     }
-    if module.saved_hparams is not None:
+    own = ours(module)
+    if own.saved_hparams is not None:
         # Lightning's word for hyperparameters that are passed one by one
-        checkpoint["hparams_name"] = module.hparams_name or "kwargs"
-        checkpoint["hyper_parameters"] = dict(module.saved_hparams)
+        checkpoint["hparams_name"] = own.hparams_name or "kwargs"
+        checkpoint["hyper_parameters"] = dict(own.saved_hparams)
     # a hook that logs while it saves would change the metrics that are being saved
     with training.metrics.closed():
         datamodule = core.datamodule
         if datamodule is not None:
-            if datamodule.saved_hparams is not None:
-                checkpoint["datamodule_hparams_name"] = datamodule.hparams_name or "kwargs"
-                checkpoint[lightning.DATA_HPARAMS] = dict(datamodule.saved_hparams)
+            own = ours(datamodule)
+            if own.saved_hparams is not None:
+                checkpoint["datamodule_hparams_name"] = own.hparams_name or "kwargs"
+                checkpoint[lightning.DATA_HPARAMS] = dict(own.saved_hparams)
             state = datamodule.state_dict()
             if state:
                 checkpoint[type(datamodule).__qualname__] = state

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, RandomSampler
 
 from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks._log import log, warn
+from trainer_hooks._names import ours
 from trainer_hooks.checkpoint.paths import exists, is_inside, is_remote
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.data.loaders import describe_loader
@@ -269,7 +270,8 @@ def _on_modes(context: RunContext) -> str:
 def _on_hparams(core: TrainerCore) -> str:
     if not core.loggers or core.datamodule is None or core.module is None:
         return ""
-    data, module = core.datamodule.logged_hparams or {}, core.module.logged_hparams or {}
+    parts = (core.datamodule, core.module)
+    data, module = (ours(part).logged_hparams or {} for part in parts)
     both = sorted(name for name in data if name in module and data[name] != module[name])
     if not both:
         return ""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
+from trainer_hooks._names import ours
 from trainer_hooks.callbacks.saving.saver import Saver, earlier_folders
 from trainer_hooks.checkpoint.file import load_checkpoint, summarize, verify_checkpoint
 from trainer_hooks.checkpoint.paths import (
@@ -263,7 +264,10 @@ def _search(trainer: Trainer, asked: str, fn: str, module: Module) -> Checkpoint
         folders = earlier_folders(trainer)
         shared = {path for folder in folders for path in files_in(folder, Saver.FILE_EXTENSION)}
     # "auto" must not resume another run's training by accident, nor one that is still going
-    origin, is_resume = compute_run_origin(module.saved_hparams, trainer.callbacks), fn == "fit"
+    origin, is_resume = (
+        compute_run_origin(ours(module).saved_hparams, trainer.callbacks),
+        fn == "fit",
+    )
 
     def is_own(path: str, summary: CheckpointSummary) -> bool:
         if path not in shared:

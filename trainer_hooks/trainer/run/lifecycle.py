@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from trainer_hooks._lazy import class_if_loaded
+from trainer_hooks._names import ours
 from trainer_hooks._output import flush_output
 from trainer_hooks.checkpoint.atomic_write import check_writable
 from trainer_hooks.checkpoint.paths import is_inside, is_remote, require_local
@@ -290,9 +291,9 @@ class TrainerRun:
             part.training = mode
         core.connector.relay.end_run()
         for callback in core.connector.callbacks:
-            callback.attach_module(None)
-        module.attach(self.trainer, None)
-        module.attach_manual(None)
+            ours(callback).attach_module(None)
+        ours(module).attach(self.trainer, None)
+        ours(module).attach_manual(None)
         core.training.metrics.enter(LogScope.CLOSED)
         # the run's own error is on its way out of the call already
         if fault is not None and fault is not self._error:
@@ -313,7 +314,7 @@ class TrainerRun:
         core.start.path, core.start.is_open = inputs.ckpt_path, True
         # before the checkpoint is read, for which memory may not suffice
         begin_start(core)
-        module.attach(self.trainer, core.log_target)
+        ours(module).attach(self.trainer, core.log_target)
         if inputs.datamodule is not None:
             inputs.datamodule.trainer = self.trainer
         # now, so that the module's `on_exception` and `teardown` are called if the rest fails
@@ -343,7 +344,7 @@ class TrainerRun:
         # once more, for the callbacks that the module has brought
         core.occupation.acquire(core.connector.entries)
         for callback in core.connector.callbacks:
-            callback.attach_module(module)
+            ours(callback).attach_module(module)
         core.connector.check_run(module, _MODULE_METHODS)
         set_backends(core.config, self._exit_stack)
         if core.profiler is not None:
@@ -360,7 +361,9 @@ class TrainerRun:
         hooks = core.connector.relay
         hooks.on_configure_model(trainer, module)
         module.configure_model()
-        module.attach(trainer, core.log_target)  # again, for submodules that were made just now
+        ours(module).attach(
+            trainer, core.log_target
+        )  # again, for submodules that were made just now
         # before the shards are made, which have the dtype of the parameters
         core.precision.convert_module(module)
         core.processes.place(
@@ -413,7 +416,7 @@ class TrainerRun:
             wanted = module.configure_optimizers()
             training.optimization = parse_optimizers(wanted, type(module).__qualname__)
             warn_of_foreign_parameters(training.optimization, module)
-            training.setup = describe_setup(training.optimization, module.saved_hparams)
+            training.setup = describe_setup(training.optimization, ours(module).saved_hparams)
             training.is_configured = True
         # the modes at the beginning: by these a resume tells a module that was built otherwise from
         # one whose parts a hook froze

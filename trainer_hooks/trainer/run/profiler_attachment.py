@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trainer_hooks._names import ours
 from trainer_hooks.profilers import Profiler
 from trainer_hooks.profilers.action_monitor import ActionMonitor
 
@@ -35,14 +36,14 @@ class ProfilerAttachment:
     def attach(self) -> None:
         """Attach the profiler to the module's layers, once they exist."""
         if isinstance(self._profiler, Profiler):  # one of Lightning's finds them by itself
-            self._profiler.attach_module(self._context.module)
+            ours(self._profiler).attach_module(self._context.module)
 
     def close(self) -> None:
         """Detach the profiler and let it print its report."""
         self._context.hooks.leave(self._watch)
         if isinstance(self._profiler, Profiler):
             # the hooks on the layers would outlive the run, and slow the next one
-            self._profiler.attach_module(None)
+            ours(self._profiler).attach_module(None)
         try:
             self._profiler.describe()
         finally:

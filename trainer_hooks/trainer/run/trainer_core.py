@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log
+from trainer_hooks._names import ours
 from trainer_hooks.clock.progress import EpochStage, Progress
 from trainer_hooks.connector.connector import CallbackConnector
 from trainer_hooks.connector.run_lock import RunLock
@@ -166,7 +167,7 @@ class TrainerCore:
             begins = self.training.progress if self.training.module is None else Progress()
             self.training = TrainingState(inputs.module, begins)
         if inputs.fn == "fit":
-            self.training.hparams, self.training.origin = inputs.module.saved_hparams, None
+            self.training.hparams, self.training.origin = ours(inputs.module).saved_hparams, None
         # a new one for each run, with the loss scale of this training alone
         self.precision = make_precision(self.config.precision, self.device)
         if self.training.scaler:
@@ -255,7 +256,7 @@ class TrainerCore:
         """The hyperparameters for loggers: the data module's, and the module's."""
         # the module's last: of two values of one name, loggers are given the module's
         parts = (self.datamodule, self.module)
-        logged = [part.logged_hparams for part in parts if part is not None]
+        logged = [ours(part).logged_hparams for part in parts if part is not None]
         return {name: value for one in logged for name, value in (one or {}).items()}
 
 
@@ -285,7 +286,7 @@ def remove_rank_zero_callbacks(connector: CallbackConnector) -> None:
     """Remove the callbacks that run on rank zero only, on another rank."""
     # a tuple made for this loop, which `remove` does not change
     for callback in connector.callbacks:
-        if callback.runs_on == "rank_zero":
+        if ours(callback).runs_on == "rank_zero":
             connector.remove(callback)
 
 

@@ -24,7 +24,6 @@ from . import stochastic_weight_avg as stochastic_weight_avg
 from . import throughput_monitor as throughput_monitor
 from . import timer as timer
 from . import weight_averaging as weight_averaging
-from trainer_hooks import Callback
 from trainer_hooks.callbacks import BackboneFinetuning
 from trainer_hooks.callbacks import BaseFinetuning
 from trainer_hooks.callbacks import BasePredictionWriter
@@ -52,6 +51,7 @@ from trainer_hooks.callbacks import TQDMProgressBar
 from trainer_hooks.callbacks import ThroughputMonitor
 from trainer_hooks.callbacks import Timer
 from trainer_hooks.callbacks import WeightAveraging
+from trainer_hooks.compat.lightning.base_classes import Callback
 
 __all__ = [
     "BackboneFinetuning",

@@ -1,0 +1,303 @@
+"""Names of ours that Lightning has not: a user's own under its import lines and hosted, told else.
+
+The names are drawn from the code, so that a new public name is covered.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+import trainer_hooks
+import trainer_hooks.compat.lightning as pl
+from trainer_hooks import loggers
+from trainer_hooks._names import names_left_to_user
+from trainer_hooks.adapters.lightning.names import CALLBACK_NAMES, MODULE_NAMES
+from trainer_hooks.errors import (
+    CallbackError,
+    ModuleError,
+    TrainerHooksError,
+    TrainerHooksWarning,
+)
+from trainer_hooks.hooks.spec import ALIASES, HOOKS
+
+QUIET = {
+    "accelerator": "cpu",
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+    "enable_checkpointing": False,
+    "limit_train_batches": 2,
+    "limit_val_batches": 1,
+    "logger": False,
+}
+WAYS = ("import line", "hosted")
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
+]
+
+
+def names_of(kind: type) -> list[str]:
+    """Return the public names that the user may use for anything; no dunder, none of torch's."""
+    return sorted(names_left_to_user(kind))
+
+
+def bases(way: str) -> SimpleNamespace:
+    """Return the classes that a user's classes derive from."""
+    if way == "plain":
+        return SimpleNamespace(
+            module=trainer_hooks.Module,
+            callback=trainer_hooks.Callback,
+            datamodule=trainer_hooks.DataModule,
+            logger=loggers.Logger,
+        )
+    if way == "import line":
+        package, logger = pl, pl.loggers.Logger
+    else:
+        if find_spec("pytorch_lightning") is None:
+            pytest.skip("Lightning is not installed")
+        import pytorch_lightning as package
+
+        logger = package.loggers.Logger
+    return SimpleNamespace(
+        module=package.LightningModule,
+        callback=package.Callback,
+        datamodule=package.LightningDataModule,
+        logger=logger,
+    )
+
+
+def own_method(self: Any, *, only_by_name: Any) -> Any:
+    """Fail if anybody but the user's code calls it."""
+    raise AssertionError("it was called")
+
+
+def as_method(_name: str) -> Any:
+    return own_method
+
+
+def as_property(name: str) -> Any:
+    return property(lambda self: ("own", name))
+
+
+def as_attribute(name: str) -> Any:
+    return ("own", name)
+
+
+FORMS = {"method": as_method, "property": as_property, "class attribute": as_attribute}
+
+
+def build(way: str, names: list[str], form: str, part: str) -> SimpleNamespace:
+    """Return a module, callback, data module and logger, of which `part` uses `names` for its own.
+
+    Args:
+        way: the bases' package.
+        names: the names.
+        form: a key of `FORMS`; or `"attribute"`, `"parameter"`, `"buffer"` or `"submodule"`, set in
+            `__init__`.
+        part: which of the four has them.
+    """
+    kinds = bases(way)
+    defined = {part: {name: FORMS[form](name) for name in names} if form in FORMS else {}}
+
+    def set_up(self: Any) -> None:
+        for name in names:
+            if form == "attribute":
+                setattr(self, name, ("own", name))
+            elif form == "parameter":
+                setattr(self, name, torch.nn.Parameter(torch.ones(1)))
+            elif form == "buffer":
+                self.register_buffer(name, torch.ones(1))
+            elif form == "submodule":
+                setattr(self, name, torch.nn.Linear(1, 1))
+
+    def init_of(which: str, kind: type) -> Any:
+        def __init__(self: Any) -> None:
+            kind.__init__(self)
+            if which == "module":
+                self.layer = torch.nn.Linear(2, 1)
+            if which == part:
+                set_up(self)
+
+        return __init__
+
+    data = TensorDataset(torch.ones(8, 2))
+    methods: dict[str, dict[str, Any]] = {
+        "module": {
+            "training_step": lambda self, batch, batch_idx: self.layer(batch[0]).square().mean(),
+            "validation_step": lambda self, batch, batch_idx: self.log("v", 1.0),
+            "configure_optimizers": lambda self: torch.optim.SGD(self.parameters(), 0.01),
+        },
+        "callback": {
+            "state_dict": lambda self: {"n": 1},
+            "load_state_dict": lambda self, state: None,
+            "on_train_batch_end": lambda self, *_: setattr(self, "ended", True),
+        },
+        "datamodule": {
+            "train_dataloader": lambda self: DataLoader(data, 2),
+            "val_dataloader": lambda self: DataLoader(data, 2),
+        },
+        "logger": {
+            "name": "own",
+            "version": 0,
+            "log_metrics": lambda self, metrics, step=None: None,
+            "log_hyperparams": lambda self, params, *_: None,
+        },
+    }
+    return SimpleNamespace(
+        **{
+            which: type(
+                f"Users{which.title()}",
+                (kind,),
+                {"__init__": init_of(which, kind), **methods[which], **defined.get(which, {})},
+            )()
+            for which, kind in vars(kinds).items()
+        }
+    )
+
+
+def fit_and_resume(
+    way: str, names: list[str], form: str, part: str, folder: Any
+) -> SimpleNamespace:
+    """Train two batches, save, and resume in new objects; return these."""
+    kind = pl.Trainer if way == "import line" else trainer_hooks.Trainer
+    for epochs in (1, 2):
+        made = build(way, names, form, part)
+        trainer = kind(
+            **{**QUIET, "logger": made.logger},
+            max_epochs=epochs,
+            callbacks=[made.callback],
+            default_root_dir=str(folder),
+            log_every_n_steps=1,
+        )
+        path = str(folder / "saved.ckpt") if epochs == 2 else None
+        trainer.fit(made.module, datamodule=made.datamodule, ckpt_path=path)
+        assert trainer.global_step == 2 * epochs
+        assert made.callback.ended
+        trainer.save_checkpoint(folder / "saved.ckpt")
+    return made
+
+
+KINDS = {
+    "module": pl.LightningModule,
+    "callback": pl.Callback,
+    "datamodule": pl.LightningDataModule,
+    "logger": pl.loggers.Logger,
+}
+FORMS_OF = {
+    part: (*FORMS, "attribute", *(("parameter", "buffer", "submodule") if part == "module" else ()))
+    for part in KINDS
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("part", "form"), [(part, form) for part, forms in FORMS_OF.items() for form in forms]
+)
+def test_names_that_lightning_has_not_are_the_users(way, part, form, tmp_path):
+    """They keep their values and nothing calls them, over two batches, a save and a resume."""
+    names = names_of(KINDS[part])
+    assert len(names) > (40 if part in ("module", "callback") else 2)
+    owner = getattr(fit_and_resume(way, names, form, part, tmp_path), part)
+    for name in names:
+        if form in ("property", "class attribute", "attribute"):
+            assert getattr(owner, name) == ("own", name)
+        elif form == "submodule":
+            assert isinstance(getattr(owner, name), torch.nn.Linear)
+        elif form in ("parameter", "buffer"):
+            assert getattr(owner, name).shape == (1,)
+
+
+CASES = [
+    (part, name, form)
+    for part, kind in KINDS.items()
+    for name in names_of(kind)
+    for form in FORMS_OF[part]
+]
+
+
+def is_clash(part: str, name: str, form: str) -> bool:
+    """Return whether it is no legitimate definition: a property may stand for an option."""
+    kind = getattr(bases("plain"), part)
+    if form == "property" and name not in HOOKS and not callable(getattr(kind, name, None)):
+        return False
+    if name == "volatile_state":
+        return form == "method"  # any collection of names will do
+    # the others are methods of Lightning 1.x, which nothing here calls
+    return hasattr(kind, name) or (name in ALIASES and form in ("method", "attribute"))
+
+
+@pytest.mark.parametrize(("part", "name", "form"), [case for case in CASES if is_clash(*case)])
+def test_a_clash_in_a_plain_class_is_told_by_name(part, name, form):
+    """When the class is defined, the object built, or the callback or logger handed over."""
+    with pytest.raises((TrainerHooksError, AttributeError, TrainerHooksWarning)) as raised:
+        made = build("plain", [name], form, part)
+        trainer_hooks.Trainer(
+            **{**QUIET, "logger": made.logger}, callbacks=[made.callback], max_epochs=1
+        ).fit(made.module, datamodule=made.datamodule)
+    assert name in str(raised.value)
+
+
+def test_a_module_is_told_of_a_clash_when_it_is_defined_or_built():
+    """Not in the middle of a run; the message has the name and the cure."""
+    cure = "Give yours another name, such as 'my_num_samples'"
+    with pytest.raises(ModuleError, match=cure):
+        build("plain", ["num_samples"], "method", "module")
+    for form in ("attribute", "parameter", "buffer", "submodule"):
+        with pytest.raises(ModuleError, match=cure):
+            build("plain", ["num_samples"], form, "module")
+    with pytest.raises(CallbackError, match="another name, such as 'my_on_log'"):
+        build("plain", ["on_log"], "method", "callback")
+
+
+def test_a_property_of_ours_tells_the_cure_when_it_is_set():
+    """`self.is_stateful = ...` in a callback, `self.saved_hparams = ...` in a data module."""
+    with pytest.raises(AttributeError, match="another name, such as 'my_is_stateful'"):
+        build("plain", ["is_stateful"], "attribute", "callback")
+    with pytest.raises(AttributeError, match="another name, such as 'my_saved_hparams'"):
+        build("plain", ["saved_hparams"], "attribute", "datamodule")
+
+
+@pytest.mark.parametrize("kind", ["module", "callback"])
+def test_the_names_of_lightning_are_those_of_its_classes(kind):
+    """The table of names that both have is what Lightning's own classes say."""
+    theirs, here = getattr(bases("hosted"), kind), getattr(bases("plain"), kind)
+    torchs = set(dir(torch.nn.Module)) if kind == "module" else set()
+    both = {name for name in set(dir(theirs)) & set(dir(here)) if name[0] != "_"} - torchs
+    table = {"module": MODULE_NAMES, "callback": CALLBACK_NAMES}[kind]
+    # these Lightning's Trainer sets on the callback
+    assert table - {"log", "log_dict"} == both - {"log", "log_dict"}
+
+
+def test_a_user_may_still_define_what_is_ours():
+    """`num_samples(batch)`, `band` and a hook as they are meant."""
+
+    class Net(trainer_hooks.Module):
+        def num_samples(self, batch):
+            return 2
+
+        def on_epoch_end(self):
+            pass
+
+    class Last(trainer_hooks.Callback):
+        band = trainer_hooks.Band.SAVE
+        state_version = 2
+        volatile_state: ClassVar = {"seconds"}
+
+        def on_log(self, trainer, module, metrics, step):
+            pass
+
+        def upgrade_state_dict(self, state, from_version):
+            return state
+
+    net = Net()
+    net.on_train_start = lambda: None
+    net.on_log = None
+    assert Last().band is trainer_hooks.Band.SAVE

@@ -1,0 +1,113 @@
+"""Public names of our classes that the user's subclasses of a class may use for their own.
+
+Code for another framework derives from a class of a compatibility package, which derives from ours
+and inherits names that the other framework's class has not. `leave_to_user` hides them there: a
+subclass may use them for anything, the package does not call it, and `ours` still finds the
+package's own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    # type checkers know a property by the builtin decorator alone
+    own_property = property
+else:
+
+    class own_property(property):  # noqa: N801 - a decorator
+        """A property that says what to do where somebody sets it for a value of their own."""
+
+        def __set__(self, instance: object, value: object) -> None:
+            """Raise an AttributeError with the cure."""
+            raise AttributeError(clash_message(type(instance), self.fget.__name__, "is read only"))
+
+
+_PACKAGE = f"{__name__.partition('.')[0]}."
+_TABLE = "__names_left_to_user__"
+
+
+class _LeftToUser:
+    """Hide an inherited name: reading it is an AttributeError, and any value may be set.
+
+    It has no `__set__`, so that a value on the instance comes first; and `nn.Module` looks for a
+    parameter, buffer or submodule of the name where reading the class fails.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        raise AttributeError(
+            f"{owner.__qualname__!r} object has no attribute {self._name!r}",
+            name=self._name,
+            obj=instance,
+        )
+
+
+class _OurView:
+    """The package's own attributes of an object, whatever its user's classes define."""
+
+    __slots__ = ("_owner",)
+
+    def __init__(self, owner: object) -> None:
+        self._owner = owner
+
+    def __getattr__(self, name: str) -> Any:
+        owner = self._owner
+        for kind in type(owner).__mro__:
+            value = vars(kind).get(name)
+            is_ours = name in vars(kind) and is_of_package(kind)
+            if is_ours and not isinstance(value, _LeftToUser):
+                # a function, a property or a classmethod is bound as Python's own look-up does it
+                bind = getattr(type(value), "__get__", None)
+                return value if bind is None else bind(value, owner, type(owner))
+        raise AttributeError(f"{type(owner).__qualname__!r} has no {name!r} of ours")
+
+
+def is_of_package(kind: type) -> bool:
+    """Return whether a class is defined in this package."""
+    return f"{kind.__module__}.".startswith(_PACKAGE)
+
+
+def clash_message(kind: type, name: str, fault: str) -> str:
+    """Return the message for a name of ours that a class or its object uses for its own.
+
+    Args:
+        kind: the class.
+        name: the name.
+        fault: the rule that is broken, as a verb phrase.
+    """
+    return (
+        f"{name!r} of class {kind.__qualname__}: trainer_hooks uses this name itself, and there it "
+        f"{fault}. Give yours another name, such as {'my_' + name!r}, unless you mean that one."
+    )
+
+
+def leave_to_user(kind: type, names: Iterable[str]) -> None:
+    """Leave names that `kind` inherits to the user's subclasses of it."""
+    left = frozenset(names)
+    for name in left:
+        hidden = _LeftToUser()
+        hidden.__set_name__(kind, name)
+        setattr(kind, name, hidden)
+    setattr(kind, _TABLE, left | names_left_to_user(kind))
+
+
+def names_left_to_user(kind: type) -> frozenset[str]:
+    """Return the names that a class leaves to the user: none unless it derives from such a class.
+
+    In a subclass they are no hooks and no options, whatever stands under them.
+    """
+    left: frozenset[str] = getattr(kind, _TABLE, frozenset())
+    return left
+
+
+def ours(owner: Any) -> Any:
+    """Return an object whose attributes are the package's own, for names that may be the user's.
+
+    It is `owner` itself unless its class leaves names to the user.
+    """
+    return _OurView(owner) if names_left_to_user(type(owner)) else owner
