@@ -205,7 +205,8 @@ class BaseFinetuning(Callback):
             lr: the group's learning rate.
             initial_denom_lr: without `lr`, the first group's learning rate is divided by this
                 number.
-            train_bn: whether BatchNorm layers are unfrozen too; if not, they stay as they are.
+            train_bn: whether the parameters of BatchNorm layers are added, too; if not, only their
+                statistics are updated from now on.
 
         Raises:
             OptionError: a number is outside its rule.
@@ -213,8 +214,6 @@ class BaseFinetuning(Callback):
         check_option("lr", lr, _UNFREEZE, finite_number(0.0).unless(None))
         check_option("initial_denom_lr", initial_denom_lr, _UNFREEZE, _DENOMINATOR)
         parts = BaseFinetuning.flatten_modules(modules)
-        if not train_bn:
-            parts = [part for part in parts if not isinstance(part, _BatchNorm)]
         # BatchNorm's parameters may have been trained from the start: they keep their group then
         known = {id(p) for group in optimizer.param_groups for p in group["params"]}
         already_trained = {
@@ -304,8 +303,9 @@ class BackboneFinetuning(BaseFinetuning):
         should_align: whether the backbone's learning rate is capped at the first group's.
         initial_denom_lr: as in `unfreeze_and_add_param_group`; without effect here, where a
             learning rate is always passed.
-        train_bn: whether BatchNorm layers of the backbone are trained, from the start; if not, they
-            are frozen and stay so.
+        train_bn: whether BatchNorm layers of the backbone are trained, from the start; if not,
+            their parameters never are, and their statistics are frozen until the backbone is
+            trained.
         verbose: whether the learning rates are logged at level INFO.
         rounding: the number of decimals of the logged learning rates.
 

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from dataclasses import dataclass
 from functools import partial
+from inspect import Parameter, signature
 from threading import Condition, Thread, get_ident
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -213,6 +214,8 @@ class Guard:
             if name in attributes:  # set on the instance, by a test or by another trainer
                 self._instance_methods[name] = attributes[name]
             self._methods[name] = getattr(self.logger, name)
+            if name == "log_metrics":
+                self._methods[name] = _by_position(self._methods[name])
             # on the instance, where it comes before the class's method for every caller
             attributes[name] = partial(self._intercept, name)
 
@@ -481,6 +484,24 @@ class BackgroundGuard(Guard):
             with self._changed:
                 self.buffer.remove(call)
                 self._reset_pause()
+
+
+def _by_position(log_metrics: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `log_metrics` as a function of positional arguments.
+
+    Lightning passes them by name, so that a logger written for it may take them so alone.
+    """
+    try:
+        kinds = {one.name: one.kind for one in signature(log_metrics).parameters.values()}
+    except (TypeError, ValueError):  # some callables written in C have no signature
+        return log_metrics
+    if Parameter.KEYWORD_ONLY not in (kinds.get("metrics"), kinds.get("step")):
+        return log_metrics
+
+    def call(metrics: Any, step: int | None = None) -> Any:
+        return log_metrics(metrics=metrics, step=step)
+
+    return call
 
 
 def is_permanent_error(error: BaseException) -> bool:

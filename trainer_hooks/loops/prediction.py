@@ -27,6 +27,7 @@ class PredictionLoop(EvaluationLoop):
         super().__init__(context, "predict")
         self.returns_predictions = returns_predictions
         self._predictions: list[list[Any]] = [[] for _ in self.data.loaders]
+        context.predictions = self._predictions
 
     def run(self) -> list[Any] | None:  # type: ignore[override]  # predictions, and no metrics
         """Predict and return the predictions of each batch, in one list per loader of several.

@@ -567,6 +567,16 @@ class Trainer:
         context = self._core.context
         return None if context is None else context.batch.indices
 
+    @property
+    def predictions(self) -> list[Any]:
+        """The predictions of the running `predict` so far, as it will return them.
+
+        They are empty outside a prediction, and with `return_predictions=False`.
+        """
+        context = self._core.context
+        by_loader = [] if context is None else context.predictions
+        return by_loader[0] if len(by_loader) == 1 else by_loader
+
     # --- attributes: state ---
 
     @property

@@ -75,6 +75,43 @@ def trained_there(duration, path=None, save=None):
     return model, values.values
 
 
+class Listing(composer.Callback):
+    """Keep the names under which the state lists metrics."""
+
+    def __init__(self):
+        self.names = set()
+
+    def look(self, state):
+        labels = {label: sorted(metrics) for label, metrics in state.eval_metrics.items()}
+        shown = (
+            sorted(state.train_metrics), sorted(state.train_metric_values), labels,
+            sorted(state.eval_metric_values),
+        )  # fmt: skip
+        self.names.add(str(shown))
+
+    def fit_end(self, state, logger):
+        self.look(state)
+
+
+def test_the_state_lists_metrics_as_at_home():
+    """Under the model's names, those of the training apart from those of an evaluation."""
+    torch.manual_seed(1)
+    model, there, here = Model(), Listing(), Listing()
+    optimizer, scheduler = made(model)
+    trainer = composer.Trainer(
+        model=model, train_dataloader=loader(), eval_dataloader=loader(), max_duration="1ep",
+        optimizers=optimizer, schedulers=scheduler, device="cpu", progress_bar=False,
+        auto_log_hparams=False, callbacks=[there],
+    )  # fmt: skip
+    trainer.fit()
+    trainer.close()
+    torch.manual_seed(1)
+    model = Model()
+    ours = train([here], fits=False, max_epochs=1)
+    ours.fit(adapt_module(model, *made(model)), loader(), loader())
+    assert here.names == there.names
+
+
 def trained_here(epochs, path=None, stop=None, save=None, kind=Model):
     """Train the same in ours."""
     torch.manual_seed(1)

@@ -101,14 +101,14 @@ def test_the_new_group() -> None:
     assert not parent.scale.requires_grad
 
 
-def test_batch_norm_that_is_not_trained_stays_frozen() -> None:
-    """With train_bn=False neither its parameters nor its statistics move."""
+def test_batch_norm_that_is_not_trained_follows_its_statistics() -> None:
+    """With train_bn=False no optimizer gets its parameters; its statistics move."""
     parent = Parent()
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.5)
     BaseFinetuning.freeze(parent, train_bn=False)
     BaseFinetuning.unfreeze_and_add_param_group(parent, optimizer, train_bn=False)
-    assert not parent.norm.weight.requires_grad
-    assert not parent.norm.track_running_stats
+    assert parent.norm.weight.requires_grad
+    assert parent.norm.track_running_stats
     assert len(optimizer.param_groups[1]["params"]) == 3
 
 

@@ -83,6 +83,24 @@ def hyperparameters_not_logged(x):
     return {"hparams": journal.hparams, "kept": dict(module.hparams)}
 
 
+def metrics_by_name_alone(x):
+    """A logger that takes its metrics by name is written to."""
+    journal = x.journal()
+
+    class ByName(type(journal)):
+        def log_metrics(self, *, metrics, step=None):
+            super().log_metrics(metrics, step)
+
+    class Net(x.Net):
+        def training_step(self, batch, batch_idx):
+            self.log("loss", float(batch_idx))
+            return self.cost(batch)
+
+    logger = ByName()
+    x.trainer(logger=logger, log_every_n_steps=1).fit(Net(), x.loader(2))
+    return {"rows": [[step, metrics["loss"]] for step, metrics in logger.rows]}
+
+
 def csv_logger(x):
     """The files and rows of `CSVLogger`."""
     logger = x.loggers.CSVLogger(x.folder, name="runs", version="one")

@@ -169,6 +169,19 @@ def without_validation_each_epoch(x):
     )
 
 
+def last_of_a_fit_without_a_save(x):
+    """`save_last` where no validation, and too few steps, come to save after."""
+    return {
+        "no validation": _saved(x, save_last=True, save_on_train_epoch_end=False),
+        "a link": _saved(
+            x, save_last="link", save_on_train_epoch_end=False, dirpath=x.folder / "saved" / "link"
+        ),
+        "few steps": _saved(
+            x, save_last=True, every_n_train_steps=100, dirpath=x.folder / "saved" / "few"
+        ),
+    }
+
+
 def monitor_that_is_not_logged(x):
     """An unknown monitor is refused."""
     return {"error": x.error(lambda: _saved(x, val=x.loader(1), monitor="nothing"))}

@@ -57,13 +57,24 @@ class LoggedMetric:
         return self._value
 
 
+def _label_and_name(logged: str) -> tuple[str, str]:
+    """Return the label and the name in `metrics/label/name`; an empty label in any other name."""
+    prefix, _, rest = logged.partition("/")
+    label, _, name = rest.partition("/")
+    return (label, name) if prefix == "metrics" and name else ("", logged)
+
+
 class LoggedMetrics(Mapping[str, Any]):
     """The latest logged metrics of a trainer, by name.
 
+    Those of the label are listed, under their names without it. Where a module logs under names of
+    its own, which have no label, all these are.
+
     Args:
         trainer: the trainer that logs.
-        label: the label of an evaluation whose own metrics come first: `acc` then also finds
-            `acc/label` and `metrics/label/acc`, under which evaluators log it.
+        label: the label of a loader whose own metrics come first: `acc` then also finds
+            `acc/label` and `metrics/label/acc`, under which evaluators log it. An empty one stands
+            for all evaluations.
         are_values: whether the mapping holds values; otherwise it holds objects with `compute()`.
     """
 
@@ -86,6 +97,11 @@ class LoggedMetrics(Mapping[str, Any]):
             if candidate in logged:
                 value = logged[candidate]
                 return value if self._are_values else LoggedMetric(value)
+        # of several evaluations the one that logged last
+        for candidate in reversed(logged):
+            label, bare = _label_and_name(candidate)
+            if bare == name and label and not self._label and label != "train":
+                return logged[candidate] if self._are_values else LoggedMetric(logged[candidate])
         raise KeyError(name)
 
     def __contains__(self, name: object) -> bool:
@@ -96,10 +112,26 @@ class LoggedMetrics(Mapping[str, Any]):
         return True
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._trainer.callback_metrics)
+        return iter(self._names())
 
     def __len__(self) -> int:
-        return len(self._trainer.callback_metrics)
+        return len(self._names())
+
+    def _names(self) -> list[str]:
+        """Return the names of the label's metrics, or of all that have no label if it has none."""
+        own, unlabelled = [], []
+        endings = (f"/{self._label}", f"/dataloader_idx_{self._label.removeprefix('eval_')}")
+        for logged in self._trainer.callback_metrics:
+            label, name = _label_and_name(logged)
+            ending = next((one for one in endings if self._label and logged.endswith(one)), "")
+            if label:
+                is_own = label == self._label if self._label else label != "train"
+                own += [name] if is_own else []
+            elif ending:
+                own.append(logged.removesuffix(ending))
+            elif not logged.startswith("loss/"):
+                unlabelled.append(logged)
+        return list(dict.fromkeys(own)) or unlabelled
 
 
 class MetricsByLabel(Mapping[str, LoggedMetrics]):
@@ -116,11 +148,15 @@ class MetricsByLabel(Mapping[str, LoggedMetrics]):
         return LoggedMetrics(self._trainer, label)
 
     def __iter__(self) -> Iterator[str]:
-        # there are no labels to list, as any is answered
-        return iter(())
+        # any label is answered; those are listed that have logged
+        return iter(self._labels())
 
     def __len__(self) -> int:
-        return 0
+        return len(self._labels())
+
+    def _labels(self) -> list[str]:
+        labels = (_label_and_name(logged)[0] for logged in self._trainer.callback_metrics)
+        return [label for label in dict.fromkeys(labels) if label not in ("", "train")]
 
 
 class TrainLosses(Mapping[str, float]):

@@ -61,7 +61,8 @@ class LightningLoggerAdapter(Logger):
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Log metrics."""
-        self.lightning_object.log_metrics(dict(metrics), step)
+        # by name, as Lightning does: a logger may take them by name alone
+        self.lightning_object.log_metrics(metrics=dict(metrics), step=step)
 
     def log_hyperparams(self, params: Any, metrics: Any = None) -> None:
         """Log hyperparameters."""

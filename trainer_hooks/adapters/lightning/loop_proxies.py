@@ -82,7 +82,13 @@ class PredictionLoopProxy(EvaluationLoopProxy):
 
     @property
     def predictions(self) -> list[Any]:
-        """Predictions in order: a list, or one list for each of several loaders."""
+        """Predictions in order: a list, or one list for each of several loaders.
+
+        They are kept for a prediction writer, and if `predict` returns them.
+        """
+        if not self._recorded:
+            returned: list[Any] = self._trainer.predictions
+            return returned
         by_loader = [[item for item, _ in pairs] for _, pairs in sorted(self._recorded.items())]
         return by_loader[0] if len(by_loader) == 1 else by_loader
 

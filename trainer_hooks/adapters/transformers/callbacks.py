@@ -79,6 +79,7 @@ class EventObjects:
         state: the TrainerState: counters, best metric and log history.
         control: the TrainerControl, in which callbacks make requests.
         lasting: keyword arguments of events that last for an epoch: the model and the loaders.
+        learning_rate: the learning rate of the last optimizer step, before its scheduler stepped.
     """
 
     def __init__(self, trainer: Any) -> None:
@@ -87,6 +88,7 @@ class EventObjects:
         self.state = callbacks.TrainerState(log_history=[])
         self.control = callbacks.TrainerControl()
         self.lasting: dict[str, Any] = {}
+        self.learning_rate: float | None = None
         root = str(trainer.default_root_dir)
         if trainer.is_global_zero and "://" not in root:
             Path(root).mkdir(parents=True, exist_ok=True)  # as their Trainer does
@@ -207,6 +209,11 @@ def _load(trainer: Any, _module: Any, checkpoint: dict[str, Any]) -> None:
         _event_objects(trainer).load_state_dict(checkpoint[_STATE_KEY])
 
 
+def _note_learning_rate(trainer: Any, _module: Any, optimizer: Any) -> None:
+    """Keep the learning rate of a step, which their Trainer reads before its scheduler steps."""
+    _event_objects(trainer).learning_rate = float(optimizer.param_groups[0]["lr"])
+
+
 _SHARED_HOOKS: dict[str, Callable[..., object]] = {
     "on_save_checkpoint": _save,
     "on_load_checkpoint": _load,
@@ -237,6 +244,8 @@ class TransformersAdapter(HostedCallback):
         if hook == "on_validation_run_end":
             return self._update_best
         event = EVENTS.get(hook)
+        if event == "on_optimizer_step":
+            return self._after_step()
         if event == "on_step_end":
             return self._after_batch()
         if event == "on_log":
@@ -244,8 +253,6 @@ class TransformersAdapter(HostedCallback):
         if event is None or not self.guest_has(event):
             return None
         method = getattr(self.guest, event)
-        if event == "on_optimizer_step":  # fired there before the step is counted
-            return lambda trainer, module, *_: self._call(method, trainer, module, is_counted=False)
         if event == "on_init_end":
             return lambda trainer: self._call(method, trainer, None)
         if event in _PREFIXES:
@@ -286,10 +293,26 @@ class TransformersAdapter(HostedCallback):
         # the values of a resumed run may be logged before its first event
         objects.refresh(trainer, module)
         logs = {**metrics, "epoch": objects.state.epoch}
+        # there, only what a training step logs has it
+        if trainer.training and objects.learning_rate is not None:
+            logs.setdefault("learning_rate", objects.learning_rate)
         objects.append_log({**logs, "step": step})
         # the callback is handed the names without the step, as there
         if self.guest_has("on_log"):
             self._call(self.guest.on_log, trainer, module, logs=logs)
+
+    def _after_step(self) -> Callable[..., object]:
+        """Return the function that notes the learning rate, and calls the event if it is there."""
+        if not self.guest_has("on_optimizer_step"):
+            return _note_learning_rate
+        method = self.guest.on_optimizer_step
+
+        def call(trainer: Any, module: Any, optimizer: Any) -> None:
+            _note_learning_rate(trainer, module, optimizer)
+            # fired there before the step is counted
+            self._call(method, trainer, module, is_counted=False)
+
+        return call
 
     def _after_batch(self) -> Callable[..., object] | None:
         step = self.guest.on_step_end if self.guest_has("on_step_end") else None

@@ -70,7 +70,8 @@ class ModelCheckpoint(Saver):
         verbose: whether each decision is logged at level INFO.
         save_last: True to save each time a second file, `last.ckpt`; `"link"` to make it a link to
             the newest of the best. Where epochs trigger the saves, it is saved after each epoch,
-            whatever `every_n_epochs` is, so that it is never further behind than that.
+            whatever `every_n_epochs` is, so that it is never further behind than that. A fit in
+            which no save came due leaves one at its end.
         save_top_k: how many of the best to keep: -1 all, 0 none; without a monitor -1, 0 or 1.
         save_on_exception: whether any error that ends a fit, Ctrl-C too, leaves a checkpoint,
             `exception-epoch=E-step=S.ckpt`, under `last_exception_path`. SIGTERM always does.
@@ -270,6 +271,10 @@ class ModelCheckpoint(Saver):
     def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Save if it is due by epochs, or was deferred until the epoch's validation had run."""
         is_for_ranking = self._schedule.decide_after_epoch(trainer)
+        # of a fit with no validation, or too few steps, to save after: at least its end
+        is_missing = is_for_ranking is None and self.save_last and not self.last_model_path
+        if is_missing and _is_last_epoch(trainer):
+            is_for_ranking = False
         # on_batch_checkpoint after the last batch may have decided on this same state
         is_new = trainer.progress.batches_completed != self.tracker.ranking.considered_at
         if is_new and is_for_ranking is not None:
@@ -627,6 +632,15 @@ class SaveSchedule:
     def _is_due_epoch(self, trainer: Trainer) -> bool:
         every = self.triggers.every_n_epochs
         return every > 0 and (trainer.current_epoch + 1) % every == 0
+
+
+def _is_last_epoch(trainer: Trainer) -> bool:
+    """Return whether the fit ends with the present epoch."""
+    return (
+        trainer.should_stop
+        or 0 <= trainer.max_epochs <= trainer.current_epoch + 1
+        or 0 <= trainer.max_steps <= trainer.global_step
+    )
 
 
 def _now(trainer: Trainer) -> float:

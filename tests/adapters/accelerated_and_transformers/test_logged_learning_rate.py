@@ -1,0 +1,54 @@
+"""The learning rate in what callbacks of transformers are told is logged."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import trainer_hooks
+
+pytestmark = [pytest.mark.filterwarnings("ignore::FutureWarning")]
+
+
+def test_a_training_log_has_the_learning_rate_of_its_step(tmp_path):
+    """That of the step before the scheduler's, in `logs` and in the history; no evaluation has."""
+    transformers = pytest.importorskip("transformers")
+    told = []
+
+    class Look(transformers.TrainerCallback):
+        def on_log(self, args, state, control, logs=None, **kwargs):
+            told.append((sorted({*logs} - {"epoch"}), logs.get("learning_rate")))
+            self.last = state.log_history[-1]
+
+    class Net(trainer_hooks.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(1, 1)
+
+        def training_step(self, batch, batch_idx):
+            loss = self.layer(batch).square().mean()
+            self.log("loss", loss)
+            return loss
+
+        def validation_step(self, batch, batch_idx):
+            self.log("eval_loss", self.layer(batch).square().mean())
+
+        def configure_optimizers(self):
+            optimizer = torch.optim.SGD(self.parameters(), 0.1)
+            scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+            return [optimizer], [{"scheduler": scheduler, "interval": "step"}]
+
+    look = Look()
+    trainer = trainer_hooks.Trainer(
+        callbacks=[look], max_epochs=1, log_every_n_steps=1, num_sanity_val_steps=0,
+        default_root_dir=tmp_path, accelerator="cpu", enable_progress_bar=False,
+        enable_model_summary=False, enable_checkpointing=False,
+    )  # fmt: skip
+    trainer.fit(Net(), list(torch.ones(3, 2, 1)), list(torch.ones(1, 2, 1)))
+    assert told == [
+        (["learning_rate", "loss"], pytest.approx(0.1)),
+        (["learning_rate", "loss"], pytest.approx(0.05)),
+        (["learning_rate", "loss"], pytest.approx(0.025)),
+        (["eval_loss"], None),
+    ]
+    assert look.last["eval_loss"] > 0
