@@ -32,7 +32,8 @@ _TABLE = "__names_left_to_user__"
 class _LeftToUser:
     """Hide an inherited name: reading it is an AttributeError, and any value may be set.
 
-    It has no `__set__`, so that a value on the instance comes first; and `nn.Module` looks for a
+    A class of the user's that comes later in the order of bases, as a mixin does, still has it. It
+    has no `__set__`, so that a value on the instance comes first; and `nn.Module` looks for a
     parameter, buffer or submodule of the name where reading the class fails.
     """
 
@@ -40,11 +41,20 @@ class _LeftToUser:
         self._name = name
 
     def __get__(self, instance: object, owner: type) -> Any:
+        for kind in owner.__mro__:
+            if self._name in vars(kind) and not is_of_package(kind):
+                return _bound(vars(kind)[self._name], instance, owner)
         raise AttributeError(
             f"{owner.__qualname__!r} object has no attribute {self._name!r}",
             name=self._name,
             obj=instance,
         )
+
+
+def _bound(value: Any, instance: object, owner: type) -> Any:
+    """Return a class's attribute as Python's own look-up does: functions and properties bound."""
+    bind = getattr(type(value), "__get__", None)
+    return value if bind is None else bind(value, instance, owner)
 
 
 class _OurView:
@@ -61,9 +71,7 @@ class _OurView:
             value = vars(kind).get(name)
             is_ours = name in vars(kind) and is_of_package(kind)
             if is_ours and not isinstance(value, _LeftToUser):
-                # a function, a property or a classmethod is bound as Python's own look-up does it
-                bind = getattr(type(value), "__get__", None)
-                return value if bind is None else bind(value, owner, type(owner))
+                return _bound(value, owner, type(owner))
         raise AttributeError(f"{type(owner).__qualname__!r} has no {name!r} of ours")
 
 

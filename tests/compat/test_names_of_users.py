@@ -5,6 +5,9 @@ The names are drawn from the code, so that a new public name is covered.
 
 from __future__ import annotations
 
+import copy
+import pickle
+import warnings
 from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -243,6 +246,33 @@ def test_a_clash_in_a_plain_class_is_told_by_name(part, name, form):
             **{**QUIET, "logger": made.logger}, callbacks=[made.callback], max_epochs=1
         ).fit(made.module, datamodule=made.datamodule)
     assert name in str(raised.value)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("part", ["module", "callback", "datamodule"])
+def test_a_mixin_after_the_base_keeps_its_names(way, part):
+    """`class Net(LightningModule, Mixin)`: a method, a property and a value of the mixin."""
+    method, value, *rest = names_of(KINDS[part])
+    held = {method: lambda self: "method", value: 3, rest[0]: property(lambda self: "property")}
+    kind = type("Net", (getattr(bases(way), part), type("Mixin", (), held)), {})
+    made = kind()
+    assert getattr(made, method)() == "method"
+    assert (getattr(made, value), getattr(kind, value)) == (3, 3)
+    assert getattr(made, rest[0]) == "property"
+
+
+def test_a_module_with_names_left_to_the_user_is_copied_and_scripted():
+    """Copies, pickles and TorchScript do not meet the hidden names."""
+    net = pl.demos.boring_classes.BoringModel()
+    net.num_samples = 5
+    assert copy.deepcopy(net).num_samples == pickle.loads(pickle.dumps(net)).num_samples == 5
+    assert not hasattr(net, "num_tokens")
+    callback = pl.Callback()
+    callback.band = 3
+    assert copy.deepcopy(callback).band == pickle.loads(pickle.dumps(callback)).band == 3
+    with warnings.catch_warnings(action="ignore"):
+        scripted = net.to_torchscript()
+    assert scripted(torch.ones(1, 32)).shape == (1, 2)
 
 
 def test_a_module_is_told_of_a_clash_when_it_is_defined_or_built():

@@ -5,7 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 import trainer_hooks
+import trainer_hooks.compat.lightning as pl
 from trainer_hooks import Callback
 
 PACKAGE = str(Path(trainer_hooks.__file__).parent)
@@ -41,11 +44,36 @@ def test_from_fit_to_a_training_step(bare, tiny, batches) -> None:
         assert len({file for file, _ in frames}) <= 3, frames
 
 
-def test_from_the_loop_to_a_hook(bare, tiny, batches) -> None:
+def test_names_left_to_the_user_cost_no_frame(bare, tiny, batches) -> None:
+    """A LightningModule's step is as near, also where the module uses our names for its own."""
+    found = []
+
+    class Net(pl.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.num_samples, self.split_batch = 5, None
+            self.layer = tiny().layer
+
+        def training_step(self, batch, batch_idx):
+            found.append(library_frames("fit"))
+            return self.layer(batch[0]).sum()
+
+        def on_epoch_end(self, metrics):
+            raise AssertionError
+
+        def configure_optimizers(self):
+            return None
+
+    bare().fit(Net(), batches(2))
+    assert [len(frames) for frames in found] == [5, 5]
+
+
+@pytest.mark.parametrize("base", [Callback, pl.Callback])
+def test_from_the_loop_to_a_hook(base, bare, tiny, batches) -> None:
     """The relay's is the one frame between the loop's and a callback's hook."""
     found = {}
 
-    class Looks(Callback):
+    class Looks(base):
         def on_train_batch_start(self, trainer, module, batch, batch_idx):
             found["batch"] = library_frames("_epoch")
 
