@@ -56,8 +56,11 @@ class Misspelt(Counter):
 
 
 class WrongSignature(Counter):
-    def on_train_epoch_end(self, trainer):
-        pass
+    pass
+
+
+# in the class's own body it would be an error at once
+WrongSignature.on_train_epoch_end = lambda self, trainer: None
 
 
 class FitFails(Counter):
