@@ -6,6 +6,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._names import ours
 from trainer_hooks.callback import Callback
 from trainer_hooks.context.run_state import TrainerFn, TrainerStatus
 from trainer_hooks.errors import UsageError
@@ -121,7 +122,7 @@ class _TrialRun(TrainerRun):
         module = inputs.module
         core.state.fn, core.state.status = TrainerFn(inputs.fn), TrainerStatus.RUNNING
         core.take(inputs)
-        module.attach(self.trainer, core.log_target)
+        ours(module).attach(self.trainer, core.log_target)
         if inputs.datamodule is not None:
             inputs.datamodule.trainer = self.trainer
         core.connector.attach(module)
