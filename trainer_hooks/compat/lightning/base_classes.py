@@ -103,6 +103,10 @@ class LightningModule(_OptionalDataloaderIdx, Module):
     A `dataloader_idx` without a default, as in Lightning 1.x, is 0 where there is one loader.
     """
 
+    _pickles_hparams: ClassVar[bool] = True
+
 
 class LightningDataModule(DataModule):
     """A `trainer_hooks.DataModule`, which has Lightning's hooks and arguments."""
+
+    _pickles_hparams: ClassVar[bool] = True
