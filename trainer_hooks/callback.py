@@ -293,8 +293,8 @@ def _wrong_trainer(
     return CallbackError(
         f"the hook {hook} of {type(callback).__qualname__}, a callback of trainer_hooks, was "
         f"called by {other.__module__}.Trainer and failed: {error_summary(error)}. Import Trainer "
-        "from where the callback comes from, or take the callback of that framework, or convert this "
-        "one: trainer_hooks.adapters.to_lightning(callback), to_composer and so on."
+        "from where the callback comes from; or take the callback of that framework; or convert "
+        "this one: trainer_hooks.adapters.to_lightning(callback), to_composer and so on."
     )
 
 
