@@ -153,7 +153,25 @@ MEANINGS = (
     (
         "`weights_only=False` where a checkpoint is opened",
         "runs the code that the file names",
-        "has no effect: files are only opened with `weights_only=True`",
+        "opens hyperparameters that are pickles, in `load_from_checkpoint`; else has no effect: "
+        "files are only opened with `weights_only=True`",
+    ),
+    (
+        "Hyperparameters that are no plain data",
+        "are in checkpoints, which `weights_only=False` opens",
+        "are left out, with a warning; by the import lines of Lightning and hosted they are in "
+        "checkpoints, too, and a warning names them",
+    ),
+    (
+        "A value that is logged at some steps only",
+        "goes to the loggers at each step that is logged, with its last value",
+        "goes to the loggers once, at the first step that is logged after it",
+    ),
+    (
+        "`state_dict` of a callback",
+        "is called where a checkpoint is saved",
+        "is called there, at the start of a fit that saves, and before each validation of a fit, "
+        "so that one that is broken off can be run again",
     ),
     (
         "`reload_dataloaders_every_n_epochs`",
