@@ -153,14 +153,12 @@ MEANINGS = (
     (
         "`weights_only=False` where a checkpoint is opened",
         "runs the code that the file names",
-        "opens hyperparameters that are pickles, in `load_from_checkpoint`; else has no effect: "
-        "files are only opened with `weights_only=True`",
+        "lets `load_from_checkpoint` open hyperparameters that are pickles; else has no effect",
     ),
     (
         "Hyperparameters that are no plain data",
         "are in checkpoints, which `weights_only=False` opens",
-        "are left out, with a warning; by the import lines of Lightning and hosted they are in "
-        "checkpoints, too, and a warning names them",
+        "are left out, with a warning; of a LightningModule they are kept, with a warning",
     ),
     (
         "A value that is logged at some steps only",
@@ -170,8 +168,7 @@ MEANINGS = (
     (
         "`state_dict` of a callback",
         "is called where a checkpoint is saved",
-        "is called there, at the start of a fit that saves, and before each validation of a fit, "
-        "so that one that is broken off can be run again",
+        "is called there, as a fit that saves begins, and before each validation of a fit",
     ),
     (
         "`reload_dataloaders_every_n_epochs`",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from isolated_checks import Theirs, loader
 
 import trainer_hooks
 import trainer_hooks.compat.lightning as ported
@@ -56,28 +56,10 @@ def in_both(make, data=lambda: None):
     return results
 
 
-def loader():
-    return DataLoader(torch.arange(32.0).reshape(8, 4) / 32, batch_size=2)
-
-
-class Line(pl.LightningModule):
-    """A module of Lightning."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(4, 1)
-
-    def training_step(self, batch, batch_idx):
-        return self.layer(batch).pow(2).mean()
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), 0.1)
-
-
 # --- methods ---
 
 
-class Assigned(Line):
+class Assigned(Theirs):
     """One whose steps are chosen in `__init__`."""
 
     training_step = pl.LightningModule.training_step
@@ -96,7 +78,7 @@ class Assigned(Line):
         self.log("epochs", 1.0)
 
 
-class Prefixed(Line):
+class Prefixed(Theirs):
     """One that logs by methods of its own, which call Lightning's."""
 
     def log(self, name, value, **options):
@@ -213,14 +195,14 @@ def test_a_ported_callback_in_lightnings_trainer():
             self.batches += 1
 
     counts = Counts()
-    trained(pl.Trainer, Line(), loader(), callbacks=[counts])
+    trained(pl.Trainer, Theirs(), loader(), callbacks=[counts])
     assert counts.batches == 4
     with pytest.raises(
         CallbackError,
         match=r"hook on_fit_start of EarlyStopping, .*pytorch_lightning\.trainer\.trainer\.Trainer"
         r" and failed: .*'progress'.*to_lightning\(callback\)",
     ):
-        trained(pl.Trainer, Line(), loader(), callbacks=[ported.callbacks.EarlyStopping("loss")])
+        trained(pl.Trainer, Theirs(), loader(), callbacks=[ported.callbacks.EarlyStopping("loss")])
 
 
 # --- hyperparameters ---
@@ -347,8 +329,8 @@ def test_a_hosted_omegaconf_configuration_as_the_only_argument():
             self.save_hyperparameters(config)
             self.layer = torch.nn.Linear(config.model.width, 1)
 
-        training_step = Line.training_step
-        configure_optimizers = Line.configure_optimizers
+        training_step = Theirs.training_step
+        configure_optimizers = Theirs.configure_optimizers
 
     config = OmegaConf.create({"model": {"width": "${width}"}, "width": 4})
     results = []
