@@ -247,7 +247,7 @@ def test_arguments_that_are_refused(arguments):
         (lambda: CheckpointSaver("{run_name}/x"), "run_name.*compat.composer has a run's name"),
         (
             lambda: CheckpointSaver("x", save_interval=lambda state, event: True),
-            r"save_interval .*<lambda> of .*a function of the state and the event.*trainer.clock alone",
+            r"save_interval .*<lambda> of .*a function of the state and the event.*clock alone",
         ),
     ],
 )
