@@ -153,7 +153,22 @@ MEANINGS = (
     (
         "`weights_only=False` where a checkpoint is opened",
         "runs the code that the file names",
-        "has no effect: files are only opened with `weights_only=True`",
+        "lets `load_from_checkpoint` open hyperparameters that are pickles; else has no effect",
+    ),
+    (
+        "Hyperparameters that are no plain data",
+        "are in checkpoints, which `weights_only=False` opens",
+        "are left out, with a warning; of a LightningModule they are kept, with a warning",
+    ),
+    (
+        "A value that is logged at some steps only",
+        "goes to the loggers at each step that is logged, with its last value",
+        "goes to the loggers once, at the first step that is logged after it",
+    ),
+    (
+        "`state_dict` of a callback",
+        "is called where a checkpoint is saved",
+        "is called there, as a fit that saves begins, and before each validation of a fit",
     ),
     (
         "`reload_dataloaders_every_n_epochs`",

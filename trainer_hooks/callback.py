@@ -9,7 +9,12 @@ from weakref import ref
 
 from trainer_hooks._log import warn
 from trainer_hooks._names import names_left_to_user, ours, own_property
-from trainer_hooks.errors import CallbackError, CheckpointError, TrainerHooksWarning
+from trainer_hooks.errors import (
+    CallbackError,
+    CheckpointError,
+    TrainerHooksWarning,
+    error_summary,
+)
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.catalogue import Hooks
 from trainer_hooks.hooks.check import definition_clashes
@@ -271,10 +276,41 @@ def _accepting_aliases(declared: Callable[..., None]) -> Callable[..., None]:
         for alias, name in ARGUMENT_ALIASES.items():
             if alias in kwargs:
                 kwargs[name] = kwargs.pop(alias)
-        declared(self, *args, **kwargs)
+        try:
+            declared(self, *args, **kwargs)
+        # those of a trainer that lacks an attribute, or has something else under its name
+        except (AttributeError, IndexError, KeyError, TypeError) as error:
+            wrong = _wrong_trainer(self, declared.__name__, args[0], error) if args else None
+            if wrong is None:
+                raise
+            raise wrong from error
 
     hook.__dict__["declared_hook"] = declared
     return hook
+
+
+def _wrong_trainer(
+    callback: object, hook: str, trainer: Any, error: Exception
+) -> CallbackError | None:
+    """Return the error for a hook that another framework's trainer called; None if ours did.
+
+    Args:
+        callback: the callback.
+        hook: the hook.
+        trainer: the trainer that the hook was given.
+        error: the hook's error, as of an attribute that the trainer lacks.
+    """
+    ancestry = type(trainer).__mro__
+    other = next((kind for kind in ancestry if kind.__name__ == "Trainer"), None)
+    is_ours = any(kind.__module__.startswith(_PACKAGE) for kind in ancestry)
+    if other is None or is_ours:
+        return None
+    return CallbackError(
+        f"the hook {hook} of {type(callback).__qualname__}, a callback of trainer_hooks, was "
+        f"called by {other.__module__}.Trainer and failed: {error_summary(error)}. Import Trainer "
+        "from where the callback comes from; or take the callback of that framework; or convert "
+        "this one: trainer_hooks.adapters.to_lightning(callback), to_composer and so on."
+    )
 
 
 # the base class itself: `__init_subclass__` is not called for it

@@ -17,6 +17,7 @@ ELSEWHERE = {
     "`weights_only=False` where a checkpoint is opened": (
         "tests/trainer/test_lightning_attributes.py"
     ),
+    "Hyperparameters that are no plain data": "tests/adapters/lightning/isolated_modules.py",
     "SIGTERM": "tests/resume/test_preempted.py",
     "Random numbers of persistent workers, and of workers of a `StatefulDataLoader`": (
         "tests/data/test_stream.py"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 
+from trainer_hooks.data.batch_counts import count_samples_and_tokens
+from trainer_hooks.data.resume_checks import fingerprint
 from trainer_hooks.runtime.nested_tensors import first_tensor, map_tensors, move_to_device
 
 META = torch.device("meta")
@@ -54,6 +57,76 @@ def test_every_nesting_is_moved_and_keeps_its_types():
     assert list(moved[4]) == ["z", "a"]
     assert moved[4]["z"].device == META
     assert one.device.type == "cpu"
+
+
+@dataclasses.dataclass(slots=True)
+class Slotted:
+    x: Any
+    name: str = "n"
+    size: Any = dataclasses.field(init=False, default=None)
+
+    def __post_init__(self):
+        self.size = torch.tensor([len(self.x)])
+
+
+def of_attrs(x, *, is_frozen):
+    """Return a batch of a class of attrs, with slots."""
+    attrs = pytest.importorskip("attrs")
+
+    @attrs.define(frozen=is_frozen)
+    class OfAttrs:
+        x: Any
+        name: str = attrs.field(default="n", kw_only=True)
+
+    return OfAttrs(x)
+
+
+class Encodings(collections.UserDict):
+    """A mapping with more than items, as BatchEncoding of transformers."""
+
+    def __init__(self, data, n_sequences=None):
+        super().__init__(data)
+        self.n_sequences = n_sequences
+
+
+@pytest.mark.parametrize(
+    "make", [Slotted, partial(of_attrs, is_frozen=False), partial(of_attrs, is_frozen=True)]
+)
+def test_objects_with_fields(make):
+    """Of slotted dataclasses and attrs classes every field is moved, in an object of the class."""
+    one = torch.ones(2, 3)
+    batch = make([one])
+    moved = move_to_device(batch, META)
+    assert type(moved) is type(batch)
+    assert moved.x[0].device == META
+    assert moved.name == "n"
+    assert batch.x[0] is one
+    if make is Slotted:
+        assert moved.size.device == META
+    assert first_tensor(batch) is one
+    assert next(iter(fingerprint(batch))) == "batch.x[0]"
+
+
+def test_a_mapping_keeps_what_it_has_beside_its_items():
+    """A defaultdict keeps its factory, and a user's mapping its attributes; the batch is as was."""
+    batch = collections.defaultdict(list, x=torch.ones(1))
+    assert move_to_device(batch, META).default_factory is list
+    batch = Encodings({"x": torch.ones(2)}, n_sequences=2)
+    moved = move_to_device(batch, META)
+    assert (type(moved), moved.n_sequences, moved["x"].device) == (Encodings, 2, META)
+    assert batch["x"].device.type == "cpu"
+    assert list(fingerprint(batch)) == ["batch['x']"]
+
+
+def test_a_batch_of_transformers():
+    """A BatchEncoding stays one, is counted and split, and keeps its encodings."""
+    encoding = pytest.importorskip("transformers").BatchEncoding
+    batch = encoding({"input_ids": torch.ones(4, 3, dtype=torch.long)}, n_sequences=1)
+    halves = map_tensors(batch, lambda tensor: tensor[:2])
+    assert type(halves) is encoding
+    assert (halves.n_sequences, len(halves["input_ids"])) == (1, 2)
+    assert count_samples_and_tokens(batch) == (4, 12)
+    assert move_to_device(batch, META)["input_ids"].device == META
 
 
 def test_what_can_move_itself_is_asked_to():

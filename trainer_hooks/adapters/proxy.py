@@ -69,7 +69,38 @@ class Proxy:
         return repr(self.proxy_target)
 
 
-class ModuleProxy:
+_MODULE_CLASSES: WeakKeyDictionary[type, type] = WeakKeyDictionary()
+"""The module's class of each class that `ModuleProxyType` made; as an attribute it would hide one
+of the module's."""
+
+
+class ModuleProxyType(type):
+    """Give each proxy a class of its own that stands for the module's: `type(pl_module)(width)`."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Make a proxy, or of a proxy's own class another module."""
+        if cls in _MODULE_CLASSES:
+            return _MODULE_CLASSES[cls](*args, **kwargs)
+        kind = type(args[0])
+        names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__slots__": ()}
+        own: Any = type.__new__(type(cls), kind.__name__, (cls,), names)
+        proxy = type.__call__(own, *args, **kwargs)
+        _MODULE_CLASSES[own] = kind
+        return proxy
+
+    def __getattr__(cls, name: str) -> Any:
+        if cls not in _MODULE_CLASSES:
+            raise AttributeError(name)
+        return getattr(_MODULE_CLASSES[cls], name)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        """Take modules of the class as instances of a proxy's own class."""
+        module_class = _MODULE_CLASSES.get(cls)
+        is_proxy = super().__instancecheck__(instance)
+        return is_proxy or (module_class is not None and isinstance(instance, module_class))
+
+
+class ModuleProxy(metaclass=ModuleProxyType):
     """Pass everything on to a module, and be an instance of the foreign class of modules as well.
 
     It is no `Proxy`, whose `__setattr__` would keep properties of its own from the module.

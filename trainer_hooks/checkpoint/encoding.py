@@ -28,10 +28,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks._log import warn
+from trainer_hooks.checkpoint.lightning import DATA_HPARAMS
+from trainer_hooks.checkpoint.pickled_object import OpenedByTrust, PickledObject
 from trainer_hooks.errors import CheckpointError, CheckpointStateError, TrainerHooksWarning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 # pickle's LONG1, the only long that torch reads, holds 255 bytes at most
 _HUGE = 2000
@@ -193,6 +195,7 @@ _BY_TYPE: dict[type, Codec] = {
     ),
     dt.timedelta: Codec("timedelta", lambda v: [v.days, v.seconds, v.microseconds], dt.timedelta),
     dt.timezone: Codec("timezone", _zone_parts, dt.timezone),
+    PickledObject: Codec("pickle", lambda value: [value.data, value.tensors], PickledObject),
 }
 # by exact types, as `codec_of` looks them up: Path() makes one of the system's class
 for _kind in _PATHS.values():
@@ -641,6 +644,24 @@ class _Decoder:
             "damaged, or was written by a newer version. Upgrade trainer-hooks, or resume from "
             "another one."
         )
+
+
+def opened_by_trust(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an encoded checkpoint of which `torch.load(weights_only=False)` opens the pickles.
+
+    Args:
+        checkpoint: the checkpoint; its hyperparameters may hold pickles.
+    """
+    opened = {key: _opened_by_trust(value) for key, value in checkpoint.items()}
+    for key in ("hyper_parameters", DATA_HPARAMS):
+        if type(opened.get(key)) is dict:
+            opened[key] = {name: _opened_by_trust(value) for name, value in opened[key].items()}
+    return opened
+
+
+def _opened_by_trust(value: Any) -> Any:
+    is_pickle = type(value) is dict and value.get(TAG) == _BY_TYPE[PickledObject].name
+    return OpenedByTrust(*value["parts"]) if is_pickle else value
 
 
 _SHORT = Repr()

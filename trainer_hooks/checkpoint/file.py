@@ -33,10 +33,11 @@ from trainer_hooks.checkpoint.atomic_write import (
     is_sharded_folder,
     open_atomically,
 )
-from trainer_hooks.checkpoint.encoding import decode
+from trainer_hooks.checkpoint.encoding import decode, opened_by_trust
 from trainer_hooks.checkpoint.migrations import migrate
 from trainer_hooks.checkpoint.parts import require_types
 from trainer_hooks.checkpoint.paths import absolute_path, is_remote, modified_at
+from trainer_hooks.checkpoint.pickled_object import reading_pickles_unopened
 from trainer_hooks.checkpoint.safetensors_file import SAFETENSORS_SUFFIX, read_safetensors
 from trainer_hooks.checkpoint.seal import CheckpointSummary, load_verified
 from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError
@@ -90,7 +91,7 @@ def write_checkpoint(
             if dump is not None:
                 dump(checkpoint, file)
             else:
-                torch.save(checkpoint, file)
+                torch.save(opened_by_trust(checkpoint), file)
                 seal.write_seal(file, summary)
     except (OSError, RuntimeError, ValueError) as error:  # torch raises RuntimeError on a full disk
         if isinstance(error, CheckpointError):
@@ -338,7 +339,7 @@ def absence_of(file: Path) -> str:
 
 def _unpickle(file: Path | IO[bytes], name: str, **options: Any) -> dict[str, Any]:
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), reading_pickles_unopened():
             # torch itself causes this warning when it reads int8 weights
             warnings.filterwarnings("ignore", message="TypedStorage is deprecated")
             checkpoint = torch.load(file, weights_only=True, **options)

@@ -17,7 +17,8 @@ from types import SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 from trainer_hooks._log import warn
-from trainer_hooks.checkpoint.encoding import find_unsavable
+from trainer_hooks.checkpoint.encoding import Encoder, UnsavableValueError, find_unsavable
+from trainer_hooks.checkpoint.pickled_object import PickledObject
 from trainer_hooks.errors import ModuleError, TrainerHooksWarning, did_you_mean
 
 if TYPE_CHECKING:
@@ -36,6 +37,11 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, Enum):
         # not the value, which may be any object
         return value.name
+    if _is_omegaconf(type(value)):
+        from omegaconf import OmegaConf
+
+        # resolved, since an interpolation may lead to a part of the config that is not saved
+        return to_plain(OmegaConf.to_container(value, resolve=True))
     if type(value) is dict:
         return {key: to_plain(item) for key, item in value.items()}
     # exact types: a named tuple could not be rebuilt from a list of items
@@ -66,6 +72,11 @@ def rebuild(value: Any, annotation: Any) -> Any:
         return type(value)(items) if len(kinds) == len(value) else value
     if not isinstance(annotation, type):
         return value
+    if _is_omegaconf(annotation) and isinstance(value, dict | list):
+        from omegaconf import OmegaConf
+
+        # `create` takes no subclass of dict, as HyperParameters is one
+        return OmegaConf.create(dict(value) if isinstance(value, dict) else value)
     if isinstance(value, Mapping):
         if is_dataclass(annotation):
             kinds_of = _hints(annotation)
@@ -75,6 +86,14 @@ def rebuild(value: Any, annotation: Any) -> Any:
     elif issubclass(annotation, Enum) and value in annotation.__members__:
         return annotation[value]
     return value
+
+
+def _is_omegaconf(kind: type) -> bool:
+    """Return whether a class is one of omegaconf's containers, which is not imported for that."""
+    return kind.__module__.startswith("omegaconf.") and kind.__name__ in {
+        "DictConfig",
+        "ListConfig",
+    }
 
 
 def annotations_of(kind: type[Any]) -> dict[str, Any]:
@@ -197,33 +216,39 @@ def select_hparams(
     return HyperParameters({k: v for k, v in chosen.items() if k not in ignored})
 
 
-def savable_hparams(
-    hparams: Mapping[str, Any], kind: type[Any], warned: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Return the hyperparameters that a checkpoint can hold, and warn of each other one.
+def savable_hparams(hparams: Mapping[str, Any], kind: type[Any]) -> dict[str, Any]:
+    """Return the hyperparameters that are plain data, or can be rebuilt from it.
 
     Args:
         hparams: the hyperparameters.
         kind: the class that is built with them; its annotations say which objects can be rebuilt.
-        warned: those that a warning was given for already.
     """
     annotations, kept = annotations_of(kind), {}
     for name, value in hparams.items():
         # plain data is saved as it is, all else in its plain form, if that can be turned back
-        unsavable, plain = find_unsavable(value, takes_classes=False), value
-        if unsavable is not None:
+        plain = value
+        is_savable = find_unsavable(value, takes_classes=False) is None
+        if not is_savable:
             plain = to_plain(value)
             is_plain = find_unsavable(plain, takes_classes=False) is None
-            if is_plain and _comes_back(value, plain, annotations.get(name)):
-                unsavable = None
-        if unsavable is None:
+            is_savable = is_plain and _comes_back(value, plain, annotations.get(name))
+        if is_savable:
             kept[name] = copy.deepcopy(plain)  # the user may change a list or dict later
-            continue
-        # by identity: == of arrays and tensors gives no single truth value
-        if warned is not None and warned.get(name) is value:
-            continue
-        kinds = (Enum, Namespace)
-        is_config = unsavable[1] is value and (is_dataclass(value) or isinstance(value, kinds))
+    return kept
+
+
+def warn_of_left_out(hparams: Mapping[str, Any], kind: type[Any]) -> None:
+    """Warn of each hyperparameter that `savable_hparams` leaves out.
+
+    Args:
+        hparams: those that it leaves out.
+        kind: the class that is built with them.
+    """
+    for name, value in hparams.items():
+        unsavable = find_unsavable(value, takes_classes=False)
+        assert unsavable is not None
+        is_config = is_dataclass(value) or isinstance(value, (Enum, Namespace))
+        is_config = unsavable[1] is value and (is_config or _is_omegaconf(type(value)))
         advice = f"Annotate it in __init__ ({name}: {type(value).__name__}), pass" * is_config
         warn(
             f"hyperparameter {name!r} of {kind.__qualname__} is left out of checkpoints: it holds "
@@ -232,11 +257,63 @@ def savable_hparams(
             f"leave it out with save_hyperparameters(ignore=[{name!r}]).",
             TrainerHooksWarning,
         )
-    return kept
+
+
+def pickled_hparams(hparams: Mapping[str, Any]) -> tuple[dict[str, PickledObject], dict[str, str]]:
+    """Return hyperparameters as pickles; and of those that cannot be pickled, the reasons."""
+    pickled, reasons = {}, {}
+    for name, value in hparams.items():
+        try:
+            pickled[name] = PickledObject.of(value)
+        except ValueError as error:
+            reasons[name] = str(error)
+    return pickled, reasons
+
+
+def warn_of_pickles(hparams: Mapping[str, Any], kind: type[Any]) -> None:
+    """Warn of hyperparameters that are kept as pickles, and of those that cannot be.
+
+    Args:
+        hparams: the hyperparameters that are no plain data.
+        kind: the class that is built with them.
+    """
+    pickled, reasons = pickled_hparams(hparams)
+    for name, reason in reasons.items():
+        warn(
+            f"hyperparameter {name!r} of {kind.__qualname__} is left out of checkpoints: a "
+            f"{type(hparams[name]).__qualname__} that cannot be pickled ({reason}). Pass it to "
+            f"load_from_checkpoint(..., {name}=...) then, or leave it out with "
+            f"save_hyperparameters(ignore=[{name!r}]).",
+            TrainerHooksWarning,
+        )
+    if pickled:
+        names = list(pickled)
+        given = ", ".join(f"{name}=..." for name in names)
+        warn(
+            f"checkpoints hold the hyperparameters {', '.join(map(repr, names))} of "
+            f"{kind.__qualname__} as pickles, since they are no plain data: "
+            "load_from_checkpoint(path, weights_only=False) opens them, which runs the code that "
+            f"the file names. For a file that you do not trust, pass {given} instead. To leave "
+            f"them out, save_hyperparameters(ignore={names!r}).",
+            TrainerHooksWarning,
+        )
+
+
+def is_read_by_torch(value: Any) -> bool:
+    """Return whether torch reads a value safely without an encoding of ours."""
+    try:
+        return Encoder(value, takes_classes=False).encode(value) is value
+    except UnsavableValueError:
+        return False
 
 
 def init_arguments_from(
-    kind: type[Any], saved: Mapping[str, Any], replaced: Mapping[str, Any], path: str
+    kind: type[Any],
+    saved: Mapping[str, Any],
+    replaced: Mapping[str, Any],
+    path: str,
+    *,
+    is_trusted: bool = False,
 ) -> dict[str, Any]:
     """Return the arguments to build an object with, from its saved hyperparameters.
 
@@ -245,13 +322,22 @@ def init_arguments_from(
         saved: the hyperparameters in a checkpoint.
         replaced: arguments that replace or complete them.
         path: the checkpoint, for messages.
+        is_trusted: whether pickles are opened, which runs the code that they name.
 
     Raises:
         ModuleError: a required argument is missing, or one cannot be rebuilt.
     """
     annotations, arguments = annotations_of(kind), {}
+    unopened = set()
     for name, value in saved.items():
-        if name not in replaced:
+        if name in replaced:
+            continue
+        if isinstance(value, PickledObject):
+            if is_trusted:
+                arguments[name] = value.open()
+            else:
+                unopened.add(name)
+        else:
             try:
                 arguments[name] = rebuild(value, annotations.get(name))
             except (TypeError, ValueError) as error:
@@ -275,6 +361,13 @@ def init_arguments_from(
     ]
     if lacking:
         given = ", ".join(f"{name}=..." for name in lacking)
+        if unopened.issuperset(lacking):
+            raise ModuleError(
+                f"checkpoint {path!r} holds the hyperparameters {', '.join(map(repr, lacking))} of "
+                f"{kind.__qualname__} as pickles, which are not opened: that runs the code that "
+                f"the file names. Pass them: {kind.__qualname__}.load_from_checkpoint(..., "
+                f"{given}); or, if you trust the file, weights_only=False."
+            )
         raise ModuleError(
             f"checkpoint {path!r} holds no hyperparameter {', '.join(map(repr, lacking))}, "
             f"which {kind.__qualname__}.__init__ needs: save_hyperparameters() was not called, or "
@@ -286,7 +379,9 @@ def init_arguments_from(
 def _comes_back(value: Any, plain: Any, annotation: Any) -> bool:
     """Return whether an equal object is rebuilt from its plain data and the annotation."""
     try:
-        return bool(rebuild(plain, annotation) == value)
+        rebuilt = rebuild(plain, annotation)
+        # omegaconf's containers are equal to plain ones, which have no attributes
+        return type(rebuilt) is type(value) and bool(rebuilt == value)
     # the class may reject its own values; comparing arrays gives no single truth value
     except (TypeError, ValueError):
         return False

@@ -25,6 +25,7 @@ from trainer_hooks.checkpoint.encoding import decode
 from trainer_hooks.checkpoint.file import absence_of, verify_checkpoint
 from trainer_hooks.checkpoint.lightning import lightning_progress
 from trainer_hooks.checkpoint.migrations import FORMAT, migrate
+from trainer_hooks.checkpoint.pickled_object import reading_pickles_unopened
 from trainer_hooks.checkpoint.safetensors_file import is_safetensors, read_safetensors
 from trainer_hooks.checkpoint.seal import RUN, require_regular_files
 from trainer_hooks.clock.progress import EpochStage
@@ -273,7 +274,8 @@ def _loaded(file: Path, head: bytes) -> Any:
     if head.startswith(_ZIP) and not is_zip:
         raise UnusableFileError(file, FileFault.DAMAGED, "its end is missing")
     try:
-        with warnings.catch_warnings(action="ignore"):  # torch warns of files that it then refuses
+        # torch warns of files that it then refuses
+        with warnings.catch_warnings(action="ignore"), reading_pickles_unopened():
             return torch.load(file, map_location="cpu", weights_only=True, mmap=is_zip)
     except MemoryError:
         raise

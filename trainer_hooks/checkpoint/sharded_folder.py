@@ -36,6 +36,7 @@ from trainer_hooks.checkpoint.atomic_write import (
     replace_atomically,
     sync_folder,
 )
+from trainer_hooks.checkpoint.encoding import opened_by_trust
 from trainer_hooks.checkpoint.paths import absolute_path, require_local
 from trainer_hooks.checkpoint.seal import (
     RUN,
@@ -166,7 +167,7 @@ def _write_parts(
 
 def _write_rest(part: Path, checkpoint: Mapping[str, Any]) -> None:
     with (part / RUN).open("w+b") as file:
-        torch.save(dict(checkpoint), file)
+        torch.save(opened_by_trust(checkpoint), file)
         # for the checksums; the summary that searches read, with the time, is in the folder's seal
         write_seal(file, CheckpointSummary.of(checkpoint, 0))
         file.flush()

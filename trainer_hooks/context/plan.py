@@ -50,6 +50,7 @@ class RunPlan:
         reload_dataloaders_every_n_epochs: epochs until the loaders are made anew; 0 for never.
         shares_loaders: whether each rank takes its shard of the loaders' samples.
         divides_outputs: whether hooks get a batch's loss divided by `accumulate_grad_batches`.
+        validates_after_stop: whether an epoch that a `StopTraining` ends is validated.
     """
 
     max_epochs: int = 1000
@@ -77,6 +78,7 @@ class RunPlan:
     detect_anomaly: bool = False
     reload_dataloaders_every_n_epochs: int = 0
     divides_outputs: bool = False
+    validates_after_stop: bool = True
     shares_loaders: bool = True
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -13,6 +14,7 @@ from torch.utils.data import BatchSampler, IterableDataset
 from trainer_hooks._log import warn
 from trainer_hooks.data.loaders import describe_loader, individual_loaders, number_of_batches
 from trainer_hooks.errors import DataError, TrainerHooksWarning
+from trainer_hooks.runtime.nested_tensors import field_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -88,7 +90,7 @@ def differing_part(saved: dict[str, list[int]], present: dict[str, list[int]]) -
 
 
 def _parts(item: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
-    """Yield the tensors, numbers and strings in dicts, lists and tuples, with their paths."""
+    """Yield the tensors, numbers and strings in a nested batch, with their paths."""
     if isinstance(item, torch.Tensor):
         # Others have no plain bytes to read.
         if item.layout is torch.strided and not (
@@ -97,10 +99,13 @@ def _parts(item: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
             yield path, item.detach()
     elif isinstance(item, int | float | str):
         yield path, item
-    elif isinstance(item, dict | list | tuple) and depth:
-        items = item.items() if isinstance(item, dict) else enumerate(item)
+    elif isinstance(item, Mapping | list | tuple) and depth:
+        items = item.items() if isinstance(item, Mapping) else enumerate(item)
         for key, part in items:
             yield from _parts(part, f"{path}[{key!r}]", depth - 1)
+    elif depth:
+        for name in field_names(item):
+            yield from _parts(getattr(item, name), f"{path}.{name}", depth - 1)
 
 
 def describe_structure(loader: Any) -> list[dict[str, int | float | str | None]]:

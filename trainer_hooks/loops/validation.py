@@ -92,8 +92,10 @@ class FitValidation:
         Args:
             is_complete: whether all batches of the epoch are done, so that nothing ended it early.
         """
-        schedule = self._evaluators or self._schedule
-        self._run_if_due(schedule.due_after_batches(is_complete=is_complete))
+        schedule, context = self._evaluators or self._schedule, self._context
+        is_stopped = context.local_requests.stop_requests > 0
+        if context.plan.validates_after_stop or not is_stopped:
+            self._run_if_due(schedule.due_after_batches(is_complete=is_complete))
         # A request that is still set was not due: these weights were validated already.
         self._context.training.progress.is_validation_requested = False
 

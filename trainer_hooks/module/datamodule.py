@@ -61,7 +61,7 @@ class DataModule(HyperparametersMixin, DataHooks):
         checkpoint_path: str | os.PathLike[str],
         map_location: Any = "cpu",
         hparams_file: str | os.PathLike[str] | None = None,
-        weights_only: bool | None = None,  # noqa: ARG003 - Lightning's
+        weights_only: bool | None = None,
         **kwargs: Any,
     ) -> Self:
         """Make a data module with a checkpoint's hyperparameters, and load its state.
@@ -73,8 +73,8 @@ class DataModule(HyperparametersMixin, DataHooks):
             map_location: the device of the tensors in the checkpoint, as in `torch.load`.
             hparams_file: a `.yaml` or `.csv` file whose hyperparameters are used instead of those
                 of the checkpoint.
-            weights_only: without effect, for Lightning's scripts: no file is opened in a way that
-                could run code.
+            weights_only: False to open hyperparameters that the checkpoint holds as pickles, which
+                runs the code that the file names. Nothing else runs code, whatever it is.
             kwargs: arguments of `__init__` that replace or complete the hyperparameters.
 
         Raises:
@@ -91,7 +91,9 @@ class DataModule(HyperparametersMixin, DataHooks):
         if hparams_file is not None:
             saved = read_hparams(hparams_file)
         with rng.isolated():
-            datamodule = cls(**init_arguments_from(cls, saved, name, kwargs, str(checkpoint_path)))
+            path, is_trusted = str(checkpoint_path), weights_only is False
+            arguments = init_arguments_from(cls, saved, name, kwargs, path, is_trusted=is_trusted)
+            datamodule = cls(**arguments)
         # Lightning's key for it
         state = checkpoint.get(cls.__qualname__)
         if state:

@@ -13,7 +13,7 @@ import inspect
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks._names import own_property
 from trainer_hooks.errors import ModuleError, error_summary
@@ -43,7 +43,8 @@ class SavedHyperparameters:
 
     Attributes:
         current: the hyperparameters at present.
-        saved: those that a checkpoint holds; None if none were saved.
+        saved: those that a checkpoint holds as plain data; None if none were saved.
+        objects: those that a checkpoint holds as pickles.
         is_logged: whether loggers get them.
         name: the argument of `__init__` that held all of them, or None.
         initial: their values when they were saved; an object that is no plain data is not copied.
@@ -51,6 +52,7 @@ class SavedHyperparameters:
 
     current: HyperParameters
     saved: Mapping[str, Any] | None
+    objects: Mapping[str, Any]
     is_logged: bool
     name: str | None
     initial: Mapping[str, Any]
@@ -60,6 +62,10 @@ class HyperparametersMixin:
     """Base class that keeps the arguments of `__init__` as hyperparameters."""
 
     _kept: SavedHyperparameters | None = None
+
+    _pickles_hparams: ClassVar[bool] = False
+    """Whether checkpoints hold hyperparameters that are no plain data as pickles, as Lightning's
+    do; otherwise they are left out."""
 
     def save_hyperparameters(
         self, *args: Any, ignore: Any = None, frame: Any = None, logger: bool = True
@@ -82,6 +88,8 @@ class HyperparametersMixin:
             is_hparams_object,
             savable_hparams,
             select_hparams,
+            warn_of_left_out,
+            warn_of_pickles,
         )
 
         if frame is None:
@@ -101,8 +109,13 @@ class HyperparametersMixin:
         if is_single_object:
             # by identity: another argument may be equal to it
             name = next((name for name, value in arguments.items() if value is args[0]), None)
-        saved = savable_hparams(hparams, type(self), known)
-        self._kept = SavedHyperparameters(hparams, saved, logger, name, _snapshot(hparams))
+        saved = savable_hparams(hparams, type(self))
+        others = {name: value for name, value in hparams.items() if name not in saved}
+        # by identity: == of arrays and tensors gives no single truth value
+        new = {key: value for key, value in others.items() if known.get(key) is not value}
+        (warn_of_pickles if self._pickles_hparams else warn_of_left_out)(new, type(self))
+        objects = others if self._pickles_hparams else {}
+        self._kept = SavedHyperparameters(hparams, saved, objects, logger, name, _snapshot(hparams))
 
     @property
     def hparams(self) -> HyperParameters:
@@ -111,7 +124,7 @@ class HyperparametersMixin:
             from trainer_hooks.checkpoint.hparams import HyperParameters
 
             # kept, so that `self.hparams.width = 3` works without save_hyperparameters
-            self._kept = SavedHyperparameters(HyperParameters(), None, False, None, {})
+            self._kept = SavedHyperparameters(HyperParameters(), None, {}, False, None, {})
         return self._kept.current
 
     @property
@@ -124,7 +137,12 @@ class HyperparametersMixin:
     @own_property
     def saved_hparams(self) -> Mapping[str, Any] | None:
         """The hyperparameters that a checkpoint holds; None if none were saved."""
-        return None if self._kept is None else self._kept.saved
+        if self._kept is None or not self._kept.objects:
+            return None if self._kept is None else self._kept.saved
+        from trainer_hooks.checkpoint.hparams import pickled_hparams
+
+        # pickled at each save: a network has other weights by then
+        return {**(self._kept.saved or {}), **pickled_hparams(self._kept.objects)[0]}
 
     @own_property
     def hparams_name(self) -> str | None:
@@ -164,6 +182,8 @@ def init_arguments_from(
     name: str | None,
     replaced: Mapping[str, Any],
     path: str,
+    *,
+    is_trusted: bool = False,
 ) -> dict[str, Any]:
     """Return the arguments with which a module or data module is made again.
 
@@ -173,19 +193,27 @@ def init_arguments_from(
         name: the argument that held all of them, or None.
         replaced: arguments that replace or complete them.
         path: the checkpoint, for messages.
+        is_trusted: whether pickles are opened, which runs the code that they name.
 
     Raises:
         ModuleError: an argument that `__init__` needs is missing, or one cannot be made again.
     """
     from trainer_hooks.checkpoint import hparams
+    from trainer_hooks.checkpoint.pickled_object import PickledObject
 
     parameter = inspect.signature(kind.__init__).parameters.get(str(name))
     # one argument took them all as an object; **hparams takes them by name, as usual
     if parameter is not None and parameter.kind is not parameter.VAR_KEYWORD:
         items = {key: value for key, value in replaced.items() if key in saved and key != name}
-        saved = {str(name): hparams.HyperParameters({**saved, **items})}
+        pickles = [value for value in saved.values() if isinstance(value, PickledObject)]
+        whole = {**saved, **items}
+        if is_trusted:
+            whole = {k: v.open() if isinstance(v, PickledObject) else v for k, v in whole.items()}
+        # one that is not opened stands for the whole, which then counts as lacking
+        is_whole = is_trusted or not pickles
+        saved = {str(name): hparams.HyperParameters(whole) if is_whole else pickles[0]}
         replaced = {key: value for key, value in replaced.items() if key not in items}
-    return hparams.init_arguments_from(kind, saved, replaced, path)
+    return hparams.init_arguments_from(kind, saved, replaced, path, is_trusted=is_trusted)
 
 
 def _is_init(owner: object, frame: FrameType | None) -> bool:

@@ -473,8 +473,17 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
         # attribute, so that torchmetrics need not be imported
         is_collection = hasattr(dictionary, "compute_groups")
         items = dictionary.items(copy_state=False) if is_collection else dictionary.items()  # type: ignore[call-arg]
+        overrides_log = type(self).log is not Module.log or "log" in vars(self)
         for name, value in items:
-            if metrics is None:
+            if overrides_log:  # a `log` of the user's, which Lightning's log_dict calls as well
+                self.log(
+                    name=name, value=value, prog_bar=prog_bar, logger=logger, on_step=on_step,
+                    on_epoch=on_epoch, reduce_fx=reduce_fx, enable_graph=enable_graph,
+                    sync_dist=sync_dist, sync_dist_group=sync_dist_group,
+                    add_dataloader_idx=add_dataloader_idx, batch_size=batch_size,
+                    rank_zero_only=rank_zero_only,
+                )  # fmt: skip
+            elif metrics is None:
                 _warn_of_dropped(name)
             else:
                 metrics.log(name, value, call, batch_size)
@@ -538,7 +547,7 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
         map_location: Any = None,
         hparams_file: str | os.PathLike[str] | None = None,
         strict: bool | None = None,
-        weights_only: bool | None = None,  # noqa: ARG003 - Lightning's
+        weights_only: bool | None = None,
         **kwargs: Any,
     ) -> Self:
         """Make a module with a checkpoint's hyperparameters, and load its weights.
@@ -554,8 +563,8 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
                 of the checkpoint.
             strict: whether a missing or unknown weight is an error; by default the module's
                 `strict_loading`.
-            weights_only: without effect, for Lightning's scripts: no file is opened in a way that
-                could run code.
+            weights_only: False to open hyperparameters that the checkpoint holds as pickles, which
+                runs the code that the file names. Nothing else runs code, whatever it is.
             kwargs: arguments of `__init__` that replace or complete the hyperparameters.
 
         Raises:
@@ -577,7 +586,9 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
         name = checkpoint.get("hparams_name")
         # the first weights draw random numbers, although they are replaced below
         with rng.isolated():
-            module = cls(**init_arguments_from(cls, saved, name, kwargs, path))
+            is_trusted = weights_only is False
+            arguments = init_arguments_from(cls, saved, name, kwargs, path, is_trusted=is_trusted)
+            module = cls(**arguments)
             # layers that are built late must exist before their weights are loaded
             module.configure_model()
         # before the weights are loaded: the hook may rename them in the checkpoint

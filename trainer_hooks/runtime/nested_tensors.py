@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-from collections import defaultdict
+from collections import UserDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -43,21 +44,41 @@ def map_tensors(
         converted = {
             key: map_tensors(value, convert, is_convertible) for key, value in batch.items()
         }
-        # Its constructor takes the factory before the items.
-        if isinstance(batch, defaultdict):
-            return type(batch)(batch.default_factory, converted)
-        return converted if type(batch) is dict else type(batch)(converted)  # type: ignore[call-arg]
-    if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
-        return dataclasses.replace(
-            batch,
-            **{
-                field.name: map_tensors(getattr(batch, field.name), convert, is_convertible)
-                for field in dataclasses.fields(batch)
-                # dataclasses.replace refuses fields that __init__ does not take.
-                if field.init
-            },
-        )
-    return batch
+        if type(batch) is dict:
+            return converted
+        # of any other class a copy may share its items with the batch
+        if not isinstance(batch, dict | UserDict):
+            return type(batch)(converted)  # type: ignore[call-arg]
+        # a copy keeps a defaultdict's factory, and the encodings of a BatchEncoding
+        filled: Any = copy.copy(batch)
+        for key, value in converted.items():
+            filled[key] = value
+        return filled
+    fields = field_names(batch)
+    if not fields:
+        return batch
+    # not rebuilt from its fields, as Lightning does: `__init__` may take other arguments
+    changed = copy.copy(batch)
+    for name in fields:
+        value = getattr(batch, name)
+        converted_value = map_tensors(value, convert, is_convertible)
+        if converted_value is not value:
+            # past the `__setattr__` of a frozen class
+            object.__setattr__(changed, name, converted_value)
+    return changed
+
+
+def field_names(batch: Any) -> tuple[str, ...]:
+    """Return the names of the fields of a dataclass or an attrs class's object; else nothing.
+
+    Fields that have no value yet are left out.
+    """
+    kind = type(batch)
+    if dataclasses.is_dataclass(kind):
+        fields: Any = dataclasses.fields(kind)
+    else:
+        fields = getattr(kind, "__attrs_attrs__", ())  # attrs itself is not imported
+    return tuple(field.name for field in fields if hasattr(batch, field.name))
 
 
 def first_tensor(batch: Any) -> Tensor | None:
@@ -69,8 +90,8 @@ def first_tensor(batch: Any) -> Tensor | None:
         items = batch.values()
     elif isinstance(batch, list | tuple):
         items = batch
-    elif dataclasses.is_dataclass(batch) and not isinstance(batch, type):
-        items = vars(batch).values()
+    else:
+        items = [getattr(batch, name) for name in field_names(batch)]
     for item in items:
         tensor = first_tensor(item)
         if tensor is not None:

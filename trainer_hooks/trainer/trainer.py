@@ -132,6 +132,9 @@ class Trainer:
     _divides_outputs: ClassVar[bool] = False
     """Whether hooks get a batch's loss divided by `accumulate_grad_batches`, as in Lightning."""
 
+    _validates_after_stop: ClassVar[bool] = True
+    """Whether an epoch that a `StopTraining` ends is validated; not in pytorch-accelerated."""
+
     @takes_options(TrainerConfig)
     def __init__(self, config: TrainerConfig) -> None:
         from trainer_hooks.checkpoint.background import BackgroundSaves
@@ -163,7 +166,11 @@ class Trainer:
         # the trainer has no parts yet: a callback can do no more than keep it. What is called is
         # the function that `HookRelay.connect` sets on the relay, over the catalogue's empty method
         connector.relay.on_init_start(self)
-        plan = replace(config.plan(), divides_outputs=self._divides_outputs)
+        plan = replace(
+            config.plan(),
+            divides_outputs=self._divides_outputs,
+            validates_after_stop=self._validates_after_stop,
+        )
         self._core = TrainerCore(
             config=config,
             # torch cannot train with weights that were gathered in inference mode

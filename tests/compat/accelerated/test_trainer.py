@@ -19,6 +19,7 @@ from trainer_hooks.compat.accelerated import (
     TrainerPlaceholderValues,
 )
 from trainer_hooks.compat.accelerated.callbacks import (
+    EarlyStoppingCallback,
     ModelEmaCallback,
     SaveTrainingStateCallback,
     StepBasedEvaluationCallback,
@@ -89,6 +90,67 @@ def test_the_default_callbacks_take_part_unless_others_are_given(capsys) -> None
     others = Trainer(model, loss, optimizer, callbacks=())
     others.train(data(), 1, data(4), **QUICK)
     assert capsys.readouterr().out == ""
+
+
+STEPS, EVALUATION = ["step"] * 4, ["eval"] * 4
+BEFORE_THE_END = {
+    "on_train_epoch_start": ["stop", "train epoch", "run epoch"],
+    "on_train_step_end": ["step", "stop", "train epoch", "run epoch"],
+    "on_train_epoch_end": [*STEPS, "train epoch", "stop", "run epoch"],
+    "on_eval_epoch_end": [*STEPS, "train epoch", *EVALUATION, "stop", "run epoch"],
+    "on_training_run_epoch_end": [*STEPS, "train epoch", *EVALUATION, "run epoch", "stop"],
+}
+"""The events until the end of a run of which a hook raises StopTrainingError.
+
+pytorch-accelerated leaves out what comes after "stop", and has no evaluation where there is none
+here; `docs/coming-from-pytorch-accelerated.md` says so.
+"""
+
+
+class Events(TrainerCallback):
+    """Notes the events."""
+
+    def __init__(self):
+        self.seen = []
+
+    def on_train_step_end(self, trainer, **kwargs):
+        self.seen.append("step")
+
+    def on_train_epoch_end(self, trainer, **kwargs):
+        self.seen.append("train epoch")
+
+    def on_eval_step_end(self, trainer, **kwargs):
+        self.seen.append("eval")
+
+    def on_training_run_epoch_end(self, trainer, **kwargs):
+        self.seen.append("run epoch")
+
+    def on_stop_training_error(self, trainer, **kwargs):
+        self.seen.append("stop")
+
+
+@pytest.mark.parametrize("hook", BEFORE_THE_END)
+def test_a_stop_is_followed_by_no_evaluation(hook) -> None:
+    """An epoch that a hook ends is not evaluated, and `on_stop_training_error` is called once."""
+
+    def stops(self, trainer, **kwargs):
+        raise StopTrainingError("enough")
+
+    events = Events()
+    trainer = trainer_of(events, type("Stops", (TrainerCallback,), {hook: stops})())
+    trainer.train(data(), 3, data(), **QUICK)
+    assert events.seen == BEFORE_THE_END[hook]
+
+
+def test_early_stopping_is_told_to_callbacks() -> None:
+    """`on_stop_training_error` is called for its stop; a minimum of epochs is still kept."""
+    events = Events()
+    stopper = EarlyStoppingCallback(early_stopping_threshold=1e9)
+    trainer = trainer_of(events, stopper)
+    trainer.train(data(), 5, data(), **QUICK)
+    epoch = [*STEPS, "train epoch", *EVALUATION, "run epoch"]
+    assert events.seen == [*epoch, *epoch, "stop"]
+    assert trainer.stop_reason.startswith("EarlyStopping: eval_loss_epoch not better")
 
 
 def test_the_message_of_a_request_to_stop_is_printed_and_the_reason(capsys) -> None:

@@ -13,7 +13,7 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 STAND_INS = ROOT / "tests/adapters/composer/stand_ins"
-FILES = ("test_order.py", "test_programs.py", "test_optim.py")
+FILES = ("test_order.py", "test_programs.py", "test_optim.py", "test_pages.py")
 
 ONLY_HERE = {
     "test_order.py": {
@@ -28,6 +28,9 @@ ONLY_HERE = {
         "test_callbacks_of_trainer_hooks_take_part": "they do here alone",
         "test_a_resume_has_the_data_of_an_uncut_run": "it has not there",
         "test_two_callbacks_with_a_state_need_a_key_each": "one overwrites the other's there",
+    },
+    "test_pages.py": {
+        "test_the_name_of_the_run_in_a_filename": "a KeyError there, though its page has it",
     },
     "test_optim.py": {"test_what_makes_no_schedule": "the error has its own words"},
 }

@@ -147,6 +147,21 @@ def the_same_state_key_twice(x):
     return {"error": x.error(lambda: x.trainer(Keeps(), Keeps()))}
 
 
+@differs("`state_dict` of a callback", calls=(0, 3))
+def a_state_that_nothing_saves(x):
+    """How often a state is asked for in three epochs without a saver."""
+    calls = []
+
+    class Counts(x.Callback):
+        def state_dict(self):
+            calls.append(1)
+            return {"calls": len(calls)}
+
+    trainer = x.trainer(Counts(), max_epochs=3, num_sanity_val_steps=0)
+    trainer.fit(x.Net(), x.loader(2), x.loader(1))
+    return {"calls": len(calls)}
+
+
 def on_exception_checkpoint(x):
     """`OnExceptionCheckpoint` writes a file when something raises."""
 

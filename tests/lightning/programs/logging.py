@@ -67,6 +67,15 @@ def log_dict(x):
     )
 
 
+_AT_ALL_STEPS = [[step, {"i": float(step // 2 * 2), "epoch": 0}] for step in range(4)]
+
+
+@differs("A value that is logged at some steps only", rows=(_AT_ALL_STEPS, _AT_ALL_STEPS[::2]))
+def at_some_steps(x):
+    """Every second step."""
+    return _logged(x, lambda m, loss, i: m.log("i", float(i)) if i % 2 == 0 else None, max_epochs=1)
+
+
 def every_n_steps(x):
     """Steps are handed over every third step, counted over epochs."""
     return _logged(

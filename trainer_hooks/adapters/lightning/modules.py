@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.adapters.lightning.names import DATAMODULE_NAMES, MODULE_NAMES
-from trainer_hooks.adapters.lightning.package import with_stage_enum
+from trainer_hooks.adapters.lightning.package import lightning_package_of, with_stage_enum
 from trainer_hooks.adapters.lightning.trainer_proxy import get_trainer_proxy
 from trainer_hooks.adapters.module_adapter import ModuleAdapter, take_class_name
 from trainer_hooks.module.datamodule import DataModule
@@ -38,21 +38,54 @@ def adapt_datamodule(foreign: Any) -> DataModule:
 
 
 def overridden_methods(foreign: Any, known: Collection[str]) -> Iterator[str]:
-    """Yield the methods of Lightning's that a foreign object's own classes define.
+    """Yield the methods of Lightning's that a foreign object defines itself.
+
+    They are those of its classes, and those that were assigned to the object, as in
+    `self.training_step = self.pretraining_step`.
 
     Args:
         foreign: a LightningModule or LightningDataModule.
         known: the names that both Lightning's class and ours have; all others are the user's own.
     """
+    # empty ones, or ones for Lightning's own trainer; its demos derive from these as users do
+    inherited = set(_framework_base(foreign).__mro__)
+    own = [vars(kind) for kind in type(foreign).__mro__ if kind not in inherited]
     seen = set()
-    for kind in type(foreign).__mro__:
-        # from here on they are the framework's: empty, or for its own trainer
-        if kind.__module__.startswith(("lightning.", "pytorch_lightning.", "torch.")):
-            break
-        for name, value in vars(kind).items():
-            if name in known and name not in seen and callable(value):
+    for attributes in (vars(foreign), *own):
+        for name, value in attributes.items():
+            is_new = name in known and name not in seen
+            if is_new and callable(value) and not isinstance(value, _BoundMethod):
                 seen.add(name)
                 yield name
+
+
+def _framework_base(foreign: Any) -> type:
+    """Return Lightning's base class of a LightningModule or LightningDataModule."""
+    package = lightning_package_of(foreign)
+    names = (f"{package}.core.module", f"{package}.core.datamodule")
+    return next(kind for kind in type(foreign).__mro__ if kind.__module__ in names)
+
+
+def _savable_hparams(foreign: Any, warned: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the hyperparameters that go into checkpoints, objects as pickles; None without any.
+
+    Lightning itself reads them, from a file that is opened as trusted.
+
+    Args:
+        foreign: the LightningModule or LightningDataModule.
+        warned: the objects of which the user was warned; new ones are added.
+    """
+    from trainer_hooks.checkpoint.hparams import is_read_by_torch, pickled_hparams, warn_of_pickles
+
+    hparams = dict(foreign.hparams)
+    objects = {name: value for name, value in hparams.items() if not is_read_by_torch(value)}
+    new = {name: value for name, value in objects.items() if warned.get(name) is not value}
+    if new:
+        warned.update(new)
+        warn_of_pickles(new, type(foreign))
+    plain = {name: value for name, value in hparams.items() if name not in objects}
+    # Lightning's is an empty object where save_hyperparameters() was not called
+    return {**plain, **pickled_hparams(objects)[0]} or None
 
 
 class LightningModuleAdapter(ModuleAdapter):
@@ -65,6 +98,7 @@ class LightningModuleAdapter(ModuleAdapter):
 
     def __init__(self, foreign: Any) -> None:
         super().__init__(foreign)
+        self._warned_hparams: dict[str, Any] = {}
         for name in overridden_methods(foreign, MODULE_NAMES):
             if name == "teardown":
                 vars(self)[name] = self._teardown_foreign
@@ -73,6 +107,16 @@ class LightningModuleAdapter(ModuleAdapter):
             # on the instance, and only those: a step that is there counts as the module's own
             elif name not in _NOT_COPIED:
                 vars(self)[name] = getattr(foreign, name)
+        if not isinstance(foreign.hparams, dict):
+            vars(self)["on_save_checkpoint"] = self._save_hparams_type
+
+    def _save_hparams_type(self, checkpoint: dict[str, Any]) -> None:
+        """Save the class of omegaconf's container, of which Lightning makes the hyperparameters."""
+        from trainer_hooks.checkpoint.pickled_object import PickledObject
+
+        foreign = self.lightning_object
+        checkpoint[foreign.CHECKPOINT_HYPER_PARAMS_TYPE] = PickledObject.of(type(foreign.hparams))
+        foreign.on_save_checkpoint(checkpoint)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("_") or hasattr(LightningModuleAdapter, name):
@@ -103,14 +147,13 @@ class LightningModuleAdapter(ModuleAdapter):
     @property
     def saved_hparams(self) -> Mapping[str, Any] | None:
         """The hyperparameters that go into checkpoints, or None."""
-        # Lightning's is an empty object where save_hyperparameters() was not called
-        return dict(self.lightning_object.hparams) or None
+        return _savable_hparams(self.lightning_object, self._warned_hparams)
 
     @property
     def logged_hparams(self) -> Mapping[str, Any] | None:
         """The hyperparameters for the loggers; None for `save_hyperparameters(logger=False)`."""
         is_logged = getattr(self.lightning_object, "_log_hyperparams", True)
-        return self.saved_hparams if is_logged else None
+        return dict(self.lightning_object.hparams) or None if is_logged else None
 
     @property
     def hparams(self) -> Any:
@@ -139,12 +182,39 @@ class LightningModuleAdapter(ModuleAdapter):
         super().attach(trainer, metrics)
         foreign = self.lightning_object
         foreign.trainer = get_trainer_proxy(trainer, foreign)
-        own = frozenset(overridden_methods(foreign, MODULE_NAMES))
         for name in _BOUND:
-            if metrics is None:
-                vars(foreign).pop(name, None)
-            elif name not in own:
+            # those that the user assigned stay
+            if isinstance(vars(foreign).get(name), _BoundMethod):
+                del vars(foreign)[name]
+            vars(self).pop(name, None)
+        if metrics is None:
+            return
+        own = [name for name in overridden_methods(foreign, MODULE_NAMES) if name in _BOUND]
+        twin = self._twin() if own else None
+        for name in _BOUND:
+            if name not in own:
                 vars(foreign)[name] = _BoundMethod(getattr(self, name))
+            elif name not in vars(foreign):
+                vars(foreign)[name] = _BoundMethod(getattr(super(type(twin), twin), name))
+            # for `log_dict`, and for callbacks, which log as the module does
+            if name == "log" and name in own:
+                vars(self)[name] = vars(foreign)[name]
+
+    def _twin(self) -> Any:
+        """Return a `self` for methods that the user overrides, in which `super()` leads to ours.
+
+        Lightning's own would look for its Trainer. The object has the LightningModule's attributes,
+        and its class has ours between the user's classes and Lightning's.
+        """
+        foreign = self.lightning_object
+        methods = {name: staticmethod(_BoundMethod(getattr(self, name))) for name in _BOUND}
+        ours = type("LightningModule", (_framework_base(foreign),), methods)
+        kind = type(foreign)
+        names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+        twin: Any = object.__new__(type(kind.__name__, (kind, ours), names))
+        # the same dict, so that both have one state
+        object.__setattr__(twin, "__dict__", vars(foreign))
+        return twin
 
     def all_gather(self, data: Any, group: Any = None, sync_grads: bool = False) -> Any:
         """Gather tensors of all ranks; with one rank the data are returned, as in Lightning."""
@@ -193,6 +263,7 @@ class LightningDataModuleAdapter(DataModule):
 
     def __init__(self, foreign: Any) -> None:
         self.lightning_object = foreign
+        self._warned_hparams: dict[str, Any] = {}
         for name in overridden_methods(foreign, DATAMODULE_NAMES):
             if name not in {"load_from_checkpoint", "setup", "teardown"}:
                 vars(self)[name] = getattr(foreign, name)
@@ -221,7 +292,7 @@ class LightningDataModuleAdapter(DataModule):
     @property
     def saved_hparams(self) -> Mapping[str, Any] | None:
         """The hyperparameters that go into checkpoints, or None."""
-        return dict(self.lightning_object.hparams) or None
+        return _savable_hparams(self.lightning_object, self._warned_hparams)
 
     def __getattr__(self, name: str) -> Any:
         if name == "lightning_object":  # not set yet, as in a copy: no endless recursion

@@ -85,7 +85,7 @@ def _module_proxy(module: Any, trainer_proxy: LightningTrainerProxy) -> Any:
 def unwrap_proxy(item: Any) -> Any:
     """Return the object behind a proxy; anything else is returned as it is."""
     # a module proxy gives another class as its __class__, so isinstance would not know it
-    is_proxy = isinstance(item, Proxy) or type(item) is LightningModuleProxy
+    is_proxy = isinstance(item, Proxy) or issubclass(type(item), LightningModuleProxy)
     return item.proxy_target if is_proxy else item
 
 

@@ -6,7 +6,7 @@ import math
 import os
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch.utils.data import DataLoader
@@ -175,6 +175,8 @@ class Trainer(BaseTrainer):
         OptionError: `run_history` is not None.
         CallbackError: one of `callbacks` is none.
     """
+
+    _validates_after_stop: ClassVar[bool] = False
 
     def __init__(
         self,

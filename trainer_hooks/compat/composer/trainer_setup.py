@@ -114,16 +114,18 @@ def make_native_trainer(
     if saver is None and folder is not None:
         saver = CheckpointSaver(
             folder,
-            # CheckpointSaver has no such placeholder
-            options.save_filename.replace("{run_name}", state.run_name),
+            options.save_filename,
             latest_filename=options.save_latest_filename,
-            save_interval=_native_save_interval(options.save_interval, source),
+            save_interval=_native_save_interval(options.save_interval),
             overwrite=options.save_overwrite,
             weights_only=options.save_weights_only,
             ignore_keys=options.save_ignore_keys,
             num_checkpoints_to_keep=options.save_num_checkpoints_to_keep,
         )
         callbacks.append(saver)
+    for one in (*savers, saver):
+        if isinstance(one, CheckpointSaver):
+            one.bind_run(source)
     state.callbacks = [*source.engine.logger.destinations, *callbacks]
     subset = options.train_subset_num_batches
     native = Trainer(
@@ -147,13 +149,10 @@ def make_native_trainer(
     return native, saver
 
 
-def _native_save_interval(interval: Any, source: TrainerEventSource) -> Any:
-    """Return an interval for trainer_hooks: a number, a text, or a function of the clock."""
-    if callable(interval):
-        # Composer's functions take the state and the event at which something may be saved
-        return lambda _clock: bool(interval(source.state, source.last_checkpoint_event))
+def _native_save_interval(interval: Any) -> Any:
+    """Return an interval for a saver: a number, a text, or a function."""
     # a Time prints as a text that trainer_hooks reads
-    return interval if isinstance(interval, int) else str(interval)
+    return interval if isinstance(interval, int) or callable(interval) else str(interval)
 
 
 # --- optimizers and schedulers ---

@@ -118,9 +118,13 @@ class LightningModule(_OptionalDataloaderIdx, Module):
     that only `trainer_hooks.Module` has, such as `num_samples` and `on_epoch_end`, are the user's.
     """
 
+    _pickles_hparams: ClassVar[bool] = True
+
 
 class LightningDataModule(DataModule):
     """A `trainer_hooks.DataModule`, which has Lightning's hooks and arguments."""
+
+    _pickles_hparams: ClassVar[bool] = True
 
 
 class Callback(trainer_hooks.Callback, metaclass=ABCMeta):

@@ -239,3 +239,20 @@ def test_arguments_that_are_refused(arguments):
     """A bad argument is named with its value and owner."""
     with pytest.raises(OptionError, match="CheckpointSaver"):
         CheckpointSaver(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("saver", "message"),
+    [
+        (lambda: CheckpointSaver("{run_name}/x"), "run_name.*compat.composer has a run's name"),
+        (
+            lambda: CheckpointSaver("x", save_interval=lambda state, event: True),
+            r"save_interval .*<lambda> of .*a function of the state and the event.*clock alone",
+        ),
+    ],
+)
+def test_what_only_composers_trainer_has(fit, saver, message, tmp_path, monkeypatch) -> None:
+    """In another trainer the name of a run, and an interval of the state, are errors."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OptionError, match=message):
+        fit(saver())

@@ -16,6 +16,7 @@ from trainer_hooks.callbacks.option_checks import (
     check_monitor,
     check_number,
 )
+from trainer_hooks.errors import StopTraining
 from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ class EarlyStoppingCallback(EarlyStopping):
 
     It is `EarlyStopping` with the arguments that pytorch-accelerated has, and checks at the end of
     each epoch, after its validation. `eval_loss_epoch` stands for `val_loss`, and
-    `train_loss_epoch` for `train_loss`, where nothing of that name was logged.
+    `train_loss_epoch` for `train_loss`, where nothing of that name was logged. It stops by a
+    `StopTrainingError`, so that `on_stop_training_error` is called; where the Trainer has
+    `min_epochs` or `min_steps`, by `trainer.stop()`.
 
     Args:
         early_stopping_patience: after how many epochs in a row without improvement it stops.
@@ -103,6 +106,10 @@ class EarlyStoppingCallback(EarlyStopping):
     def _check(self, trainer: Trainer) -> None:
         self._resolve_monitor(trainer)
         super()._check(trainer)
+        has_minimum = bool(trainer.min_epochs or trainer.min_steps)
+        # as there, so that `on_stop_training_error` is called; it would pass over a minimum
+        if self._request and trainer.stop_reason == self._request and not has_minimum:
+            raise StopTraining(self._request)
 
     def _resolve_monitor(self, trainer: Trainer) -> None:
         self.monitor = resolve_metric_name(self.watch_metric, trainer.callback_metrics)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from inspect import signature
 from pathlib import Path
 from threading import BoundedSemaphore, Lock, Thread
 from typing import TYPE_CHECKING, Any
@@ -29,16 +30,19 @@ from trainer_hooks.callbacks.saver_base import (
 )
 from trainer_hooks.checkpoint.paths import exists, file_name, files_in, is_remote
 from trainer_hooks.checkpoint.weights import IgnoreKeys, check_ignore_keys, remove_keys
-from trainer_hooks.clock.schedules import DueTracker, When, parse_when
+from trainer_hooks.clock.schedules import DueCondition, DueTracker, When, parse_when
 from trainer_hooks.clock.timing import TimeUnit
 from trainer_hooks.compat.composer.core.built_in import BuiltInCallback
-from trainer_hooks.errors import CheckpointError, OptionError
+from trainer_hooks.compat.composer.utils.helpers import format_name_with_dist
+from trainer_hooks.errors import CheckpointError, OptionError, did_you_mean
 from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+    from trainer_hooks.clock.clock import Clock
+    from trainer_hooks.compat.composer.trainer_events import TrainerEventSource
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
@@ -54,8 +58,47 @@ _MOMENTS = {
 """The moments at which an interval in a unit is checked; after each batch in any other unit."""
 _COUNTERS = ("epoch", "batch", "step")
 """The placeholders of a filename that grow during a training."""
+_RUN_NAME = "{run_name}"
 _SHOWN = 3
 """How many files an error names."""
+
+
+class _IntervalFunction:
+    """A function that says whether to save: of Composer's state and event, or of the clock.
+
+    Args:
+        function: the function.
+
+    Attributes:
+        source: the event source whose state it gets; None outside Composer's Trainer.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.source: TrainerEventSource | None = None
+        # for the state_key
+        self.__qualname__ = str(getattr(function, "__qualname__", type(function).__qualname__))
+
+    def __call__(self, clock: Clock) -> bool:
+        """Return whether to save."""
+        if self.source is not None and self._takes(2):
+            return bool(self._function(self.source.state, self.source.last_checkpoint_event))
+        if not self._takes(1):
+            raise OptionError(
+                f"save_interval {self.__qualname__} of {_WHERE}: a function of the state and the "
+                "event, which only the Trainer of trainer_hooks.compat.composer has. Here it must "
+                "take trainer.clock alone."
+            )
+        return bool(self._function(clock))
+
+    def _takes(self, count: int) -> bool:
+        try:
+            signature(self._function).bind(*[None] * count)
+        except TypeError:
+            return False
+        except ValueError:  # a function without a signature, of C
+            return count == 1
+        return True
 
 
 class CheckpointSaver(Saver, BuiltInCallback):  # type: ignore[misc] # run_event
@@ -65,11 +108,12 @@ class CheckpointSaver(Saver, BuiltInCallback):  # type: ignore[misc] # run_event
     file is durable before an old one is removed.
 
     Args:
-        folder: the folder of the checkpoints; by default `checkpoints` in the logger's folder, or
-            without a logger in `default_root_dir`.
+        folder: the folder of the checkpoints; in Composer's Trainer a template with `{run_name}`
+            and `{rank}`, by default `{run_name}/checkpoints`; in a `trainer_hooks.Trainer` by
+            default `checkpoints` in the logger's folder, or without a logger in `default_root_dir`.
         filename: template with `{epoch}` (epochs completed), `{batch}` and `{step}` (batches and
             steps completed, over all epochs), `{batch_in_epoch}`, `{rank}`, `{world_size}` and
-            logged metrics.
+            logged metrics; in Composer's Trainer also `{run_name}`.
         remote_file_name: template of the addresses, such as `"s3://bucket/a/ep{epoch}.pt"`, to
             which other threads upload each checkpoint during the training. Uploaded files are never
             removed; a local file is kept at least until its upload is done. A failed upload is an
@@ -80,8 +124,8 @@ class CheckpointSaver(Saver, BuiltInCallback):  # type: ignore[misc] # run_event
         save_interval: a time such as `"500ba"` (batches), `"1ep"` (epochs), `"200st"` (optimizer
             steps), `"1e6tok"` (tokens), `"30m"` or `"0.1dur"` (a tenth of the training); a number
             of epochs; a filter such as `every("1ep") | once("10ba")`; or a function that is called
-            with `trainer.clock` at the end of each batch, epoch and iteration, and returns whether
-            to save.
+            at the end of each batch, epoch and iteration, and returns whether to save: with the
+            state and the event in Composer's Trainer, elsewhere with `trainer.clock`.
         num_checkpoints_to_keep: the number of newest checkpoints to keep; -1 for all.
         overwrite: whether files from before the training may be overwritten.
         weights_only: whether to leave out the state that only a resume needs.
@@ -92,7 +136,8 @@ class CheckpointSaver(Saver, BuiltInCallback):  # type: ignore[misc] # run_event
         async_save: whether files are written in the background, as in `ModelCheckpoint`.
 
     Raises:
-        OptionError: an argument is outside its rule.
+        OptionError: an argument is outside its rule; in a run, a template has a name that is
+            neither a counter nor a logged metric.
         CheckpointError: in a run, a file is in the way, and `overwrite` is False.
 
     State: the paths of the checkpoints that it keeps, so that a resumed run removes them in turn;
@@ -118,7 +163,7 @@ class CheckpointSaver(Saver, BuiltInCallback):  # type: ignore[misc] # run_event
         remote_file_name: str | None = None,
         latest_filename: str | None = "latest-rank{rank}.pt",
         latest_remote_file_name: str | None = None,
-        save_interval: When | int = "1ep",
+        save_interval: When | int | Callable[..., Any] = "1ep",
         *,
         num_checkpoints_to_keep: int = -1,
         overwrite: bool = False,
@@ -136,6 +181,9 @@ class CheckpointSaver(Saver, BuiltInCallback):  # type: ignore[misc] # run_event
             async_save,
         )
         self.latest_filename = check_filename(latest_filename, _WHERE)
+        self._interval_function: _IntervalFunction | None = None
+        if callable(save_interval) and not isinstance(save_interval, DueCondition):
+            save_interval = self._interval_function = _IntervalFunction(save_interval)
         self.save_interval = parse_when(save_interval, "save_interval", _WHERE, bare=TimeUnit.EPOCH)
         self._moments = {
             moment for unit in self.save_interval.units for moment in _MOMENTS.get(unit, ("batch",))
@@ -157,13 +205,44 @@ class CheckpointSaver(Saver, BuiltInCallback):  # type: ignore[misc] # run_event
             )
         self._pending_removals: list[str] = []
         self._is_saving = False
+        # as given: a saver may be bound to several runs, one after another
+        self._templates = (
+            None if folder is None else str(folder), str(self.filename), self.latest_filename,
+            remote_file_name, latest_remote_file_name,
+        )  # fmt: skip
         self._due_tracker = DueTracker(self.save_interval)
 
     @property
     def state_key(self) -> str:
         """`CheckpointSaver{'save_interval': ..., 'filename': ...}`."""
         interval = repr(self.save_interval)
-        return self._generate_state_key(save_interval=interval, filename=self.filename)
+        # not filled in, since a resume may have another run's name
+        return self._generate_state_key(save_interval=interval, filename=self._templates[1])
+
+    def bind_run(self, source: TrainerEventSource) -> None:
+        """Fill in the name of a run of Composer's Trainer, which calls this when it is made.
+
+        Args:
+            source: the event source of the trainer.
+
+        Raises:
+            OptionError: the folder has another placeholder.
+        """
+        run_name = source.state.run_name
+        folder, *others = self._templates
+        try:
+            filled = format_name_with_dist(folder or "{run_name}/checkpoints", run_name)
+        except (KeyError, IndexError, ValueError) as error:
+            raise OptionError(
+                f"folder {folder!r} of {_WHERE}: its placeholders can be {{run_name}}, {{rank}}, "
+                "{local_rank} and {world_size}. Take the others out."
+            ) from error
+        self.dirpath, self._is_folder_given = check_dirpath(filled, _WHERE), True
+        names = [name and name.replace(_RUN_NAME, run_name) for name in others]
+        self.filename, self.latest_filename, *addresses = names
+        self._uploader.file_name, self._uploader.latest_name = addresses
+        if self._interval_function is not None:
+            self._interval_function.source = source
 
     def state_dict(self) -> dict[str, Any]:
         """Return the ranking, the folder, the addresses, and the counts of the last check."""
@@ -194,7 +273,13 @@ class CheckpointSaver(Saver, BuiltInCallback):  # type: ignore[misc] # run_event
 
     @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
-        """Raise an error if the checkpoints to come would overwrite other files."""
+        """Raise an error if a name has no run's name, or other files would be overwritten."""
+        for template in (self.dirpath, self.filename, self.latest_filename):
+            if template is not None and _RUN_NAME in template:
+                raise OptionError(
+                    f"{template!r} of {_WHERE}: only the Trainer of trainer_hooks.compat.composer "
+                    "has a run's name. Write it out, or leave it out."
+                )
         if trainer.ckpt_path is not None:
             # first, since on_fit_start removes the files that the interrupted run had replaced
             self._uploader.upload_missing(
@@ -286,6 +371,7 @@ class CheckpointSaver(Saver, BuiltInCallback):  # type: ignore[misc] # run_event
         # before the next file is written, so that the error of an upload is not another save late
         self._collect_uploads(trainer)
         ranking, names = self.tracker.ranking.copy(), template_values(trainer)
+        self._require_known_names(names)
         # all ranks must write one path, and a metric in its name may differ between them
         path = decide_on_rank_zero(trainer, lambda: self._free_path(names))
         if not self.overwrite and path not in ranking.best_k_models and exists(path):
@@ -307,6 +393,27 @@ class CheckpointSaver(Saver, BuiltInCallback):  # type: ignore[misc] # run_event
             self.tracker.write(trainer, SavePlan((path,), tuple(replaced), link), ranking)
         finally:
             self._is_saving = False
+
+    def _require_known_names(self, names: Mapping[str, Any]) -> None:
+        """Check that each template can be filled.
+
+        Args:
+            names: the values of the placeholders.
+
+        Raises:
+            OptionError: one has a name that is neither a counter nor a logged metric.
+        """
+        uploader = self._uploader
+        for template in (
+            self.filename, self.latest_filename, uploader.file_name, uploader.latest_name,
+        ):  # fmt: skip
+            for name in template_names(template or ""):
+                if name not in names:
+                    raise OptionError(
+                        f"{{{name}}} in {template!r} of {_WHERE}: it is no counter, and no metric "
+                        f"of that name was logged; there are {', '.join(map(repr, names))}."
+                        f"{did_you_mean(name, names)} Write one of these."
+                    )
 
     # --- files that this training must not overwrite ---
 

@@ -16,7 +16,7 @@ from trainer_hooks.callbacks.option_checks import (
     check_text,
 )
 from trainer_hooks.clock.timing import Time, TimeUnit, parse_time
-from trainer_hooks.compat.composer.core.built_in import BuiltInCallback
+from trainer_hooks.compat.composer.core.built_in import BuiltInCallback, composer_state
 from trainer_hooks.errors import MetricError, OptionError, did_you_mean
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.spec import keeps_optimizers
@@ -101,7 +101,8 @@ class MetricStopper(BuiltInCallback):
         self, trainer: Trainer, module: Module, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Check a metric of the training, if each batch is checked."""
-        if self._checks_batches and self._metric_name(trainer) in trainer.callback_metrics:
+        is_known = self._metric_name(trainer) in trainer.callback_metrics
+        if self._checks_batches and (is_known or self._train_metric(trainer) is not None):
             self._check_metric(trainer)
 
     def on_validation_start(self, trainer: Trainer, module: Module) -> None:
@@ -142,13 +143,31 @@ class MetricStopper(BuiltInCallback):
         if not is_real_fit(trainer):
             return
         metrics, name = trainer.callback_metrics, self._metric_name(trainer)
+        train_metric = self._train_metric(trainer)
+        if train_metric is not None:
+            value = torch.as_tensor(train_metric.compute())
+            self._check(trainer, as_score(value, self.monitor, type(self).__name__))
+            return
         if name not in metrics:
             raise self._missing_error(trainer)
         self._check(trainer, as_score(metrics[name], name, type(self).__name__))
 
+    def _train_metric(self, trainer: Trainer) -> Any:
+        """Return the ComposerModel's metric object of the training, or None."""
+        state = composer_state(trainer) if self.dataloader_label == _TRAIN else None
+        return None if state is None else state.train_metrics.get(self.monitor)
+
     def _missing_error(self, trainer: Trainer) -> MetricError:
+        state, where = composer_state(trainer), type(self).__name__
+        if state is None or self.dataloader_label != _TRAIN:
+            return MetricError(
+                missing_monitor_message(self.monitor, where, trainer.callback_metrics)
+            )
+        names = [*state.train_metrics, *trainer.callback_metrics]
         return MetricError(
-            missing_monitor_message(self.monitor, type(self).__name__, trainer.callback_metrics)
+            f"monitor {self.monitor!r} of {where}: it must be a metric of the training; there are "
+            f"{', '.join(map(repr, names)) or 'none'}.{did_you_mean(self.monitor, names)} Return "
+            "it from get_metrics(is_train=True) of the model, or choose another monitor or label."
         )
 
     def _is_better(self, value: Tensor, other: Tensor) -> bool:

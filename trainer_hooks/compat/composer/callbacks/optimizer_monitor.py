@@ -17,7 +17,7 @@ from trainer_hooks.callbacks.monitor_base import (
 from trainer_hooks.callbacks.option_checks import check_choice
 from trainer_hooks.clock.schedules import parse_when
 from trainer_hooks.clock.timing import TimeUnit
-from trainer_hooks.compat.composer.core.built_in import BuiltInCallback
+from trainer_hooks.compat.composer.core.built_in import BuiltInCallback, composer_model
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -94,12 +94,13 @@ class OptimizerMonitor(ScheduledCallback, BuiltInCallback):  # type: ignore[misc
 
     def _values(self, trainer: Trainer, module: Module) -> dict[str, Tensor]:
         """Return the norms and metrics by name, on the devices where they were computed."""
-        norms = gradient_norms(module)
+        model = composer_model(module)
+        norms = gradient_norms(model)
         if not norms:
             return {}
         optimizer_metrics: dict[str, Any] = {}
         if self.log_optimizer_metrics:
-            parameters = dict(module.named_parameters())
+            parameters = dict(model.named_parameters())
             reports = _report_methods(trainer)
             for name in norms:
                 report = reports.get(id(parameters[name]))
@@ -179,7 +180,7 @@ class GradMonitor(BuiltInCallback):
         self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
     ) -> None:
         """Log the norms if that is due."""
-        norms = gradient_norms(module) if is_logged(trainer) else {}
+        norms = gradient_norms(composer_model(module)) if is_logged(trainer) else {}
         if not norms:
             return
         values = {"grad_l2_norm/step": norm_of_norms(list(norms.values()))}

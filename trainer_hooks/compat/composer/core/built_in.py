@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from trainer_hooks.compat.composer.core.callback import Callback
 from trainer_hooks.compat.composer.core.event import Event
+from trainer_hooks.compat.composer.core.state import State
+from trainer_hooks.compat.composer.models.base import ComposerModel
 from trainer_hooks.hooks.spec import overrides
 
 if TYPE_CHECKING:
@@ -47,6 +49,19 @@ class BuiltInCallback(Callback):
             own(*args)
 
         return both
+
+
+def composer_state(trainer: Any) -> State | None:
+    """Return Composer's State of a trainer; None if no callback there receives its events."""
+    sources = (getattr(callback, "source", None) for callback in trainer.callbacks)
+    states = (getattr(source, "state", None) for source in sources)
+    return next((state for state in states if isinstance(state, State)), None)
+
+
+def composer_model(module: Any) -> Any:
+    """Return the model whose names Composer logs: of its Trainer's module the ComposerModel."""
+    model = getattr(module, "model", None)
+    return model if isinstance(model, ComposerModel) and hasattr(module, "source") else module
 
 
 K = TypeVar("K", bound="callback.Callback")

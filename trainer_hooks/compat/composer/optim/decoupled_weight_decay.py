@@ -74,6 +74,39 @@ class DecoupledAdamW(AdamW):
         """Take a step, and return the loss of the closure."""
         return _decay_and_step(self, super().step, closure)
 
+    def report_per_parameter_metrics(
+        self, param: torch.Tensor, name: str, optimizer_metrics: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return the metrics with the norms of a parameter that has made a step added.
+
+        They are `l2_norm/moment/NAME`, of Adam's first moment, `l2_norm/param/NAME`,
+        `l2_norm/update/NAME`, of the step with its weight decay, and `l2_norm/grad/NAME`. The
+        options are those of the first group, as in Composer.
+
+        Args:
+            param: the parameter.
+            name: its name.
+            optimizer_metrics: the metrics so far; they are added to.
+        """
+        state, group = self.state.get(param), self.param_groups[0]
+        if not state or param.grad is None:
+            return optimizer_metrics
+        count, (beta1, beta2) = float(state["step"]), group["betas"]
+        with torch.no_grad():
+            root = (state["exp_avg_sq"] / (1 - beta2**count)).sqrt()
+            update = group["lr"] / (1 - beta1**count) * state["exp_avg"] / (root + group["eps"])
+            scale = group["lr"] / group["initial_lr"] if group["initial_lr"] else 1.0
+            update -= group["decoupled_weight_decay"] * scale * param
+            values = (
+                ("moment", state["exp_avg"]),
+                ("param", param),
+                ("update", update),
+                ("grad", param.grad),
+            )
+            for kind, tensor in values:
+                optimizer_metrics[f"l2_norm/{kind}/{name}"] = torch.linalg.vector_norm(tensor)
+        return optimizer_metrics
+
 
 def _move_weight_decay(optimizer: Optimizer, decay: float) -> None:
     """Move each group's weight decay to a key of its own, so that torch applies none."""
