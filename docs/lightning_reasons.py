@@ -200,6 +200,16 @@ MEANINGS = (
     ),
     ("Default logger", "TensorBoard, `lightning_logs`", "CSV, `trainer_logs`"),
     (
+        "Files in the folder of a logger",
+        "`hparams.yaml`, also if there are no hyperparameters",
+        "`hparams.yaml` and `hparams.json` if there are any; `run.jsonl`; TensorBoard's marker",
+    ),
+    (
+        "Private methods of `ModelCheckpoint`, such as `_save_checkpoint`",
+        "can be overridden",
+        "are not called, and a warning says so: define `on_checkpoint_saved`",
+    ),
+    (
         "`trainer.val_dataloaders`, `test_dataloaders` ... after a run",
         "the loaders that were passed",
         "None; the loaders during the run",

@@ -10,6 +10,8 @@ import pytest
 
 HERE = Path(__file__).parent
 ELSEWHERE = {
+    "Files in the folder of a logger": "tests/programs",
+    "Private methods of `ModelCheckpoint`, such as `_save_checkpoint`": "tests/programs/own_logger",
     "Copying or pickling a Trainer in a run": "tests/trainer/test_copying.py",
     "`Trainer(benchmark=True)`": "tests/trainer/options/test_barebones.py",
     "`profiler`": "tests/profilers",

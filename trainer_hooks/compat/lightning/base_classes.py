@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 __all__ = ["LightningDataModule", "LightningModule", "Trainer"]
 
 _ARGUMENT = "dataloader_idx"
-_LOG_FOLDER = "lightning_logs"
 
 
 def _set_rank_of_lightning_utilities() -> None:
@@ -89,12 +88,12 @@ class Trainer(trainer_hooks.Trainer):
         """
         # found without importing it, which takes long
         if find_spec("tensorboard") is not None:
-            from trainer_hooks.loggers import TensorBoardLogger
+            from trainer_hooks.compat.lightning.logger_classes import TensorBoardLogger
 
-            return TensorBoardLogger(root, name=_LOG_FOLDER)
-        from trainer_hooks.loggers import CSVLogger
+            return TensorBoardLogger(root)
+        from trainer_hooks.compat.lightning.logger_classes import CSVLogger
 
-        return CSVLogger(root, name=_LOG_FOLDER)
+        return CSVLogger(root)
 
 
 class LightningModule(_OptionalDataloaderIdx, Module):
