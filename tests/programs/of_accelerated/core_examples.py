@@ -7,6 +7,11 @@ import torch
 from digits import images_and_labels
 from torch.utils.data import Subset, TensorDataset
 
+DIFFERENCES = {
+    "runs.*.losses": "nothing is seeded: call `seed_everything(42)`",
+    "runs.*.metrics": "nothing is seeded: call `seed_everything(42)`",
+    "runs.*.weights.*": "nothing is seeded: call `seed_everything(42)`",
+}
 COPIES = ["examples.core"]
 HOSTED = "their Trainers are subclasses of pytorch-accelerated's"
 EXAMPLES = (

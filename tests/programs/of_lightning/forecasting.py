@@ -181,9 +181,6 @@ def main():
     )  # fmt: skip
     trainer.fit(model, train_dataloaders=train.to_dataloader(True, 8),
                 val_dataloaders=valid.to_dataloader(False, 8))  # fmt: skip
-    best = NBeats.load_from_checkpoint(
-        trainer.checkpoint_callback.best_model_path, weights_only=False
-    )
-    return {"hparams": dict(best.hparams),
-            "parameters": best.dataset_parameters,
-            "size": model.size() if hasattr(model, "size") and callable(model.size) else 0}  # fmt: skip
+    saved = torch.load(trainer.checkpoint_callback.best_model_path, weights_only=False)
+    return {"hparams": saved["hyper_parameters"], "parameters": saved["dataset_parameters"],
+            "targets": model.target_names}  # fmt: skip

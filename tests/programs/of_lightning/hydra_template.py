@@ -16,6 +16,7 @@ from torchmetrics import MaxMetric, MeanMetric
 from torchmetrics.classification.accuracy import Accuracy
 
 DIFFERENCES = {
+    "hosted:raised": "open: F2, a network among the hyperparameters",
     "ported:foreign": "open: F5, `_target_` in a config file",
     "ported:raised": "open: F5, `_target_` in a config file",
 }

@@ -16,7 +16,15 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 DIFFERENCES = {
-    "hosted:runs.0.losses": '`outputs["loss"]` of `on_train_batch_end` with accumulation'
+    "hosted:runs.0.losses": '`outputs["loss"]` of `on_train_batch_end` with accumulation',
+    "hosted:runs.0.hooks": "The epoch in which `StochasticWeightAveraging` measures the inputs",
+    "ported:result.rates.*": "`StochasticWeightAveraging` of a module with BatchNorm",
+    "ported:runs.0.losses": "`StochasticWeightAveraging` of a module with BatchNorm",
+    "ported:runs.0.rates": "`StochasticWeightAveraging` of a module with BatchNorm",
+    "ported:runs.0.metrics": "`StochasticWeightAveraging` of a module with BatchNorm",
+    "ported:runs.0.hooks": "`StochasticWeightAveraging` of a module with BatchNorm",
+    "ported:runs.0.validations": "`StochasticWeightAveraging` of a module with BatchNorm",
+    "ported:runs.0.weights.*": "The last digit of means, of logged values and of weights",
 }
 
 
