@@ -5,23 +5,10 @@ from functools import partial
 import torch
 from pytorch_accelerated.callbacks import SaveBestModelCallback, TrainerCallback
 from pytorch_accelerated.trainer import DEFAULT_CALLBACKS, Trainer, TrainerPlaceholderValues
-from torch.utils.data import Dataset
+from tiny_data import Sentences
 from transformers import BertConfig, BertForSequenceClassification, get_linear_schedule_with_warmup
 
 HOSTED = "its Trainer is a subclass of pytorch-accelerated's"
-
-
-class Sentences(Dataset):
-    def __init__(self, count):
-        self.ids = torch.randint(1, 40, (count, 6), generator=torch.Generator().manual_seed(count))
-
-    def __len__(self):
-        return len(self.ids)
-
-    def __getitem__(self, index):
-        ids = self.ids[index]
-        return {"input_ids": ids, "attention_mask": torch.ones_like(ids),
-                "labels": (ids.sum() > 120).long()}  # fmt: skip
 
 
 class TransformersTrainer(Trainer):

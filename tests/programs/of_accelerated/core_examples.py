@@ -4,7 +4,7 @@ import importlib
 import itertools
 
 import torch
-from digits import images_and_labels
+from tiny_data import images_and_labels
 from torch.utils.data import Subset, TensorDataset
 
 DIFFERENCES = {

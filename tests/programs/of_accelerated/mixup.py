@@ -4,7 +4,7 @@ import copy
 
 import torch
 import torchmetrics
-from digits import digits
+from tiny_data import digits
 from pytorch_accelerated.callbacks import EarlyStoppingCallback, SaveBestModelCallback
 from pytorch_accelerated.trainer import DEFAULT_CALLBACKS, Trainer
 from torch import nn

@@ -6,7 +6,7 @@ from composer.callbacks import LRMonitor, SpeedMonitor
 from composer.loggers import InMemoryLogger
 from composer.models import ComposerModel
 from composer.optim import DecoupledSGDW, LinearWithWarmupScheduler
-from digits import digits
+from tiny_data import digits
 from torch.utils.data import DataLoader
 from torchmetrics.classification import MulticlassAccuracy
 

@@ -4,8 +4,9 @@ import torch
 from composer import Trainer
 from composer.models import HuggingFaceModel
 from composer.optim import DecoupledAdamW
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 from torchmetrics.classification import MulticlassAccuracy
+from tiny_data import Sentences
 from transformers import BertConfig, BertForSequenceClassification
 
 DIFFERENCES = {
@@ -13,19 +14,6 @@ DIFFERENCES = {
     "ported:raised": "wrap the model in a ComposerModel whose loss returns outputs.loss",
     "hosted:runs.0.metrics": 'A monitored metric, as in `EarlyStopper("val_acc", "eval")`, is one',
 }
-
-
-class Sentences(Dataset):
-    def __init__(self, count):
-        self.ids = torch.randint(1, 40, (count, 6), generator=torch.Generator().manual_seed(count))
-
-    def __len__(self):
-        return len(self.ids)
-
-    def __getitem__(self, index):
-        ids = self.ids[index]
-        return {"input_ids": ids, "attention_mask": torch.ones_like(ids),
-                "labels": (ids.sum() > 120).long()}  # fmt: skip
 
 
 def parts():

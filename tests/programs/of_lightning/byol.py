@@ -6,7 +6,7 @@ import math
 import lightning.pytorch as pl
 import torch
 import torch.nn.functional as F
-from digits import digits
+from tiny_data import digits
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 from torch.utils.data import DataLoader

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import torch
-from digits import digits
+from tiny_data import digits
 from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.cli import LightningCLI, OptimizerCallable
 from torch.utils.data import DataLoader

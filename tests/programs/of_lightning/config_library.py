@@ -2,7 +2,7 @@
 
 import pytorch_lightning as pl
 import torch
-from digits import digits
+from tiny_data import digits
 from omegaconf import DictConfig, OmegaConf, open_dict
 from pytorch_lightning import LightningModule
 from pytorch_lightning.callbacks import ModelCheckpoint

@@ -5,7 +5,7 @@ import random
 
 import pytorch_lightning as pl
 import torch
-from digits import digits
+from tiny_data import digits
 from torch import nn
 from torch.utils.data import DataLoader
 

@@ -2,7 +2,7 @@
 
 import lightning as L
 import torch
-from digits import digits
+from tiny_data import digits
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.utilities.types import EVAL_DATALOADERS, TRAIN_DATALOADERS
 from torch.utils.data import DataLoader, Subset

@@ -1,7 +1,7 @@
 """Transfer learning: a `BaseFinetuning` of its own unfreezes a backbone with BatchNorm in steps."""
 
 import lightning.pytorch as pl
-from digits import digits
+from tiny_data import digits
 from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.callbacks.finetuning import BaseFinetuning
 from lightning.pytorch.utilities.rank_zero import rank_zero_info

@@ -3,7 +3,7 @@
 import pytorch_lightning as pl
 import torch
 import torch.nn.functional as F
-from digits import digits
+from tiny_data import digits
 from torch import nn
 from torch.utils.data import DataLoader, random_split
 

@@ -6,7 +6,7 @@ from typing import Any
 import hydra
 import lightning as L
 import torch
-from digits import digits
+from tiny_data import digits
 from lightning import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only

@@ -2,7 +2,7 @@
 
 import lightning as L
 import torch
-from digits import digits
+from tiny_data import digits
 from torch import nn
 from torch.utils.data import DataLoader, random_split
 

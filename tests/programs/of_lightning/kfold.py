@@ -3,7 +3,7 @@
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from digits import digits
+from tiny_data import digits
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger
 from sklearn.model_selection import KFold

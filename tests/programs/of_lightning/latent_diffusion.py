@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytorch_lightning as pl
 import torch
-from digits import digits
+from tiny_data import digits
 from pytorch_lightning.callbacks import Callback, LearningRateMonitor, ModelCheckpoint
 from pytorch_lightning.trainer import Trainer
 from pytorch_lightning.utilities.rank_zero import rank_zero_info, rank_zero_only

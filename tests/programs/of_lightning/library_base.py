@@ -2,7 +2,7 @@
 
 import lightning.pytorch as pl
 import torch
-from digits import digits
+from tiny_data import digits
 from torch.utils.data import DataLoader
 
 DIFFERENCES = {"raised": "open: F7; hosted F6 and F13 too"}

@@ -3,7 +3,7 @@
 import lightning as L
 import torch
 import torchmetrics
-from digits import digits
+from tiny_data import digits
 from torch.utils.data import DataLoader
 
 

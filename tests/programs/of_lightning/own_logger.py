@@ -2,7 +2,7 @@
 
 import lightning.pytorch as pl
 import torch
-from digits import digits
+from tiny_data import digits
 from lightning.pytorch.callbacks import ModelCheckpoint, TQDMProgressBar
 from lightning.pytorch.loggers.logger import Logger, rank_zero_experiment
 from lightning.pytorch.utilities import rank_zero_only

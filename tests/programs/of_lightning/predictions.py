@@ -4,7 +4,7 @@ from pathlib import Path
 
 import lightning.pytorch as pl
 import torch
-from digits import digits
+from tiny_data import digits
 from lightning.pytorch.callbacks import BasePredictionWriter
 from torch.utils.data import DataLoader
 

@@ -2,7 +2,7 @@
 
 import pytorch_lightning as pl
 import torch
-from digits import digits
+from tiny_data import digits
 from lightning_utilities.core.rank_zero import rank_zero_only
 from pytorch_lightning import LightningModule, Trainer, callbacks
 from pytorch_lightning.callbacks import ModelCheckpoint

@@ -2,7 +2,7 @@
 
 import pytorch_lightning as pl
 import torch
-from digits import digits
+from tiny_data import digits
 from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader, Dataset
 

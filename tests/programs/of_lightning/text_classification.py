@@ -4,6 +4,7 @@ import lightning as L
 import torch
 from torch.utils.data import DataLoader
 from torchmetrics.functional.classification import multiclass_accuracy
+from tiny_data import Sentences
 from transformers import (
     AutoConfig,
     AutoModelForSequenceClassification,
@@ -14,23 +15,6 @@ from transformers import (
 DIFFERENCES = {
     "hosted:runs.0.losses": '`outputs["loss"]` of `on_train_batch_end` with accumulation'
 }
-
-
-class Sentences(torch.utils.data.Dataset):
-    def __init__(self, count):
-        generator = torch.Generator().manual_seed(count)
-        self.ids = torch.randint(1, 40, (count, 6), generator=generator)
-
-    def __len__(self):
-        return len(self.ids)
-
-    def __getitem__(self, index):
-        ids = self.ids[index]
-        return {
-            "input_ids": ids,
-            "attention_mask": torch.ones_like(ids),
-            "labels": (ids.sum() > 120).long(),
-        }
 
 
 class GLUEDataModule(L.LightningDataModule):

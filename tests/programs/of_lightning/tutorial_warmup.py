@@ -3,7 +3,7 @@
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from digits import digits
+from tiny_data import digits
 from pytorch_lightning.callbacks import Callback, LearningRateMonitor, ModelCheckpoint
 from torch import nn, optim
 from torch.utils.data import DataLoader

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytorch_lightning as pl
 import torch
-from digits import digits
+from tiny_data import digits
 from pytorch_lightning import Trainer
 from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint
 from pytorch_lightning.loggers import TensorBoardLogger

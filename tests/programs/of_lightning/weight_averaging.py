@@ -2,7 +2,7 @@
 
 import lightning as L
 import torch
-from digits import digits
+from tiny_data import digits
 from lightning.pytorch.callbacks import (
     EarlyStopping,
     GradientAccumulationScheduler,
