@@ -10,11 +10,6 @@ from torch.optim import Adam
 from torch.utils.data import DataLoader
 from torch.utils.data.dataset import IterableDataset
 
-DIFFERENCES = {
-    "runs.0.losses": "open: F8, random numbers of an IterableDataset",
-    "runs.0.metrics": "open: F8",
-    "runs.0.weights.*": "open: F8",
-}
 Experience = namedtuple("Experience", ["state", "action", "reward", "done", "new_state"])
 
 
