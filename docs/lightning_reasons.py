@@ -215,6 +215,21 @@ MEANINGS = (
     ),
     ("Default logger", "TensorBoard, `lightning_logs`", "CSV, `trainer_logs`"),
     (
+        "`StochasticWeightAveraging` of a module with BatchNorm",
+        "trains one more epoch without steps, with hooks, logged values and a validation",
+        "makes one more pass over the training batches, without any",
+    ),
+    (
+        "Files in the folder of a logger",
+        "`hparams.yaml`, also without hyperparameters; `metrics.csv` from the first metrics on",
+        "`hparams.yaml` and `hparams.json` if there are any; `metrics.csv` at once; `run.jsonl`",
+    ),
+    (
+        "Private methods of `ModelCheckpoint`, such as `_save_checkpoint`",
+        "can be overridden",
+        "are not called, and a warning says so: define `on_checkpoint_saved`",
+    ),
+    (
         "`trainer.val_dataloaders`, `test_dataloaders` ... after a run",
         "the loaders that were passed",
         "None; the loaders during the run",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import math
 import os
 import subprocess
 import sys
@@ -17,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 HERE = Path(__file__).parent
-if str(HERE) not in sys.path:
-    sys.path.insert(0, str(HERE))
+SUPPORT = HERE.parent / "support"
+sys.path[:0] = [str(place) for place in (HERE, SUPPORT) if str(place) not in sys.path]
 
+from plain_values import is_same  # noqa: E402 - found from here
 from programs import all_programs, differences_of  # noqa: E402 - found from here
 from side import PACKAGES  # noqa: E402
 
@@ -37,7 +37,7 @@ def run_all(*names: str) -> dict[str, dict[str, Any]]:
     """Run programs in all ways, at the same time; return what each gave, by way and name."""
     environment = {name: v for name, v in os.environ.items() if name != "PL_GLOBAL_SEED"}
     environment |= {"OMP_NUM_THREADS": "1", "TRAINER_HOOKS_DISABLE_PLUGINS": "1"}
-    environment["PYTHONPATH"] = str(HERE.parents[1])
+    environment["PYTHONPATH"] = os.pathsep.join(map(str, (HERE.parents[1], SUPPORT)))
     with tempfile.TemporaryDirectory() as folder:
         running = []
         for framework in PACKAGES:
@@ -63,29 +63,7 @@ def compare(lightning: Any, here: Any) -> dict[str, tuple[Any, Any]]:
     """Return the values that are not the same, by name: Lightning's and ours."""
     names = [name for name in {**lightning, **here} if name != "message"]  # an error's text
     pairs = {name: (lightning.get(name, MISSING), here.get(name, MISSING)) for name in names}
-    return {name: pair for name, pair in pairs.items() if not _same(*pair, name == "weights")}
-
-
-def _same(lightning: Any, here: Any, is_exact: bool = False) -> bool:
-    """Return whether two values are the same.
-
-    Errors are if they have a class in common. Weights must be the same bit for bit; of other
-    numbers, such as means of logged values, the last digit may be summed up in another order.
-    """
-    if isinstance(lightning, dict) and isinstance(here, dict):
-        if "kinds" in lightning and "kinds" in here:
-            return bool(set(lightning["kinds"]) & set(here["kinds"]))
-        return lightning.keys() == here.keys() and all(
-            _same(value, here[name], is_exact or name == "weights")
-            for name, value in lightning.items()
-        )
-    if isinstance(lightning, list) and isinstance(here, list):
-        return len(lightning) == len(here) and all(
-            _same(theirs, ours, is_exact) for theirs, ours in zip(lightning, here, strict=True)
-        )
-    if isinstance(lightning, float) and isinstance(here, float) and not is_exact:
-        return math.isclose(lightning, here, rel_tol=1e-6)
-    return lightning == here
+    return {name: pair for name, pair in pairs.items() if not is_same(*pair, name == "weights")}
 
 
 def objections(
@@ -101,7 +79,7 @@ def objections(
             wrong[name] = f"a new difference:\n{_told(theirs, ours)}"
         elif name not in found:
             wrong[name] = f"the same by now, {ours}: take the declared difference away"
-        elif not (_same(known[name].lightning, theirs) and _same(known[name].here, ours)):
+        elif not (is_same(known[name].lightning, theirs) and is_same(known[name].here, ours)):
             wrong[name] = f"not what is declared:\n{_told(theirs, ours)}"
     return wrong
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from plain_values import plain
 from programs import all_programs
-from recording import plain
 from side import Side
 
 if TYPE_CHECKING:

@@ -1,36 +1,14 @@
-"""Plain data of what is compared."""
+"""Calls as they are compared."""
 
 from __future__ import annotations
 
-import enum
-import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
+from plain_values import plain
 
-__all__ = ["plain", "shown"]
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it; of what it cannot hold, the class's name."""
-    if isinstance(value, torch.Tensor):
-        return plain(value.tolist())
-    if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        items = [plain(item) for item in value]
-        return sorted(items) if isinstance(value, set | frozenset) else items
-    if isinstance(value, enum.Enum):
-        return str(value.value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, Path):
-        return value.name
-    return value.__name__ if isinstance(value, type) else type(value).__name__
+__all__ = ["shown"]
 
 
 def shown(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:

@@ -6,7 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 import torch
-from recording import plain, shown
+from plain_values import plain
+from recording import shown
 from torch.utils.data import DataLoader, Dataset
 
 if TYPE_CHECKING:

@@ -10,6 +10,13 @@ import pytest
 
 HERE = Path(__file__).parent
 ELSEWHERE = {
+    "Files in the folder of a logger": "tests/programs",
+    "`StochasticWeightAveraging` of a module with BatchNorm": (
+        "tests/programs/of_lightning/weight_averaging.py"
+    ),
+    "Private methods of `ModelCheckpoint`, such as `_save_checkpoint`": (
+        "tests/programs/of_lightning/own_logger.py"
+    ),
     "Copying or pickling a Trainer in a run": "tests/trainer/test_copying.py",
     "`Trainer(benchmark=True)`": "tests/trainer/options/test_barebones.py",
     "`profiler`": "tests/profilers",

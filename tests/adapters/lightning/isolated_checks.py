@@ -21,6 +21,7 @@ from trainer_hooks.adapters import to_lightning
 
 pl = pytest.importorskip("pytorch_lightning", reason="needs pytorch-lightning")
 theirs = pl.callbacks
+theirs_loggers = pl.loggers
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -382,6 +383,20 @@ def there(*callbacks, **options):
         "enable_checkpointing": False,
     }  # fmt: skip
     return pl.Trainer(**{**quiet, **options}, callbacks=list(callbacks))
+
+
+def test_a_logger_hears_once_of_a_savers_file():
+    class Listening(theirs_loggers.CSVLogger):
+        heard = 0
+
+        def after_save_checkpoint(self, checkpoint_callback):
+            self.heard += 1
+
+    folder = tempfile.mkdtemp()
+    for saver in (theirs.ModelCheckpoint(folder), trainer_hooks.callbacks.ModelCheckpoint(folder)):
+        logger = Listening(folder)
+        trainer(saver, logger=logger).fit(Ours(), loader())
+        assert logger.heard == 1
 
 
 def test_a_hook_that_lightning_lacks_is_refused():

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import importlib.util
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from lightning_package import copy_renamed, stand_in
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -23,32 +23,6 @@ pytestmark = [
     ),
     pytest.mark.slow,
 ]
-
-
-def copy(source: str, target: str) -> str:
-    """Copy a file of one package into the other, which differ in their names alone."""
-    if source.endswith(".py"):
-        text = Path(source).read_text(encoding="utf-8")
-        text = text.replace("pytorch_lightning", "lightning.pytorch")
-        text = text.replace("lightning_fabric", "lightning.fabric")
-        Path(target).write_text(text, encoding="utf-8")
-    else:
-        shutil.copy(source, target)
-    return target
-
-
-def stand_in(folder: Path) -> Path:
-    """Make the package `lightning` of the two that it is made of."""
-    for name, place in (("pytorch_lightning", "pytorch"), ("lightning_fabric", "fabric")):
-        spec = importlib.util.find_spec(name)
-        assert spec is not None
-        assert spec.origin is not None
-        shutil.copytree(
-            Path(spec.origin).parent, folder / "lightning" / place, copy_function=copy,
-            ignore=shutil.ignore_patterns("__pycache__"),
-        )  # fmt: skip
-    folder.joinpath("lightning", "__init__.py").touch()
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +47,7 @@ def test_what_guests_are_handed(package, tmp_path) -> None:
     """Each test of `isolated_checks.py` passes, where the other package cannot be imported."""
     hidden = "import sys; sys.modules.update(pytorch_lightning=None, lightning_fabric=None)"
     tmp_path.joinpath("conftest.py").write_text(hidden, encoding="utf-8")
-    tests = copy(str(CHECKS), str(tmp_path / "test_checks.py"))
+    tests = copy_renamed(str(CHECKS), str(tmp_path / "test_checks.py"))
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path,

@@ -7,7 +7,7 @@ import pytest
 
 from trainer_hooks import Time
 from trainer_hooks.callbacks import Checkpoint, ModelCheckpoint
-from trainer_hooks.errors import MetricError, OptionError
+from trainer_hooks.errors import MetricError, OptionError, TrainerHooksWarning
 from trainer_hooks.hooks.band import Band
 
 BAD = [
@@ -152,3 +152,11 @@ def test_relative_dirpath_is_resolved_at_once(tmp_path, monkeypatch):
     """A later change of the working directory does not move the folder."""
     monkeypatch.chdir(tmp_path)
     assert ModelCheckpoint("ckpts").dirpath == str(Path(tmp_path, "ckpts").resolve())
+
+
+@pytest.mark.parametrize("name", ["_save_checkpoint", "_save_topk_checkpoint"])
+def test_private_methods_of_lightnings_are_never_called(name) -> None:
+    """A subclass that overrides one is told so when it is made, with the hook to define."""
+    kind = type("Mine", (ModelCheckpoint,), {name: lambda self, trainer, path: None})
+    with pytest.warns(TrainerHooksWarning, match=f"calls Mine.{name}.*on_checkpoint_saved"):
+        kind()

@@ -467,3 +467,19 @@ def test_a_scheduler_that_is_there_already_steps() -> None:
     trainer.train(data(), 1, **QUICK)
     assert optimizer.param_groups[0]["lr"] == 0.5**4
     assert torch.equal(trainer.gather(torch.ones(2)), torch.ones(2))
+
+
+def test_what_programs_take_from_the_accelerator() -> None:
+    """The private `_accelerator` of pytorch-accelerated's trainer unwraps models."""
+
+    class Averaging(Trainer):
+        def training_run_start(self) -> None:
+            self.average = self._accelerator.unwrap_model(self.model)
+            self.place = self._accelerator.device
+
+    trainer = trainer_of(kind=Averaging)
+    trainer.train(data(), 1, **QUICK)
+    assert trainer.average is trainer.model
+    assert trainer.place == trainer.device
+    assert trainer._accelerator.is_main_process
+    assert trainer._accelerator.num_processes == 1

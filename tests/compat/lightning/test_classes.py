@@ -239,3 +239,15 @@ def test_small_helpers():
     assert find_shared_parameters(net) == []
     set_shared_parameters(net, [["a.weight", "b.weight"]])
     assert find_shared_parameters(net) == [["a.weight", "b.weight"]]
+
+
+@pytest.mark.parametrize("kind", ["CSVLogger", "TensorBoardLogger"])
+def test_loggers_write_into_lightnings_folder(kind, tmp_path) -> None:
+    """Their default name is Lightning's, and they are loggers of trainer_hooks."""
+    logger = getattr(pl.loggers, kind)(tmp_path)
+    assert logger.name == "lightning_logs"
+    assert isinstance(logger, getattr(trainer_hooks.loggers, kind))
+    assert getattr(pl.loggers, kind)(tmp_path, "mine", 3).log_dir == str(
+        tmp_path / "mine/version_3"
+    )
+    assert isinstance(pl.Trainer(default_root_dir=tmp_path).logger, pl.loggers.TensorBoardLogger)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import logging
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from trainer_hooks.compat.lightning.utilities import (
     rank_zero_only,
     rank_zero_warn,
 )
+from trainer_hooks.compat.lightning.utilities.parsing import get_init_args
 from trainer_hooks.compat.lightning.utilities.rank_zero import rank_zero_debug
 from trainer_hooks.errors import ModuleError, OptionError
 from trainer_hooks.runtime.topology import Topology
@@ -224,3 +226,20 @@ class TestRankZero:
             rank_zero_warn("unheard")
             rank_zero_deprecation("unheard")
         assert caplog.records == []
+
+
+class TestInitArguments:
+    def test_they_are_those_of_the_constructor(self) -> None:
+        """All arguments are there by name, those in `**kwargs` too, as at the start of it."""
+
+        class Base:
+            def __init__(self, *rest, width=2, **kwargs) -> None:
+                super().__init__()
+                other = 5  # noqa: F841 - a local variable is none
+                self.found = get_init_args(inspect.currentframe())
+
+        assert Base(1, depth=3).found == {"width": 2, "depth": 3}
+
+    def test_another_function_has_none(self) -> None:
+        """A frame that runs no `__init__` of a class gives nothing."""
+        assert get_init_args(inspect.currentframe()) == {}

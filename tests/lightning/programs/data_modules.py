@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recording import plain
+from plain_values import plain
 
 
 def _data(x: Any, calls: list[str] | None = None) -> Any:

@@ -82,6 +82,11 @@ class LightningAdapter(HostedCallback):
         """Whether a saver's files are looked for in the folder that it names: always True."""
         return True
 
+    @property
+    def tells_loggers(self) -> bool:
+        """Whether a saver calls the loggers' `after_save_checkpoint` itself, as ModelCheckpoint."""
+        return hasattr(self.guest, "_save_checkpoint")
+
     def folders(self) -> list[str]:
         """Return the folder that a saver writes to, if it has one yet."""
         # ModelCheckpoint sets it in its setup, unless the user named a folder

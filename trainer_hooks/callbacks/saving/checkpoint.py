@@ -43,6 +43,11 @@ class Checkpoint(Callback):
         """
         return True
 
+    @property
+    def tells_loggers(self) -> bool:
+        """Whether it calls the loggers' `after_save_checkpoint` itself; else the trainer does."""
+        return False
+
     def folders(self) -> list[str]:
         """Return the folders that it saves to, from `setup` on; the base class returns none.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from trainer_hooks._files import replace_file
-from trainer_hooks._log import log
+from trainer_hooks._log import log, warn
 from trainer_hooks._options import METRIC_NAME, check_options, one_of
 from trainer_hooks.callbacks.base import decide_on_rank_zero, is_real_fit
 from trainer_hooks.callbacks.monitored_metric import (
@@ -29,7 +29,7 @@ from trainer_hooks.callbacks.saving.saver_options import (
 from trainer_hooks.checkpoint.paths import is_remote, join_path
 from trainer_hooks.clock.schedules import DueCondition, DueTracker, When, parse_when
 from trainer_hooks.clock.timing import TimeUnit, parse_time
-from trainer_hooks.errors import OptionError, UsageError
+from trainer_hooks.errors import OptionError, TrainerHooksWarning, UsageError
 
 if TYPE_CHECKING:
     import os
@@ -48,6 +48,16 @@ _WHERE = "ModelCheckpoint"
 _UNITS = tuple(unit for unit in TimeUnit if unit is not TimeUnit.ITERATION)
 """The units of `save_interval`; a cycle ends after the slots that this saver uses."""
 
+
+_PRIVATE_IN_LIGHTNING = (
+    "_save_checkpoint",
+    "_save_last_checkpoint",
+    "_save_monitor_checkpoint",
+    "_save_none_monitor_checkpoint",
+    "_save_topk_checkpoint",
+    "_update_best_and_save",
+)
+"""Methods of Lightning's ModelCheckpoint that subclasses override, and that nothing calls here."""
 
 _RULES = {
     "mode": one_of("min", "max"),
@@ -171,6 +181,15 @@ class ModelCheckpoint(Saver):
             save_on_train_epoch_end,
         )
         self._watched = MonitoredMetric(monitor, type(self).__name__)
+        name = type(self).__name__
+        for method in _PRIVATE_IN_LIGHTNING:
+            if hasattr(self, method):
+                warn(
+                    f"nothing calls {name}.{method}(): it is a private method of Lightning's "
+                    "ModelCheckpoint. Define on_checkpoint_saved(trainer, module, path), which is "
+                    "called after each file is written.",
+                    TrainerHooksWarning,
+                )
 
     @property
     def state_key(self) -> str:

@@ -518,6 +518,22 @@ class Trainer(BaseTrainer):
         # where torch.compile keeps the module that it wraps
         return model if keep_torch_compile else getattr(model, "_orig_mod", model)
 
+    @property
+    def _accelerator(self) -> SimpleNamespace:
+        """The few things that programs take from accelerate's Accelerator."""
+        return SimpleNamespace(
+            device=self.device,
+            gather=self.gather,
+            is_local_main_process=self.local_rank == 0,
+            is_main_process=self.is_global_zero,
+            num_processes=self.world_size,
+            process_index=self.global_rank,
+            # the user's model is never wrapped by the strategy
+            unwrap_model=lambda model, keep_torch_compile=True: (
+                model if keep_torch_compile else getattr(model, "_orig_mod", model)
+            ),
+        )
+
     def gather(self, tensor: Tensor, padding_value: Any = None) -> Tensor:
         """Return a tensor as it is, which is that of all processes if there is one.
 

@@ -26,7 +26,6 @@ from trainer_hooks.hooks.check import REMOVED_METHODS
 __all__ = ["Callback", "LightningDataModule", "LightningModule", "Logger", "Trainer"]
 
 _ARGUMENT = "dataloader_idx"
-_LOG_FOLDER = "lightning_logs"
 
 _REFUSED_METHODS = {"training_epoch_end", "validation_epoch_end", "test_epoch_end"}
 """Methods of Lightning 1.x that Lightning 2 refuses; the others may be helpers of the user's."""
@@ -103,12 +102,12 @@ class Trainer(trainer_hooks.Trainer):
         """
         # found without importing it, which takes long
         if find_spec("tensorboard") is not None:
-            from trainer_hooks.loggers import TensorBoardLogger
+            from trainer_hooks.compat.lightning.logger_classes import TensorBoardLogger
 
-            return TensorBoardLogger(root, name=_LOG_FOLDER)
-        from trainer_hooks.loggers import CSVLogger
+            return TensorBoardLogger(root)
+        from trainer_hooks.compat.lightning.logger_classes import CSVLogger
 
-        return CSVLogger(root, name=_LOG_FOLDER)
+        return CSVLogger(root)
 
 
 class LightningModule(_OptionalDataloaderIdx, Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import pickle
 import random
@@ -35,6 +36,7 @@ from trainer_hooks.runtime.rank_zero import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
     from torch import Tensor, nn
 
@@ -51,6 +53,7 @@ __all__ = [
     "find_shared_parameters",
     "get_filesystem",
     "get_human_readable_count",
+    "get_init_args",
     "get_torchvision_model",
     "grad_norm",
     "is_overridden",
@@ -275,6 +278,20 @@ def recursive_detach(in_dict: Any, to_cpu: bool = False) -> Any:
         to_cpu: whether the tensors are copied to the host.
     """
     return map_tensors(in_dict, lambda t: t.detach().cpu() if to_cpu else t.detach())
+
+
+def get_init_args(frame: FrameType) -> dict[str, Any]:
+    """Return the arguments of the `__init__` that a frame runs, those in `**kwargs` one by one.
+
+    Args:
+        frame: as `inspect.currentframe()` returns it; of another function there are none.
+    """
+    # `__class__` is in the frame of a method that calls super(), whose class is known by that
+    if frame.f_code.co_name != "__init__" or "__class__" not in frame.f_locals:
+        return {}
+    arguments = inspect.getargvalues(frame)
+    values = {name: arguments.locals[name] for name in arguments.args[1:]}
+    return values | (arguments.locals[arguments.keywords] if arguments.keywords else {})
 
 
 def is_picklable(obj: object) -> bool:

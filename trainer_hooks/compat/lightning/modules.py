@@ -16,6 +16,7 @@ _PACKAGE = "trainer_hooks.compat.lightning"
 
 _CALLBACKS = "trainer_hooks.callbacks"
 _LOGGERS = "trainer_hooks.loggers"
+_LOG_CLASSES = f"{_PACKAGE}.logger_classes"
 _PROFILERS = "trainer_hooks.profilers"
 _RANK_ZERO = "trainer_hooks.runtime.rank_zero"
 _RUN_STATE = "trainer_hooks.context.run_state"
@@ -94,10 +95,10 @@ EXPORTS = (
     ("demos.boring_classes", _DEMOS, "RandomDictDataset RandomIterableDataset"),
     ("demos.boring_classes", _DEMOS, "RandomIterableDatasetWithLen"),
     ("fabric fabric.utilities.seed", "trainer_hooks", "seed_everything"),
-    ("fabric.loggers", _LOGGERS, "CSVLogger TensorBoardLogger"),
+    ("fabric.loggers", _LOG_CLASSES, "CSVLogger TensorBoardLogger"),
     ("fabric.loggers fabric.loggers.logger", _CLASSES, "Logger"),
-    ("fabric.loggers.csv_logs", _LOGGERS, "CSVLogger"),
-    ("fabric.loggers.tensorboard", _LOGGERS, "TensorBoardLogger"),
+    ("fabric.loggers.csv_logs", _LOG_CLASSES, "CSVLogger"),
+    ("fabric.loggers.tensorboard", _LOG_CLASSES, "TensorBoardLogger"),
     ("fabric.utilities", _HELPERS, "AttributeDict LightningEnum disable_possible_user_warnings"),
     ("fabric.utilities", _HELPERS, "measure_flops move_data_to_device rank_zero_deprecation"),
     ("fabric.utilities", _HELPERS, "rank_zero_info rank_zero_only rank_zero_warn"),
@@ -116,18 +117,18 @@ EXPORTS = (
     ("fabric.utilities.types", _TYPES, "CollectibleGroup Optimizable ProcessGroup ReduceOp"),
     ("fabric.utilities.types", _TYPES, "Steppable _PARAMETERS _Stateful"),
     ("fabric.utilities.types", "torch.optim.lr_scheduler", "LRScheduler ReduceLROnPlateau"),
-    ("loggers", _LOGGERS, "CSVLogger CometLogger MLFlowLogger NeptuneLogger"),
-    ("loggers", _LOGGERS, "TensorBoardLogger WandbLogger"),
+    ("loggers", _LOG_CLASSES, "CSVLogger TensorBoardLogger"),
+    ("loggers", _LOGGERS, "CometLogger MLFlowLogger NeptuneLogger WandbLogger"),
     ("loggers loggers.logger", _CLASSES, "Logger"),
     ("loggers loggers.base", _CLASSES, "LightningLoggerBase=Logger"),
     ("loggers.base loggers.logger", _LOGGERS, "DummyLogger"),
     ("loggers.base loggers.logger fabric.loggers.logger", _HELPERS, "rank_zero_experiment"),
     ("loggers.comet", _LOGGERS, "CometLogger"),
-    ("loggers.csv_logs", _LOGGERS, "CSVLogger"),
+    ("loggers.csv_logs", _LOG_CLASSES, "CSVLogger"),
     ("loggers.csv_logs", "trainer_hooks.loggers.csv", "ExperimentWriter=CSVExperiment"),
     ("loggers.mlflow", _LOGGERS, "MLFlowLogger"),
     ("loggers.neptune", _LOGGERS, "NeptuneLogger"),
-    ("loggers.tensorboard", _LOGGERS, "TensorBoardLogger"),
+    ("loggers.tensorboard", _LOG_CLASSES, "TensorBoardLogger"),
     ("loggers.wandb", _LOGGERS, "WandbLogger"),
     ("profiler profilers", _PROFILERS, "AdvancedProfiler PassThroughProfiler PyTorchProfiler"),
     ("profiler profilers", _PROFILERS, "Profiler SimpleProfiler"),
@@ -187,7 +188,7 @@ EXPORTS = (
     ),
     ("utilities.parameter_tying", _HELPERS, "find_shared_parameters set_shared_parameters"),
     ("utilities.parsing", "trainer_hooks.checkpoint.hparams", "AttributeDict=HyperParameters"),
-    ("utilities.parsing", _HELPERS, "is_picklable"),
+    ("utilities.parsing", _HELPERS, "get_init_args is_picklable"),
     (
         "fabric.utilities.rank_zero utilities.distributed utilities.rank_zero",
         _RANK_ZERO,

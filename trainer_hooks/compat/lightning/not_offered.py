@@ -542,7 +542,7 @@ NOT_OFFERED: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "utilities.parsing",
-        "clean_namespace collect_init_args get_init_args save_hyperparameters",
+        "clean_namespace collect_init_args save_hyperparameters",
         _HPARAMS,
     ),
     ("utilities.parsing", "lightning_getattr", "read the attribute"),

@@ -10,11 +10,11 @@ from . import tensorboard as tensorboard
 from . import wandb as wandb
 from trainer_hooks.compat.lightning.base_classes import Logger
 from trainer_hooks.compat.lightning.base_classes import Logger as LightningLoggerBase
-from trainer_hooks.loggers import CSVLogger
+from trainer_hooks.compat.lightning.logger_classes import CSVLogger
+from trainer_hooks.compat.lightning.logger_classes import TensorBoardLogger
 from trainer_hooks.loggers import CometLogger
 from trainer_hooks.loggers import MLFlowLogger
 from trainer_hooks.loggers import NeptuneLogger
-from trainer_hooks.loggers import TensorBoardLogger
 from trainer_hooks.loggers import WandbLogger
 
 __all__ = [

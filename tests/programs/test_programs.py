@@ -1,0 +1,100 @@
+"""Public programs in their own framework, ported, and hosted: what differs is declared."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+from lightning_package import stand_in
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+PACKAGES = {
+    "lightning": "pytorch_lightning",
+    "composer": "composer",
+    "accelerated": "pytorch_accelerated",
+}
+
+sys.path.insert(0, str(HERE))
+try:
+    from compare import COMMON, COMPOSER, WAYS, objections
+    from run import constants, programs
+finally:
+    sys.path.pop(0)
+
+ALL = [(framework, name) for framework in PACKAGES for name in programs(framework)]
+TABLES = ("differences-from-lightning", "coming-from-composer", "coming-from-pytorch-accelerated",
+          "foreign-callbacks")  # fmt: skip
+"""The pages of the docs whose rows are reasons."""
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory) -> dict[str, list[Path]]:
+    """Where each framework's run looks for packages first."""
+    lightning = []
+    if importlib.util.find_spec("lightning") is None and _is_installed("lightning"):
+        lightning.append(stand_in(tmp_path_factory.mktemp("package")))
+    return {"lightning": lightning, "composer": [COMPOSER], "accelerated": [COMPOSER]}
+
+
+def _is_installed(framework: str) -> bool:
+    return importlib.util.find_spec(PACKAGES[framework]) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("framework", "name"), ALL, ids=map("-".join, ALL))
+def test_a_program_does_what_it_does_at_home(results_of, places, framework, name) -> None:
+    """Losses, metrics, weights, hooks and files are the same, but for what it declares."""
+    if not _is_installed(framework):
+        pytest.skip(f"needs {PACKAGES[framework]}")
+    known = constants(programs(framework)[name])
+    found = {
+        way: results_of(HERE / "run.py", *places[framework], words=(framework, way))
+        for way in ("own", *WAYS)
+    }
+    own = found["own"][name]["values"]
+    assert "raised" not in own
+    for way in WAYS:
+        if way == "hosted" and "HOSTED" in known:
+            continue
+        here = found[way][name]["values"]
+        wrong = objections(own, here, way, known.get("DIFFERENCES", {}))
+        assert wrong == {}, "\n".join(f"{way} {value}: {text}" for value, text in wrong.items())
+
+
+def test_each_reason_is_a_row_of_the_docs() -> None:
+    """A declared difference is one that the docs tell of, or it is said to be open."""
+    pages = "".join((ROOT / f"docs/{page}.md").read_text(encoding="utf-8") for page in TABLES)
+    reasons = {
+        reason
+        for framework in PACKAGES
+        for file in programs(framework).values()
+        for reason in constants(file).get("DIFFERENCES", {}).values()
+    } | {*COMMON.values()}
+    assert {one for one in reasons if not one.startswith("open: ") and one not in pages} == set()
+
+
+def test_each_program_has_a_row_of_the_table() -> None:
+    """README.md says what each stands for."""
+    table = (HERE / "README.md").read_text(encoding="utf-8")
+    listed = [line.split("`")[1] for line in table.splitlines() if line.startswith("| `of_")]
+    assert sorted(listed) == sorted(f"of_{framework}/{name}.py" for framework, name in ALL)
+
+
+def test_new_and_vanished_differences_are_found() -> None:
+    """A difference that is not declared is told, and so is a declared one that does not show."""
+    own = {"losses": [1.0, 2.0], "runs": {"0": {"weights": {"a": "1"}}}, "files": {"x": True}}
+    here = {"losses": [1.0, 2.5], "runs": {"0": {"weights": {"a": "2"}}}, "files": {}}
+    wrong = objections(own, here, "hosted", {"hosted:runs.*": "known", "ported:losses": "other"})
+    assert set(wrong) == {"losses", "files.x"}
+    wrong = objections(own, {**own, "port": [], "foreign": []}, "ported", {"losses": "known"})
+    assert wrong == {"losses": "the same by now: take the declared difference away"}
+
+
+def test_an_error_is_the_only_difference() -> None:
+    """The values that a program did not come to are not told one by one."""
+    own = {"losses": [1.0], "files": {"x": True}}
+    assert set(objections(own, {"raised": "E: no"}, "hosted", {})) == {"raised"}
