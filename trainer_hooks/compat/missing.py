@@ -29,6 +29,8 @@ __path__: list[str] = []
 class MissingName:
     """A name that trainer_hooks does not offer: each use of it raises `NotOfferedError`.
 
+    A subclass can be defined; making an object of it raises the error.
+
     Args:
         message: the error's message.
     """
@@ -42,7 +44,7 @@ class MissingName:
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise NotOfferedImportError(self._message)
 
-    __call__ = __mro_entries__ = __bool__ = __iter__ = __len__ = __enter__ = __contains__ = _refuse
+    __call__ = __bool__ = __iter__ = __len__ = __enter__ = __contains__ = _refuse
     __lt__ = __le__ = __gt__ = __ge__ = __add__ = __sub__ = __int__ = __float__ = __index__ = (
         _refuse
     )
@@ -52,6 +54,10 @@ class MissingName:
         if name.startswith("__"):
             raise AttributeError(name)
         self._refuse()
+
+    def __mro_entries__(self, bases: tuple[object, ...]) -> tuple[type]:
+        # a class of its kind can be defined, so that the rest of its file is there
+        return (type("MissingBase", (), {"__new__": self._refuse}),)
 
     # what follows serves annotations and checks of types, which hold without the class
 

@@ -267,7 +267,7 @@ def test_bad_input_is_told_in_one_line(tmp_path, capsys, monkeypatch):
             ),
             (
                 "from trainer_hooks.compat.lightning.strategies import (\n    DDPStrategy,\n)\n"
-                "from trainer_hooks.compat.missing.lightning.strategies import DeepSpeedStrategy  # "
+                "from trainer_hooks.compat.missing.lightning.strategies import DeepSpeedStrategy  #"
             ),
         ),
         (
@@ -290,7 +290,7 @@ def test_a_name_without_a_counterpart_is_imported_as_a_stand_in(tmp_path, text, 
 
 
 def test_a_stand_in_fails_at_the_line_that_uses_it(tmp_path):
-    """With what to write instead; annotations and checks of types hold."""
+    """With what to write instead; annotations, checks of types and classes of its kind hold."""
     text = (
         "from lightning.pytorch.plugins import DoublePrecision\n"
         "def f(a: DoublePrecision, b: DoublePrecision | None, c: 'list[DoublePrecision]'): pass\n"
@@ -299,7 +299,8 @@ def test_a_stand_in_fails_at_the_line_that_uses_it(tmp_path):
     )
     _, made = ported(tmp_path, text)
     exec(made, scope := {})
-    for line in ("DoublePrecision()", "DoublePrecision.x", "class A(DoublePrecision): pass",
+    exec("class A(DoublePrecision, dict): pass", scope)
+    for line in ("DoublePrecision()", "DoublePrecision.x", "A()",
                  "if DoublePrecision: pass", "list(DoublePrecision)"):  # fmt: skip
         with pytest.raises(NotOfferedError, match=r"pass Trainer\(precision='64-true'\)"):
             exec(line, scope)
