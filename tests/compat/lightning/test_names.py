@@ -184,8 +184,9 @@ def files():
     loaded = {{getattr(module, "__file__", None) for module in sys.modules.values()}}
     return {{file for file in loaded if file}}
 def loaded_by(line):
-    before = files()
+    before, modules = files(), len(sys.modules)
     exec(line)
+    assert len(sys.modules) - modules <= 12, line  # modules without a file are made when used
     return sorted(file.partition("site-packages/")[2] or file for file in files() - before)
 import trainer_hooks.compat
 for line in (

@@ -376,8 +376,8 @@ class _Porter(cst.CSTTransformer):
         if called == "getattr" and len(arguments) == 2:
             owner, name = arguments
             path = get_full_name_for_node(owner) if isinstance(owner, _CHAIN) else None
-            if path and isinstance(name, cst.SimpleString):
-                self._look_up(original_node, f"{path}.{name.evaluated_value}")
+            if path and (text := _text(name)):
+                self._look_up(original_node, f"{path}.{text}")
         if not arguments or called not in {*_IMPORTERS, "getLogger"}:
             return updated_node
         first = original_node.args[0]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainer_hooks.callbacks import model_table
+from trainer_hooks.callbacks.model_table import named_layers, unwrap_module
+from trainer_hooks.callbacks.model_table import summarize as summarize_layers
 
 if TYPE_CHECKING:
     from torch import nn
@@ -29,9 +30,9 @@ class ModelSummary:
     """
 
     def __init__(self, model: nn.Module, max_depth: int = 1) -> None:
-        self.table = model_table.summarize(model, max_depth)
+        self.table = summarize_layers(model, max_depth)
         self._max_depth = max_depth
-        self._modules = dict(model_table.named_layers(model_table.unwrap_module(model)))
+        self._modules = dict(named_layers(unwrap_module(model)))
 
     def summarize(self) -> dict[str, LayerSummary]:
         """Return the row of each layer, by the layer's name."""
