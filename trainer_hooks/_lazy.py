@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -65,29 +66,78 @@ def loader_of(
     return load
 
 
-def register_module(
+def lazy_module(
     name: str,
     summary: str,
     names: Sequence[str],
     load: Callable[[str], Any],
-    *,
-    is_package: bool = False,
-) -> None:
-    """Make a module importable that has no file.
-
-    Call it while the module's parent is imported: Python looks into `sys.modules` again before it
-    looks for a file.
+) -> ModuleType:
+    """Return a module that has no file.
 
     Args:
         name: the module's full name.
         summary: its docstring.
         names: its `__all__`.
         load: its `__getattr__`, which returns the value of a name.
-        is_package: whether it has submodules.
     """
     module = ModuleType(name, summary)
-    module.__spec__ = ModuleSpec(name, None, is_package=is_package)
-    if is_package:
-        module.__path__ = []
     vars(module).update(__all__=[*names], __getattr__=load, __dir__=lambda: [*names])
+    return module
+
+
+def register_module(
+    name: str, summary: str, names: Sequence[str], load: Callable[[str], Any]
+) -> None:
+    """Make a module importable that has no file, with the arguments of `lazy_module`.
+
+    Call it while the module's parent is imported: Python looks into `sys.modules` again before it
+    looks for a file.
+    """
+    module = lazy_module(name, summary, names, load)
+    module.__spec__ = ModuleSpec(name, None)
     sys.modules[name] = module
+
+
+class ModuleFinder(MetaPathFinder, Loader):
+    """Finds the modules below a package that have no file, and makes one when it is imported.
+
+    Args:
+        package: the package's name.
+        make: makes a module from its path below the package; None if there is none of this path.
+    """
+
+    def __init__(self, package: str, make: Callable[[str], ModuleType | None]) -> None:
+        self._prefix = f"{package}."
+        self._make = make
+
+    def install(self) -> None:
+        """Let Python ask this finder, before it looks for files.
+
+        A folder of stubs without an `__init__.py` would be found as a namespace package otherwise.
+        """
+        sys.meta_path.insert(0, self)
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: object,  # noqa: ARG002
+        target: ModuleType | None = None,  # noqa: ARG002
+    ) -> ModuleSpec | None:
+        """Return the spec of a module without a file."""
+        if not fullname.startswith(self._prefix):
+            return None
+        module = self._make(fullname.removeprefix(self._prefix))
+        if module is None:
+            return None
+        return ModuleSpec(fullname, self, loader_state=module, is_package=True)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Return the module that was found."""
+        module: ModuleType = spec.loader_state
+        # a module with two names is loaded by its first: Python would give it the second one's spec
+        return module if module.__name__ == spec.name else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Put the module under its second name, if it has one."""
+        assert module.__spec__ is not None
+        sys.modules[module.__spec__.name] = module.__spec__.loader_state

@@ -17,7 +17,7 @@ SHARED = {"base", "monitor_base", "monitored_metric", "option_checks", "saver_ba
 OFFERED = {
     "early_stopping": {"EarlyStoppingReason"},
     "finetuning": {"multiplicative"},
-    "model_table": {"LayerSummary", "ModelSummaryTable", "summarize"},
+    "model_table": {"LayerSummary", "named_layers", "summarize", "unwrap_module"},
 }
 """Names beside a callback that Lightning has in public, and `compat.lightning` offers."""
 

@@ -9,25 +9,55 @@ from trainer_hooks.errors import TrainerHooksError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["NotOfferedError", "not_offered_attribute", "refusing_getattr"]
+__all__ = [
+    "NotOfferedError",
+    "NotOfferedImportError",
+    "not_offered_attribute",
+    "refusal",
+    "refusing_getattr",
+]
 
 _ORIGINAL_PACKAGES = {
     # the longest first: Fabric is a package beside lightning.pytorch
     "trainer_hooks.compat.lightning.fabric": "lightning.fabric",
     "trainer_hooks.compat.lightning": "lightning.pytorch",
     "trainer_hooks.compat.composer": "composer",
+    "trainer_hooks.compat.accelerated": "pytorch_accelerated",
 }
 """The package of the other framework, by its compatibility package."""
 
 
-# no AttributeError: `from module import name` would replace it by an ImportError of Python's own,
-# which names no replacement
-class NotOfferedError(TrainerHooksError, ImportError):
-    """Raised for a name of another framework that is not offered; it names the replacement."""
+class NotOfferedError(TrainerHooksError):
+    """Raised for a name of another framework that is not offered; it names the replacement.
+
+    It is an `AttributeError` where the name is read from its module, so that `hasattr` answers, and
+    an `ImportError` where it is imported.
+    """
+
+
+class NotOfferedImportError(NotOfferedError, ImportError):
+    """Raised by an import of a name that is not offered."""
+
+
+class NotOfferedNameError(NotOfferedError, AttributeError):
+    """Raised by reading a name that is not offered from its module."""
+
+
+def refusal(module: str, name: str, advice: str) -> str:
+    """Return the message for a name of a compatibility module that is not offered.
+
+    Args:
+        module: the compatibility module's name.
+        name: the name in it.
+        advice: what to write instead.
+    """
+    package = next((prefix for prefix in _ORIGINAL_PACKAGES if module.startswith(prefix)), "")
+    original = _ORIGINAL_PACKAGES.get(package, "") + module.removeprefix(package)
+    return f"{original}.{name} is not in trainer_hooks: {advice}."
 
 
 def refusing_getattr(
-    module: str, instead: Mapping[str, str], others: Callable[[str], Any] | None = None
+    module: str, instead: Mapping[str, str], others: Callable[[str], Any]
 ) -> Callable[[str], Any]:
     """Return the `__getattr__` of a module that does not offer all names of the other framework's.
 
@@ -38,23 +68,17 @@ def refusing_getattr(
         others: a `__getattr__` for the other names, which are loaded when they are first used.
     """
 
-    def refuse(name: str) -> Any:
-        advice = instead.get(name)
-        if advice is None:
+    def load(name: str) -> Any:
+        if name not in instead:
             try:
-                if others is not None:
-                    return others(name)
-                raise AttributeError(f"module {module!r} has no attribute {name!r}")
+                return others(name)
             except AttributeError:
                 # Python itself asks modules for names such as __path__, and expects this error
                 if "*" not in instead or name.startswith("__"):
                     raise
-                advice = instead["*"]
-        package = next(prefix for prefix in _ORIGINAL_PACKAGES if module.startswith(prefix))
-        original = _ORIGINAL_PACKAGES[package] + module.removeprefix(package)
-        raise NotOfferedError(f"{original}.{name} is not in trainer_hooks: {advice}.")
+        raise NotOfferedNameError(refusal(module, name, instead.get(name, instead.get("*", ""))))
 
-    return refuse
+    return load
 
 
 def not_offered_attribute(owner: object, name: str, instead: Mapping[str, str]) -> AttributeError:

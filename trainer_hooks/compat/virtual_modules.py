@@ -1,20 +1,20 @@
 """Modules without a file: a compatibility package's paths, from a table of their names.
 
-Code for another framework imports from many small modules and their packages. They are registered
-when the compatibility package is imported, and load a name when it is first used.
+Code for another framework imports from many small modules and their packages. Each is made when it
+is imported, and loads a name when that is first used.
 """
 
 from __future__ import annotations
 
 import importlib
-import sys
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks._lazy import loader_of, register_module
-from trainer_hooks.compat.not_offered import refusing_getattr
+from trainer_hooks._lazy import ModuleFinder, lazy_module, loader_of
+from trainer_hooks.compat.not_offered import NotOfferedImportError, refusal, refusing_getattr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from types import ModuleType
 
     Rows = Iterable[tuple[str, str, str]]
 
@@ -95,30 +95,71 @@ class ModuleTable:
             for name, (source, attribute) in self.exports(path).items()
         }
         submodules = dict.fromkeys(self.submodules(path), "")
-        load = loader_of(module, {**submodules, **exports, **(homes or {})})
-        return refusing_getattr(module, self.refused(path), load)
+        loader = loader_of(module, {**submodules, **exports, **(homes or {})})
 
-    def register(self, *aliases: str) -> None:
+        def load(name: str) -> Any:
+            # a module is searched for submodules only if it has a path. Each has one, for an import
+            # of a name that is refused to come to the finder, which raises the error with advice:
+            # Python replaces an AttributeError of such an import by an error of its own
+            if name == "__path__":
+                return []
+            try:
+                return loader(name)
+            except AttributeError as error:
+                if homes_of_name := self._homes(name):
+                    error.args = (f"{error}. It is in {homes_of_name}",)
+                raise
+
+        # a module is there, and refuses its names
+        refused = {
+            name: advice for name, advice in self.refused(path).items() if name not in submodules
+        }
+        return refusing_getattr(module, refused, load)
+
+    def register(self, alias: str = "") -> None:
         """Make the modules importable; call it while the package is imported.
 
         Args:
-            aliases: further names below the package under which it and its modules are found.
+            alias: a further name below the package under which it and its modules are found.
         """
-        for path in self.paths:
+        modules = {*self.paths}
+
+        def make(path: str) -> ModuleType | None:
+            first, _, below = path.partition(".")
+            if alias and first == alias:
+                name = f"{self._package}.{below}".rstrip(".")
+                return importlib.import_module(name) if not below or below in modules else None
+            if path not in modules:
+                self._refuse_import(path)
+                return None
             name = f"{self._package}.{path}"
-            register_module(
-                name,
-                f"Names of `{path}`.",
-                sorted(name for name in self.exports(path) if name[0] != "_"),
-                self.getattr_of(name),
-                # Python imports a submodule only of a module that has a __path__
-                is_package=bool(self.submodules(path)),
-            )
-        for alias in aliases:
-            sys.modules[f"{self._package}.{alias}"] = importlib.import_module(self._package)
-            for path in self.paths:
-                aliased = f"{self._package}.{alias}.{path}"
-                sys.modules[aliased] = sys.modules[f"{self._package}.{path}"]
+            public = sorted(name for name in self.exports(path) if name[0] != "_")
+            return lazy_module(name, f"Names of `{path}`.", public, self.getattr_of(name))
+
+        ModuleFinder(self._package, make).install()
+
+    def _refuse_import(self, path: str) -> None:
+        """Raise the error for an import of a name that is not offered, by its path.
+
+        Raises:
+            NotOfferedError: the table has advice for the name.
+        """
+        parent, _, name = path.rpartition(".")
+        refused = self.refused(parent)
+        if name in self.exports(parent) or name.startswith("__"):
+            return
+        advice = refused.get(name) or refused.get("*")
+        if advice is not None:
+            module = f"{self._package}.{parent}".rstrip(".")
+            raise NotOfferedImportError(refusal(module, name, advice))
+
+    def _homes(self, name: str) -> str:
+        """Return the modules that offer a name, separated by commas; the shortest path first."""
+        homes = sorted(
+            (path for path in self._exports if name in self._exports[path]),
+            key=lambda path: (path.count("."), path),
+        )
+        return ", ".join(f"{self._package}.{path}".rstrip(".") for path in homes[:2])
 
 
 def _paths(paths: str) -> list[str]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from trainer_hooks.callback import Callback
+    from trainer_hooks.clock.progress import Progress
     from trainer_hooks.module.module import Module
     from trainer_hooks.module.optimization import LRSchedulerConfig
     from trainer_hooks.runtime.precision import Precision
@@ -125,12 +126,31 @@ class _StepLimits:
         self._core.change_plan("max_steps", value)
 
 
+def completed_windows(progress: Progress) -> int:
+    """Return the number of accumulation windows completed before the current batch.
+
+    Lightning counts a window when its last batch and the validation after it are over, so a window
+    that was stepped but whose batch or validation is still open is left out.
+
+    Args:
+        progress: the training's counts.
+    """
+    is_counted = progress.is_batch_open and progress.batches_in_window == 0
+    is_validating = progress.stage is EpochStage.VALIDATING
+    return int(progress.batches_stepped - bool(is_counted or is_validating))
+
+
 class TrainerEpochLoop(_StepLimits):
     """`trainer.fit_loop.epoch_loop`: the counts of batches.
 
     Args:
         core: the trainer's core, which holds its parts.
     """
+
+    @property
+    def _batches_that_stepped(self) -> int:
+        """The step at which loggers are written to, which callbacks of Lightning's users read."""
+        return completed_windows(self._core.training.progress)
 
     @property
     def batch_progress(self) -> ProgressView:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 import torch
 from torchmetrics import Accuracy, ConfusionMatrix, MetricCollection, Precision
 
-from trainer_hooks import StopTraining, StopTrainingError, Trainer
+import trainer_hooks
+from trainer_hooks import Callback, StopTraining, StopTrainingError, Trainer
 from trainer_hooks.callbacks import LambdaCallback
-from trainer_hooks.compat.accelerated import TrainerCallback
+from trainer_hooks.compat.accelerated import TrainerCallback, callbacks
+from trainer_hooks.compat.accelerated.built_in_callback import built_in
 from trainer_hooks.testing import TinyModule
 
 QUIET = {
@@ -284,3 +288,71 @@ def test_the_message_of_a_request_to_stop_is_the_reason(hook) -> None:
     trainer = Trainer(max_epochs=3, callbacks=[callback], num_sanity_val_steps=0, **QUIET)
     trainer.fit(TinyModule())
     assert trainer.stop_reason == "enough"
+
+
+BUILT_IN = [
+    getattr(callbacks, name)
+    for name in callbacks.__all__
+    if name not in ("CallbackHandler", "StopTrainingError")
+]
+
+
+@pytest.mark.parametrize("kind", BUILT_IN, ids=lambda kind: kind.__name__)
+def test_a_built_in_callback_is_one_of_this_system(kind) -> None:
+    """It is a TrainerCallback and a Callback, and its module has it by its name."""
+    assert issubclass(kind, TrainerCallback)
+    assert issubclass(kind, Callback)
+    assert getattr(importlib.import_module(kind.__module__), kind.__name__) is kind
+    assert kind is TrainerCallback or "TrainerCallback" not in kind.__doc__
+
+
+def test_a_subclass_overrides_events_of_a_built_in_callback() -> None:
+    """With the signatures there and `super()`; the callback's own work is done once."""
+    calls = []
+
+    class Stopping(callbacks.EarlyStoppingCallback):
+        def on_train_epoch_end(self, trainer, **kwargs):
+            super().on_train_epoch_end(trainer, **kwargs)
+            calls.append(("epoch", trainer.current_epoch, self.wait_count))
+
+        def on_train_step_end(self, trainer, batch_output, batch, step, **kwargs):
+            calls.append(("step", step, sorted(batch_output)))
+
+        def on_training_run_end(self, trainer, **kwargs):
+            super().on_training_run_end(trainer, **kwargs)
+            calls.append(("end", self.stopped_epoch))
+
+    class Never(TinyModule):
+        def on_validation_epoch_end(self):
+            self.log("worse", torch.tensor(float(self.current_epoch)))
+
+    stopping = Stopping(early_stopping_patience=1, watch_metric="worse")
+    Trainer(max_epochs=9, callbacks=[stopping], **QUIET).fit(Never())
+    epochs = [call for call in calls if call[0] == "epoch"]
+    assert epochs[0] == ("epoch", 0, 0)
+    assert len(epochs) < 9
+    assert ("step", 0, ["batch_size", "loss", "model_outputs"]) in calls
+    assert calls[-1][0] == "end"
+
+
+def test_own_hooks_of_a_built_in_callback_run_beside_events() -> None:
+    """Of all hooks, also those with the name of an event, and those that both have."""
+    seen = []
+
+    class Own(trainer_hooks.Callback):
+        def on_train_epoch_end(self, trainer, module):
+            seen.append("own")
+
+        def on_validation_after_loss(self, trainer, module, loss):
+            seen.append("loss")
+
+    class Mine(built_in(Own, __name__)):
+        def on_train_epoch_end(self, trainer, **kwargs):
+            super().on_train_epoch_end(trainer, **kwargs)
+            seen.append("event")
+
+        def on_eval_step_end(self, trainer, batch, batch_output, **kwargs):
+            seen.append(batch_output["loss"] is not None)
+
+    Trainer(max_epochs=1, callbacks=[Mine()], num_sanity_val_steps=0, **QUIET).fit(TinyModule())
+    assert sorted(map(str, seen)) == ["True", "True", "event", "loss", "loss", "own"]

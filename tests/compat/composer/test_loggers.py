@@ -128,7 +128,10 @@ def test_mlflow(make, tmp_path) -> None:
 @pytest.mark.parametrize("name", ["SlackLogger", "ProgressBarLogger", "MosaicMLLogger"])
 def test_what_is_not_here_says_so(name) -> None:
     """A destination that is not here is an error at its import, with what to do instead."""
-    with pytest.raises(ImportError, match=f"composer.loggers.{name} is not in trainer_hooks: "):
+    told = f"composer.loggers.{name} is not in trainer_hooks: "
+    with pytest.raises(ImportError, match=told):
+        exec(f"from {loggers.__name__} import {name}")
+    with pytest.raises(AttributeError, match=told):
         getattr(loggers, name)
 
 

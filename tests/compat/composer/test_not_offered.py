@@ -47,17 +47,20 @@ def test_a_member_of_the_trainer_that_is_not_here(make, name) -> None:
     ("package", "name"),
     [
         ("", "Algorithm"),
-        ("", "algorithms"),
-        ("", "functional"),
+        (".algorithms", "BlurPool"),
+        (".functional", "apply_blurpool"),
         (".core", "AlgorithmPass"),
         (".core", "get_precision_context"),
         (".models", "HuggingFaceModel"),
     ],
 )
 def test_a_name_that_is_not_here(package, name) -> None:
-    """Importing it is an error that says what to use."""
-    module = importlib.import_module(f"trainer_hooks.compat.composer{package}")
+    """Reading and importing it are errors that say what to use."""
+    path = f"trainer_hooks.compat.composer{package}"
     with pytest.raises(ImportError, match=rf"composer(.\w+)*\.{name} is not in trainer_hooks: "):
+        exec(f"from {path} import {name}")
+    module = importlib.import_module(path)
+    with pytest.raises(AttributeError, match=rf"composer(.\w+)*\.{name} is not in trainer_hooks: "):
         getattr(module, name)
 
 

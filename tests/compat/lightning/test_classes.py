@@ -251,3 +251,43 @@ def test_loggers_write_into_lightnings_folder(kind, tmp_path) -> None:
         tmp_path / "mine/version_3"
     )
     assert isinstance(pl.Trainer(default_root_dir=tmp_path).logger, pl.loggers.TensorBoardLogger)
+
+
+def test_a_module_can_be_summarized():
+    """`ModelSummary(model, max_depth)` has Lightning's attributes; `summarize` makes one."""
+    from trainer_hooks.compat.lightning.utilities.model_summary import ModelSummary, summarize
+
+    module = torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.Sequential(torch.nn.ReLU()))
+    module.example_input_array = torch.ones(1, 4)
+    summary = ModelSummary(module, max_depth=-1)
+    assert summary.layer_names == [name for name, _ in summary.named_modules] == ["0", "1", "1.0"]
+    assert summary.layer_types == ["Linear", "Sequential", "ReLU"]
+    assert (summary.param_nums, summary.total_parameters) == ([10, 0, 0], 10)
+    assert (summary.trainable_parameters, summary.model_size) == (10, 40 / 1e6)
+    assert (summary.in_sizes[0], summary.out_sizes[0]) == ("[1, 4]", "[1, 2]")
+    assert summary.training_modes == [True, True, True]
+    assert summary.total_training_modes == {"train": 4, "eval": 0}
+    assert summary.total_flops == 16
+    assert summary.summarize()["0"].parameters == 10
+    assert isinstance(summarize(module), ModelSummary)
+    assert str(summarize(module)) == str(ModelSummary(module))
+
+
+def test_internal_parts_that_others_use_are_there():
+    """Those that packages around Lightning read; an error names the replacement of others."""
+    seen = []
+
+    class Reader(pl.Callback):
+        def on_train_batch_end(self, trainer, *args):
+            seen.append(trainer.fit_loop.epoch_loop._batches_that_stepped)
+            assert trainer._logger_connector.should_update_logs in (True, False)
+            assert not trainer._accelerator_connector.is_distributed
+            assert "state_dict" in trainer._checkpoint_connector.dump_checkpoint()
+
+    trainer = pl.Trainer(callbacks=[Reader()], **QUIET)
+    trainer.fit(boring_classes.BoringModel())
+    assert seen == [0, 1]
+    assert trainer.fit_loop.epoch_loop._batches_that_stepped == 2
+    assert not hasattr(trainer, "_data_connector")
+    with pytest.raises(AttributeError, match=r"Trainer._results is not in .*: read trainer.callb"):
+        trainer._results  # noqa: B018

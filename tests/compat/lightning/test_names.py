@@ -115,11 +115,24 @@ def test_a_name_that_programs_use_is_there(path):
 def test_a_name_that_is_gone_says_what_to_use(path, advice):
     """By attributes and by the line that imports it; dunder names stay unknown, as Python asks."""
     module, _, name = path.rpartition(".")
-    with pytest.raises(ImportError, match=rf"\.{name} is not in trainer_hooks: .*{advice}"):
+    with pytest.raises(AttributeError, match=rf"\.{name} is not in trainer_hooks: .*{advice}"):
         PATHS.by_attributes(path)
     with pytest.raises(ImportError, match=rf"\.{name} is not in trainer_hooks: .*{advice}"):
         exec(f"from {PACKAGE}{'.' * bool(module)}{module} import {name}")
     assert not hasattr(PATHS.by_import(module, ""), "__wrapped__")
+
+
+def test_a_program_may_ask_for_a_name_that_is_not_offered():
+    """`hasattr` and `getattr` with a default answer as for any other name that is not there."""
+    strategies = PATHS.by_import("strategies", "")
+    assert not hasattr(strategies, "DeepSpeedStrategy")
+    assert getattr(strategies, "DeepSpeedStrategy", None) is None
+
+
+def test_a_name_that_is_elsewhere_says_where():
+    """A path that Lightning never had names the module that has it."""
+    with pytest.raises(AttributeError, match=rf"It is in {PACKAGE}.utilities.distributed, "):
+        PATHS.by_attributes("utilities.rank_zero_debug")
 
 
 def test_any_chain_of_attributes_is_there_in_a_new_interpreter():
@@ -134,7 +147,7 @@ for path in {chosen!r}:
     try:
         for name in path.split("."):
             value = getattr(value, name)
-    except ImportError as error:
+    except AttributeError as error:
         assert "is not in trainer_hooks" in str(error), path
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -171,8 +184,9 @@ def files():
     loaded = {{getattr(module, "__file__", None) for module in sys.modules.values()}}
     return {{file for file in loaded if file}}
 def loaded_by(line):
-    before = files()
+    before, modules = files(), len(sys.modules)
     exec(line)
+    assert len(sys.modules) - modules <= 12, line  # modules without a file are made when used
     return sorted(file.partition("site-packages/")[2] or file for file in files() - before)
 import trainer_hooks.compat
 for line in (

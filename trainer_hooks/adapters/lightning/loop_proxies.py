@@ -8,19 +8,11 @@ from typing import Any, ClassVar
 from trainer_hooks.adapters.proxy import PartialProxy, Proxy
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.errors import UsageError
-from trainer_hooks.trainer.lightning_attributes import ProgressCounts, ProgressView
-
-
-def completed_windows(trainer: Any) -> int:
-    """Return the number of accumulation windows completed before the current batch.
-
-    Lightning counts a window when its last batch and the validation after it are over, so a window
-    that was stepped but whose batch or validation is still open is left out.
-    """
-    progress = trainer.progress
-    is_counted = progress.is_batch_open and progress.batches_in_window == 0
-    is_validating = progress.stage is EpochStage.VALIDATING
-    return int(progress.batches_stepped - bool(is_counted or is_validating))
+from trainer_hooks.trainer.lightning_attributes import (
+    ProgressCounts,
+    ProgressView,
+    completed_windows,
+)
 
 
 class EvaluationLoopProxy(PartialProxy):
@@ -121,7 +113,7 @@ class EpochLoopProxy(Proxy):
         self.val_loop = val_loop
 
     # the step at which LearningRateMonitor and DeviceStatsMonitor log
-    _batches_that_stepped = property(lambda self: completed_windows(self._trainer))
+    _batches_that_stepped = property(lambda self: completed_windows(self._trainer.progress))
 
     # a progress bar of Lightning's has no validation batches to show unless this is True
     def _should_check_val_epoch(self) -> bool:

@@ -19,7 +19,6 @@ from trainer_hooks.adapters.lightning.loop_proxies import (
     EvaluationLoopProxy,
     FitLoopProxy,
     PredictionLoopProxy,
-    completed_windows,
 )
 from trainer_hooks.adapters.lightning.package import (
     enum_member,
@@ -30,6 +29,7 @@ from trainer_hooks.adapters.proxy import ModuleProxy, PartialProxy, Proxy, joine
 from trainer_hooks.data.data_hooks import defines
 from trainer_hooks.loggers.dummy import RankZeroLoggerProxy
 from trainer_hooks.module.module import Module
+from trainer_hooks.trainer.lightning_attributes import completed_windows
 
 if TYPE_CHECKING:
     from torch import nn
@@ -461,7 +461,7 @@ class LoggerConnectorProxy(PartialProxy):
         if every < 1:
             return False
         # + 1 as there: it is asked in hooks before the step too
-        count = completed_windows(trainer) + 1 if trainer.state.fn == "fit" else 1
+        count = completed_windows(trainer.progress) + 1 if trainer.state.fn == "fit" else 1
         return bool(count % every == 0 or trainer.should_stop)
 
     def log_metrics(self, metrics: Any, step: int | None = None) -> None:
@@ -469,7 +469,9 @@ class LoggerConnectorProxy(PartialProxy):
         # a metric named `step` is the step, and then nothing adds the epoch, as in Lightning
         if step is None and "step" not in metrics:
             epoch = self._trainer.current_epoch
-            self._trainer.log_metrics(metrics, completed_windows(self._trainer), epoch=epoch)
+            self._trainer.log_metrics(
+                metrics, completed_windows(self._trainer.progress), epoch=epoch
+            )
         else:
             self._trainer.log_metrics(metrics, step)
 

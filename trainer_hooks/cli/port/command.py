@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trainer_hooks.cli.commands import Commands
 
 _ALL = "all"
+_CONFIGS = (".yaml", ".yml")
 _PACKAGES = {
     "lightning": {
         "lightning.pytorch": "",
@@ -39,8 +40,9 @@ def add_parser(commands: Commands) -> None:
         help="give code of other frameworks the import lines that run it here",
         description=(
             "Rewrite the import lines of Python files that are written for Lightning, Composer or "
-            "pytorch-accelerated, and list by file and line what has no counterpart. Nothing else "
-            "is changed. The exit code is 1 if anything has none."
+            "pytorch-accelerated, and the class paths of their YAML configs, and list by file and "
+            "line what has no counterpart. Nothing else is changed. The exit code is 1 if anything "
+            "has none."
         ),
         epilog="Example: trainer-hooks port --check src",
     )
@@ -73,14 +75,15 @@ def run(arguments: argparse.Namespace) -> int:
         for package, place in _PACKAGES[framework].items()
     }
     # here, since libcst is an extra, and takes its time to import
-    from trainer_hooks.cli.port.porting import NotPythonError, port_imports
+    from trainer_hooks.cli.port.porting import NotPythonError, port_config, port_imports
 
     changed = open_ends = 0
     for path in _files(arguments.paths):
         name = printable(path)
         try:
             # bytes, so that encoding and line ends stay as they are
-            ported = port_imports(_read(path), packages)
+            port = port_config if path.suffix in _CONFIGS else port_imports
+            ported = port(_read(path), packages)
         except OSError as error:
             print(f"{name}: it cannot be read: {printable(error.strerror or error)}")
             open_ends += 1
@@ -90,10 +93,9 @@ def run(arguments: argparse.Namespace) -> int:
             open_ends += 1
             continue
         if ported.lines:
-            lines = ", ".join(map(str, ported.lines))
-            print(
-                f"{name}: import lines {lines} {'would change' if arguments.check else 'changed'}"
-            )
+            kind = "lines" if path.suffix in _CONFIGS else "import lines"
+            numbers = ", ".join(map(str, ported.lines))
+            print(f"{name}: {kind} {numbers} {'would change' if arguments.check else 'changed'}")
         for missing in ported.findings:
             print(printable(f"{name}:{missing.line}: {missing.name}: {missing.instead}"))
         changed += bool(ported.lines)
@@ -106,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _files(paths: list[str]) -> Iterator[Path]:
-    """Yield the Python files in order, without hidden folders and virtual environments."""
+    """Yield the Python and YAML files in order, not of hidden folders and environments."""
     for name in paths:
         path = Path(name)
         if not path.is_dir():
@@ -118,7 +120,7 @@ def _files(paths: list[str]) -> Iterator[Path]:
             folders[:] = sorted(
                 one for one in folders if one[0] != "." and not (here / one / "pyvenv.cfg").exists()
             )
-            yield from (here / one for one in sorted(files) if one.endswith(".py"))
+            yield from (here / one for one in sorted(files) if one.endswith((".py", *_CONFIGS)))
 
 
 def _read(path: Path) -> bytes:

@@ -22,11 +22,14 @@ if TYPE_CHECKING:
 
     from trainer_hooks.trainer.trainer import Trainer
 
-__all__ = ["TrainerCallback"]
+__all__ = ["EVENT_NAMES", "TrainerCallback"]
 
 # on_init_end has one name and one signature in both, so the relay calls it as any other hook
 _TRANSLATED = {hook: event for hook, event in EVENTS.items() if hook != "on_init_end"}
 _EVALUATION_LOSS = "on_validation_after_loss"
+
+EVENT_NAMES = frozenset({*_TRANSLATED.values(), STEP_END})
+"""The names of the events that are methods of a callback."""
 
 
 def _empty_event(name: str) -> Callable[..., None]:
@@ -42,7 +45,7 @@ def _empty_event(name: str) -> Callable[..., None]:
 _AcceleratedHooks: type[Hooks] = type(
     "_AcceleratedHooks",
     (Hooks,),
-    {name: _empty_event(name) for name in (*_TRANSLATED.values(), STEP_END)},
+    {name: _empty_event(name) for name in sorted(EVENT_NAMES)},
 )
 """The events of pytorch-accelerated as empty methods, so that they are no misspelt hooks."""
 

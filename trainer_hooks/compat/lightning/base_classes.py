@@ -7,9 +7,10 @@ The bases leave all public names to the user that Lightning's classes have not: 
 from __future__ import annotations
 
 from abc import ABCMeta
+from importlib import import_module
 from importlib.util import find_spec
 from types import FunctionType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import trainer_hooks
 from trainer_hooks import DataModule, Module, loggers, rank_zero_only
@@ -21,11 +22,29 @@ from trainer_hooks.adapters.lightning.names import (
     MODULE_NAMES,
     names_of_the_user,
 )
+from trainer_hooks.compat.not_offered import not_offered_attribute
 from trainer_hooks.hooks.check import REMOVED_METHODS
 
 __all__ = ["Callback", "LightningDataModule", "LightningModule", "Logger", "Trainer"]
 
 _ARGUMENT = "dataloader_idx"
+_CONNECTORS = {
+    "_accelerator_connector": "AcceleratorConnectorProxy",
+    "_checkpoint_connector": "CheckpointConnectorProxy",
+    "_logger_connector": "LoggerConnectorProxy",
+}
+"""Internal parts of Lightning's Trainer that packages around it use, as guests' callbacks do."""
+_LOOP = "read trainer.progress and trainer.num_val_batches"
+_NOT_OFFERED = {
+    "_callback_connector": "append to trainer.callbacks; a band decides the place of a callback",
+    "_data_connector": "read trainer.train_dataloader, trainer.val_dataloaders, trainer.datamodule",
+    "_results": "read trainer.callback_metrics and trainer.logged_metrics",
+    "_signal_connector": "read trainer.received_sigterm",
+    "predict_loop": _LOOP,
+    "test_loop": _LOOP,
+    "validate_loop": _LOOP,
+}
+"""What to use instead of other parts."""
 
 _REFUSED_METHODS = {"training_epoch_end", "validation_epoch_end", "test_epoch_end"}
 """Methods of Lightning 1.x that Lightning 2 refuses; the others may be helpers of the user's."""
@@ -88,7 +107,9 @@ class Trainer(trainer_hooks.Trainer):
     """A `trainer_hooks.Trainer`, whose options are Lightning's, with Lightning's default logger.
 
     That is TensorBoard where it is installed, else CSV files, in `lightning_logs/version_0` and so
-    on. Hooks are given the loss of a batch divided by `accumulate_grad_batches`, as there.
+    on. Hooks are given the loss of a batch divided by `accumulate_grad_batches`, as there. It has
+    those internal parts of Lightning's Trainer that others use; an error names the replacement of
+    the rest.
     """
 
     _divides_outputs: ClassVar[bool] = True
@@ -108,6 +129,14 @@ class Trainer(trainer_hooks.Trainer):
         from trainer_hooks.compat.lightning.logger_classes import CSVLogger
 
         return CSVLogger(root)
+
+    if not TYPE_CHECKING:  # type checkers would take any attribute to be there
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _CONNECTORS:
+                proxies = import_module("trainer_hooks.adapters.lightning.trainer_proxy")
+                return getattr(proxies, _CONNECTORS[name])(self)
+            raise not_offered_attribute(self, name, _NOT_OFFERED)
 
 
 class LightningModule(_OptionalDataloaderIdx, Module):

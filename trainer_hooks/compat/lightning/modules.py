@@ -38,6 +38,7 @@ EXPORTS = (
     (".", "trainer_hooks", "seed_everything"),
     (".", _CLASSES, "Callback LightningDataModule LightningModule Trainer"),
     (".", _HELPERS, "cli_lightning_logo"),
+    (".", "trainer_hooks._log", "_logger=log"),
     ("callbacks", _CALLBACKS, "BackboneFinetuning BaseFinetuning BasePredictionWriter"),
     ("callbacks", _CALLBACKS, "BatchSizeFinder Checkpoint DeviceStatsMonitor EMAWeightAveraging"),
     ("callbacks", _CALLBACKS, "EarlyStopping GradientAccumulationScheduler LambdaCallback"),
@@ -87,6 +88,7 @@ EXPORTS = (
     ("core.lightning core.module", _CLASSES, "LightningModule"),
     ("core.mixins core.mixins.hparams_mixin", _MIXIN, "HyperparametersMixin"),
     ("core.optimizer", "trainer_hooks.module.optimization", "LightningOptimizer=ManualOptimizer"),
+    ("core.saving", _HELPERS, "get_filesystem"),
     ("core.saving", _HPARAMS, "convert load_hparams_from_tags_csv load_hparams_from_yaml"),
     ("core.saving", _HPARAMS, "save_hparams_to_tags_csv save_hparams_to_yaml update_hparams"),
     ("demos demos.boring_classes", _DEMOS, "BoringDataModule BoringModel DemoModel"),
@@ -178,8 +180,13 @@ EXPORTS = (
     ("utilities.model_helpers", _HELPERS, "get_torchvision_model is_overridden"),
     (
         "utilities.model_summary utilities.model_summary.model_summary core.memory",
+        f"{_PACKAGE}.model_summary",
+        "ModelSummary summarize",
+    ),
+    (
+        "utilities.model_summary utilities.model_summary.model_summary core.memory",
         _MODEL_TABLE,
-        "LayerSummary ModelSummary=ModelSummaryTable summarize",
+        "LayerSummary",
     ),
     (
         "utilities.model_summary utilities.model_summary.model_summary core.memory",

@@ -57,7 +57,7 @@ NOT_OFFERED: tuple[tuple[str, str, str], ...] = (
     ("core.step_result", "*", "call self.log in the steps"),
     (
         "accelerators accelerators.accelerator",
-        "Accelerator",
+        "Accelerator AcceleratorRegistry",
         "pass Trainer(accelerator='cpu'), 'cuda' or 'mps'",
     ),
     ("accelerators accelerators.cpu", "CPUAccelerator", "pass Trainer(accelerator='cpu')"),

@@ -1,4 +1,4 @@
-"""The callbacks of pytorch-accelerated: some of this package, others of trainer_hooks.callbacks."""
+"""The callbacks of pytorch-accelerated, each a `TrainerCallback`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
     from trainer_hooks.adapters.pytorch_accelerated.callback_handler import CallbackHandler
-    from trainer_hooks.callbacks import (
+    from trainer_hooks.callbacks import StopTrainingError
+    from trainer_hooks.compat.accelerated.callbacks.built_in import (
         ConvertSyncBatchNormCallback,
         LimitBatchesCallback,
         LimitEvalStepsCallback,
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
         PrintMetricsCallback,
         PrintProgressCallback,
         StepBasedEvaluationCallback,
-        StopTrainingError,
         WSDCheckpointCallback,
     )
     from trainer_hooks.compat.accelerated.callbacks.console import (
@@ -59,10 +59,11 @@ __getattr__ = loader_of(
     __name__,
     {
         # first, so that the rows below replace it for their names
-        **dict.fromkeys(__all__, ":trainer_hooks.callbacks"),
+        **dict.fromkeys(__all__, "built_in"),
         "CallbackHandler": ":trainer_hooks.adapters.pytorch_accelerated.callback_handler",
         "EarlyStoppingCallback TerminateOnNaNCallback": "stopping",
         "LogMetricsCallback ProgressBarCallback": "console",
+        "StopTrainingError": ":trainer_hooks.callbacks",
         "SaveBestModelCallback SaveTrainingStateCallback": "savers",
         "TrainerCallback": ":trainer_hooks.compat.accelerated.trainer_callback",
     },

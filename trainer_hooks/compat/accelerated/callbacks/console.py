@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from trainer_hooks.callbacks import PrintMetricsCallback, TQDMProgressBar
+from trainer_hooks.callbacks import TQDMProgressBar
+from trainer_hooks.compat.accelerated.built_in_callback import built_in
+from trainer_hooks.compat.accelerated.callbacks.built_in import PrintMetricsCallback
 
 __all__ = ["LogMetricsCallback", "ProgressBarCallback"]
 
 
+@built_in
 class ProgressBarCallback(TQDMProgressBar):
     """Show progress with tqdm, under the name that pytorch-accelerated has for it.
 

@@ -19,6 +19,7 @@ from trainer_hooks.callbacks.saver_base import (
     check_flags,
     restore_weights_and_optimizers,
 )
+from trainer_hooks.compat.accelerated.built_in_callback import built_in
 from trainer_hooks.errors import OptionError
 from trainer_hooks.hooks.spec import keeps_optimizers
 
@@ -33,6 +34,7 @@ __all__ = ["SaveBestModelCallback", "SaveTrainingStateCallback"]
 
 # ModelEmaCallback is a subclass there: with this metaclass it is registered as one for isinstance,
 # without the machinery of a ModelCheckpoint
+@built_in
 class SaveBestModelCallback(ModelCheckpoint, metaclass=ABCMeta):
     """Save to one file whenever an epoch is the best so far, and end with the best weights.
 
@@ -142,6 +144,7 @@ SaveBestModelCallback.register(ModelEmaCallback)
 _WHERE = "SaveTrainingStateCallback"
 
 
+@built_in
 class SaveTrainingStateCallback(Saver):
     """Save a full checkpoint every few epochs or steps, and at the end of the training.
 

@@ -16,6 +16,7 @@ from trainer_hooks.callbacks.option_checks import (
     check_monitor,
     check_number,
 )
+from trainer_hooks.compat.accelerated.built_in_callback import built_in
 from trainer_hooks.errors import StopTraining
 from trainer_hooks.hooks.spec import keeps_optimizers
 
@@ -29,6 +30,7 @@ __all__ = ["EarlyStoppingCallback", "TerminateOnNaNCallback"]
 _WHERE = "EarlyStoppingCallback"
 
 
+@built_in
 class EarlyStoppingCallback(EarlyStopping):
     """Ask the trainer to stop when a metric no longer improves, looking once an epoch.
 
@@ -118,6 +120,7 @@ class EarlyStoppingCallback(EarlyStopping):
 _LOSS = "validation loss"
 
 
+@built_in
 class TerminateOnNaNCallback(NaNGuard):
     """End a run in order when a loss is NaN or infinite, in training or in a validation.
 

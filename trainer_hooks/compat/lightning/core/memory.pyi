@@ -1,9 +1,9 @@
 # made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
 
 from trainer_hooks.callbacks.model_table import LayerSummary
-from trainer_hooks.callbacks.model_table import ModelSummaryTable as ModelSummary
-from trainer_hooks.callbacks.model_table import summarize
 from trainer_hooks.compat.lightning.helpers import get_human_readable_count
+from trainer_hooks.compat.lightning.model_summary import ModelSummary
+from trainer_hooks.compat.lightning.model_summary import summarize
 
 __all__ = [
     "LayerSummary",

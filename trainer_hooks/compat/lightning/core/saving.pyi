@@ -1,5 +1,6 @@
 # made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
 
+from trainer_hooks.compat.lightning.helpers import get_filesystem
 from trainer_hooks.compat.lightning.hparams_files import convert
 from trainer_hooks.compat.lightning.hparams_files import load_hparams_from_tags_csv
 from trainer_hooks.compat.lightning.hparams_files import load_hparams_from_yaml
@@ -9,6 +10,7 @@ from trainer_hooks.compat.lightning.hparams_files import update_hparams
 
 __all__ = [
     "convert",
+    "get_filesystem",
     "load_hparams_from_tags_csv",
     "load_hparams_from_yaml",
     "save_hparams_to_tags_csv",

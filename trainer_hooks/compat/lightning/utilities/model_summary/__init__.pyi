@@ -2,9 +2,9 @@
 
 from . import model_summary as model_summary
 from trainer_hooks.callbacks.model_table import LayerSummary
-from trainer_hooks.callbacks.model_table import ModelSummaryTable as ModelSummary
-from trainer_hooks.callbacks.model_table import summarize
 from trainer_hooks.compat.lightning.helpers import get_human_readable_count
+from trainer_hooks.compat.lightning.model_summary import ModelSummary
+from trainer_hooks.compat.lightning.model_summary import summarize
 
 __all__ = [
     "LayerSummary",
