@@ -17,6 +17,7 @@ ELSEWHERE = {
     "Private methods of `ModelCheckpoint`, such as `_save_checkpoint`": (
         "tests/programs/of_lightning/own_logger.py"
     ),
+    "The method `to` of a batch, in a run on the CPU": "tests/programs/of_lightning/graphs.py",
     "Copying or pickling a Trainer in a run": "tests/trainer/test_copying.py",
     "`Trainer(benchmark=True)`": "tests/trainer/options/test_barebones.py",
     "`profiler`": "tests/profilers",

@@ -13,8 +13,7 @@ from lightning.pytorch.demos.boring_classes import (
 from torch.utils.data import DataLoader
 
 DIFFERENCES = {
-    "hosted:raised": "open: F10",
-    "ported:runs.3.hooks": "`on_before_zero_grad` in manual optimization",
+    "runs.3.hooks": "`on_before_zero_grad` in manual optimization",
 }
 
 

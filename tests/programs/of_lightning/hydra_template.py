@@ -15,11 +15,7 @@ from torch.utils.data import DataLoader, random_split
 from torchmetrics import MaxMetric, MeanMetric
 from torchmetrics.classification.accuracy import Accuracy
 
-DIFFERENCES = {
-    "hosted:raised": "open: F2, a network among the hyperparameters",
-    "ported:foreign": "open: F5, `_target_` in a config file",
-    "ported:raised": "open: F5, `_target_` in a config file",
-}
+DIFFERENCES: dict[str, str] = {}
 
 
 class SimpleDenseNet(torch.nn.Module):

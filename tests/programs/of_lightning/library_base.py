@@ -5,7 +5,7 @@ import torch
 from tiny_data import digits
 from torch.utils.data import DataLoader
 
-DIFFERENCES = {"raised": "open: F7; hosted F6 and F13 too"}
+DIFFERENCES: dict[str, str] = {}
 
 
 class BaseTask(pl.LightningModule):

@@ -8,7 +8,7 @@ from pytorch_lightning.callbacks import Callback, LearningRateMonitor, ModelChec
 from torch import nn, optim
 from torch.utils.data import DataLoader
 
-DIFFERENCES = {"hosted:raised": "open: F2, a class among the hyperparameters"}
+DIFFERENCES: dict[str, str] = {}
 
 
 class CosineWarmupScheduler(optim.lr_scheduler._LRScheduler):
