@@ -216,12 +216,12 @@ def test_a_disabled_callback_keeps_its_state_and_version(saved, net_type, tmp_pa
 
 @pytest.mark.parametrize("version", [0, -1, "2", 1.0, True, None])
 def test_a_version_that_is_none_is_refused_when_it_is_saved(fitted, tmp_path, version):
-    """state_version must be an int from 1 on."""
+    """state_version must be an int from 1 on; another type is told by the Trainer."""
     callback = first_version()
     callback.state_version = version
-    trainer = fitted(callbacks=[callback])
-    with pytest.raises(CallbackError, match=rf"state_version {version!r} of .*an int from 1 on"):
-        trainer.save_checkpoint(tmp_path / "a.ckpt")
+    rule = rf"state_version {version!r} of .*an int from 1 on|'state_version' of .* another int"
+    with pytest.raises(CallbackError, match=rule):
+        fitted(callbacks=[callback]).save_checkpoint(tmp_path / "a.ckpt")
 
 
 def test_callbacks_without_a_state_have_no_version(fitted, tmp_path):

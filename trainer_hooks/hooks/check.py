@@ -232,7 +232,7 @@ def value_fault(kind: type, name: str, value: Any, skip: int = 0, *, of_class: b
         is_fit = isinstance(value, (property, type(declared))) or (
             isinstance(declared, frozenset) and isinstance(value, (set, list, tuple))
         )
-        return "" if is_fit else f"is {declared!r} or another value of that kind"
+        return "" if is_fit else f"is {declared!r} or another {type(declared).__name__}"
     # None switches a hook off; a property is read, and a hook that never fires warned of, in a run
     if name in HOOKS and (
         value is None or isinstance(value, property) or (skip and not HOOKS[name].takes_module)
