@@ -239,6 +239,11 @@ MEANINGS = (
         "`on_train_batch_end` alone is called",
         "no hook of the batch is called",
     ),
+    (
+        "The method `to` of a batch, in a run on the CPU",
+        "is called",
+        "is not called, as the batch is there already",
+    ),
     ("`log_every_n_steps=0`, read from the trainer", "0", "`sys.maxsize`"),
     (
         "`trainer.max_epochs`, `num_sanity_val_steps`, `fast_dev_run`",

@@ -18,6 +18,7 @@ ELSEWHERE = {
         "tests/programs/of_lightning/own_logger.py"
     ),
     "The method `to` of a batch, in a run on the CPU": "tests/programs/of_lightning/graphs.py",
+    "A stop that was requested before the checkpoint was saved": "tests/resume/test_stops.py",
     "Copying or pickling a Trainer in a run": "tests/trainer/test_copying.py",
     "`Trainer(benchmark=True)`": "tests/trainer/options/test_barebones.py",
     "`profiler`": "tests/profilers",

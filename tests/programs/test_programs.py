@@ -20,8 +20,8 @@ PACKAGES = {
 
 sys.path.insert(0, str(HERE))
 try:
-    from compare import COMMON, COMPOSER, WAYS, objections
-    from run import constants, programs
+    from compare_programs import COMMON, COMPOSER, WAYS, objections
+    from run_programs import constants, programs
 finally:
     sys.path.pop(0)
 
@@ -52,7 +52,7 @@ def test_a_program_does_what_it_does_at_home(results_of, places, framework, name
         pytest.skip(f"needs {PACKAGES[framework]}")
     known = constants(programs(framework)[name])
     found = {
-        way: results_of(HERE / "run.py", *places[framework], words=(framework, way))
+        way: results_of(HERE / "run_programs.py", *places[framework], words=(framework, way))
         for way in ("own", *WAYS)
     }
     own = found["own"][name]["values"]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from trainer_hooks.callbacks import PrintMetricsCallback, PrintProgressCallback
+from trainer_hooks.compat.accelerated import callbacks as accelerated
 from trainer_hooks.compat.accelerated.callbacks import LogMetricsCallback
 
 
 def test_metrics_callback_has_an_older_name() -> None:
-    """PrintMetricsCallback is the same class."""
-    assert PrintMetricsCallback is LogMetricsCallback
+    """PrintMetricsCallback of pytorch-accelerated is the same class, and derives from ours."""
+    assert accelerated.PrintMetricsCallback is LogMetricsCallback
+    assert issubclass(LogMetricsCallback, PrintMetricsCallback)
 
 
 def test_metrics_are_printed_with_their_epoch(trained, capsys) -> None:

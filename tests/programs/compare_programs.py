@@ -1,6 +1,6 @@
 """Compare programs in their own framework with what they do here.
 
-    python tests/programs/compare.py FRAMEWORK [names]
+    python tests/programs/compare_programs.py FRAMEWORK [names]
 
 prints what is not as declared. A program's `DIFFERENCES` maps the path of a value, in which `*`
 stands for anything, to the reason: a row of the tables of differences, or "open: ...". A path that
@@ -106,7 +106,7 @@ def _told(there: Any, here: Any) -> str:
 def main(framework: str, *names: str) -> None:
     """Run programs in all ways, and print what is not as declared."""
     from lightning_package import stand_in
-    from run import constants, programs
+    from run_programs import constants, programs
 
     found, running = {}, {}
     with tempfile.TemporaryDirectory() as temporary:
@@ -123,7 +123,14 @@ def main(framework: str, *names: str) -> None:
                 "TRAINER_HOOKS_DISABLE_PLUGINS": "1",
             }
             environment["PYTHONPATH"] = os.pathsep.join(map(str, places))
-            command = [sys.executable, str(HERE / "run.py"), str(target), framework, way, *names]
+            command = [
+                sys.executable,
+                str(HERE / "run_programs.py"),
+                str(target),
+                framework,
+                way,
+                *names,
+            ]
             running[way] = subprocess.Popen(command, env=environment)
         for way, process in running.items():
             assert process.wait() == 0, way

@@ -1,4 +1,4 @@
-"""Run all programs of a framework one way: `run.py RESULTS FRAMEWORK own|ported|hosted [names]`.
+"""Run all programs of a framework one way: `run_programs.py RESULTS FRAMEWORK own|ported|hosted [names]`.
 
 - own: in the framework itself.
 - ported: a copy, after `trainer-hooks port`; the framework is not imported.
@@ -7,7 +7,7 @@
 A program is a file with a function `main`. Each trainer that it makes gets a recorder as another
 callback. A file says these things of itself, as constants:
 
-- `DIFFERENCES`: values that are not the same here, and why; see `compare.py`.
+- `DIFFERENCES`: values that are not the same here, and why; see `compare_programs.py`.
 - `HOSTED`: why its objects cannot be given to our Trainer. A program whose trainer takes other
   arguments than ours has a function `hosted` in place of it.
 - `COPIES`: packages of others that are ported with it.
