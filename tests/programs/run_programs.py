@@ -1,4 +1,4 @@
-"""Run all programs of a framework one way: `run_programs.py RESULTS FRAMEWORK own|ported|hosted [names]`.
+"""Run all programs of a framework: `run_programs.py RESULTS FRAMEWORK own|ported|hosted [names]`.
 
 - own: in the framework itself.
 - ported: a copy, after `trainer-hooks port`; the framework is not imported.
