@@ -154,6 +154,8 @@ RULES: tuple[tuple[Callable[[Options], bool], tuple[str, ...]], ...] = (
     (lambda o: bool(o["chain"]), ("cut", "second_cut", "saver")),
     # their averages cannot follow parameters that pruning replaces
     (lambda o: o["guest"].endswith("average"), ("prunes",)),
+    # two callbacks that put their average into the module are refused
+    (lambda o: o["guest"] == "lightning: average", ("average",)),
     # the file of a save that fails is not there, and is not saved later
     (lambda o: _fails_in_save(o) and "exception" in o["second_saver"], ("second_saver",)),
 )
