@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from trainer_hooks import Callback, Module
 from trainer_hooks.callbacks import EMAWeightAveraging, OnExceptionCheckpoint, WeightAveraging
 from trainer_hooks.compat.lightning import Callback as PortedCallback
-from trainer_hooks.errors import CallbackError, StopTraining, TrainerHooksWarning
+from trainer_hooks.errors import CallbackError, TrainerHooksWarning
 
 BATCHES = 3
 
@@ -138,16 +138,12 @@ class Validated(Net):
         self.log("val_loss", (self.norm(self.layer(batch[0])) - 1).square().mean())
 
 
-class EndsInside(Callback):
-    """Ends the run within the second validation, and keeps the weights that the module has."""
+class CutsInside(Callback):
+    """Cuts the run as the second validation begins."""
 
-    def __init__(self, error) -> None:
-        self.error, self.weights = error, {}
-
-    def on_validation_batch_end(self, trainer, module, *_):
+    def on_validation_epoch_start(self, trainer, module):
         if trainer.progress.batches_completed == 2 * BATCHES:
-            self.weights = copy.deepcopy(module.state_dict())
-            raise self.error
+            raise Cut
 
 
 def lightning_average():
@@ -167,7 +163,7 @@ def test_a_save_while_the_module_has_the_average(kind, quiet_trainer, tmp_path) 
         torch.manual_seed(0)
         module = Validated()
         trainer = quiet_trainer(
-            callbacks=[AVERAGES[kind](), *callbacks],
+            callbacks=[AVERAGES[kind](), *callbacks, OnExceptionCheckpoint(tmp_path, "x")],
             plugins=False,
             enable_checkpointing=None,
             max_epochs=3,
@@ -179,22 +175,11 @@ def test_a_save_while_the_module_has_the_average(kind, quiet_trainer, tmp_path) 
 
     uncut = train()
     with pytest.raises(Cut):
-        train(EndsInside(Cut), OnExceptionCheckpoint(tmp_path, "x"))
+        train(CutsInside())
     module = train(path=tmp_path / "x.ckpt")
     assert module.losses == uncut.losses[2 * BATCHES :]
     for name, value in module.state_dict().items():
         assert torch.equal(value, uncut.state_dict()[name]), name
-
-
-@pytest.mark.parametrize("kind", AVERAGES)
-@pytest.mark.filterwarnings("ignore:::pytorch_lightning")
-def test_a_stop_while_the_module_has_the_average(kind, quiet_trainer) -> None:
-    """After a `StopTraining` inside a validation the module has the averaged weights."""
-    module, ends = Validated(), EndsInside(StopTraining("enough"))
-    trainer = quiet_trainer(callbacks=[AVERAGES[kind](), ends], plugins=False, max_epochs=3)
-    trainer.fit(module, rows(), rows())
-    for name, value in module.state_dict().items():
-        assert torch.equal(value, ends.weights[name]), name
 
 
 @pytest.mark.parametrize("other", [WeightAveraging, lightning_average])

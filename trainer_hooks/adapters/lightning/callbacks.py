@@ -321,8 +321,8 @@ class WeightAveragingAdapter(LightningAdapter):
     """Adapter of weight averaging that exchanges the weights with the average in a validation.
 
     Lightning saves nothing inside a validation, and the callback takes the weights of the module
-    for those in training. Ours saves there at a signal and an error, and ends training at a
-    `StopTraining`. So the adapter counts the exchanges.
+    for those in training. Ours saves there at a signal and an error. So the adapter follows the
+    exchanges.
     """
 
     # the place of the callback in the list, as in Lightning, and not that of a `WeightOwner`
@@ -341,8 +341,6 @@ class WeightAveragingAdapter(LightningAdapter):
             return partial(self._set_up, handle)
         if hook in ("on_validation_epoch_start", "on_validation_epoch_end"):
             return partial(self._exchange, handle)
-        if hook == "on_train_end":
-            return partial(self._end_training, handle)
         if hook == "on_save_checkpoint":
             return partial(self._save, handle)
         return handle
@@ -357,12 +355,6 @@ class WeightAveragingAdapter(LightningAdapter):
     def _exchange(self, handle: Callable[..., object], trainer: Any, module: Any) -> None:
         handle(trainer, module)
         self._is_exchanged = not self._is_exchanged
-
-    def _end_training(self, handle: Callable[..., object], trainer: Any, module: Any) -> None:
-        # a StopTraining inside a validation comes here without `on_validation_epoch_end`
-        if self._is_exchanged:
-            self._exchange(self._with_proxies(self.guest.on_validation_epoch_end), trainer, module)
-        handle(trainer, module)
 
     def _save(
         self, handle: Callable[..., object], trainer: Any, module: Any, checkpoint: dict[str, Any]
