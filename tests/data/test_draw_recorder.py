@@ -111,3 +111,30 @@ def test_one_record_if_nothing_else_draws() -> None:
     recorder = DrawRecorder()
     assert len(list(recorder.items(lambda: drawing(30, 0)))) == 30
     assert len(recorder.state_dict()["records"]) == 1
+
+
+@pytest.mark.parametrize("done", [0, 1, 3, 5, 20])
+@pytest.mark.parametrize("between", [disturb, no_disturbance])
+def test_records_after_a_resume_are_those_of_the_uncut_run(between, done) -> None:
+    """Opened again it adds the records that it would have added without the cut, and no other."""
+    rng.reseed(5)
+    recorder = DrawRecorder()
+    items = recorder.items(lambda: drawing(30, 0))
+    for _ in islice(items, done):
+        between()
+    state, numbers = pickle.loads(pickle.dumps((recorder.state_dict(), rng.capture())))
+    for _ in items:
+        between()
+    again = DrawRecorder(state)
+    items = again.items(lambda: drawing(30, 0))
+    if not done:
+        rng.restore(numbers)
+    for number, _ in enumerate(items, 1):
+        if number == done:
+            rng.restore(numbers)
+        elif number > done:
+            between()
+    again, recorder = again.state_dict(), recorder.state_dict()
+    assert again.keys() == recorder.keys()
+    assert again["steps"] == recorder["steps"]
+    assert list(again["records"]) == list(recorder["records"])

@@ -152,8 +152,10 @@ RULES: tuple[tuple[Callable[[Options], bool], tuple[str, ...]], ...] = (
     (lambda o: not o["chain"], CHAINED),
     # a chain has cuts and savers of its own
     (lambda o: bool(o["chain"]), ("cut", "second_cut", "saver")),
-    # their averages cannot follow parameters that pruning replaces
-    (lambda o: o["guest"].endswith("average"), ("prunes",)),
+    # an average cannot follow parameters that pruning replaces
+    (lambda o: o["guest"].endswith("average") or o["average"] != "none", ("prunes",)),
+    # two callbacks that put their average into the module are refused
+    (lambda o: o["guest"] == "lightning: average", ("average",)),
     # the file of a save that fails is not there, and is not saved later
     (lambda o: _fails_in_save(o) and "exception" in o["second_saver"], ("second_saver",)),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 
 import pytest
+import torch
 from torch.utils.data import DataLoader
 
 from trainer_hooks import Callback, StopTraining
@@ -90,6 +91,29 @@ def test_other_limits_go_on_beyond_a_stop(stopped) -> None:
 def test_a_run_without_the_callback_goes_on(stopped) -> None:
     """A stop does not outlive the callback that requested it."""
     assert stopped(Stopper("on_epoch_end")).current_epoch == 3
+
+
+class Raises(Stopper):
+    """Ends the run by an error alone."""
+
+    def run_event(self, event: str, *args) -> None:
+        if event == self.hook and args[0].progress.batches_completed == BATCH_OF_STOP:
+            raise StopTraining("enough")
+
+
+def test_a_callback_that_raised_nothing_is_no_stopper(lab, kit) -> None:
+    """With the checkpoint of a `StopTraining` the last callback of the hook is not named."""
+    last = Stopper("none")  # listens at each hook
+    path = kit.folder / "x.ckpt"
+
+    class Saves(Callback):
+        def on_batch_checkpoint(self, trainer, module) -> None:
+            if trainer.should_stop:
+                trainer.save_checkpoint(path)
+
+    lab.run(lambda: setup_of(kit, Raises(), Saves(), last), "uncut")
+    stop = torch.load(path, weights_only=True)["trainer_hooks"]["stop"]
+    assert (stop["reason"], stop["stoppers"]) == ("enough", [""])
 
 
 def test_a_callback_may_decide_itself(stopped) -> None:

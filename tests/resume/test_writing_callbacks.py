@@ -11,9 +11,9 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from trainer_hooks import Callback, Module
-from trainer_hooks.callbacks import EMAWeightAveraging, WeightAveraging
+from trainer_hooks.callbacks import EMAWeightAveraging, OnExceptionCheckpoint, WeightAveraging
 from trainer_hooks.compat.lightning import Callback as PortedCallback
-from trainer_hooks.errors import TrainerHooksWarning
+from trainer_hooks.errors import CallbackError, TrainerHooksWarning
 
 BATCHES = 3
 
@@ -131,6 +131,68 @@ def test_the_run_goes_on_with_the_weights_that_it_had(kind, quiet_trainer, tmp_p
             trainer.optimizers[0].state_dict()["state"][0]["exp_avg"] for trainer in (one, other)
         )
         assert torch.equal(ours, theirs)
+
+
+class Validated(Net):
+    def validation_step(self, batch, batch_idx):
+        self.log("val_loss", (self.norm(self.layer(batch[0])) - 1).square().mean())
+
+
+class CutsInside(Callback):
+    """Cuts the run as the second validation begins."""
+
+    def on_validation_epoch_start(self, trainer, module):
+        if trainer.progress.batches_completed == 2 * BATCHES:
+            raise Cut
+
+
+def lightning_average():
+    pl = pytest.importorskip("pytorch_lightning")
+    return pl.callbacks.EMAWeightAveraging(decay=0.5)
+
+
+AVERAGES = {"ours": lambda: EMAWeightAveraging(decay=0.5), "Lightning's": lightning_average}
+
+
+@pytest.mark.parametrize("kind", AVERAGES)
+@pytest.mark.filterwarnings("ignore:::pytorch_lightning")
+def test_a_save_while_the_module_has_the_average(kind, quiet_trainer, tmp_path) -> None:
+    """A checkpoint from inside a validation goes on with the weights in training."""
+
+    def train(*callbacks, path=None):
+        torch.manual_seed(0)
+        module = Validated()
+        trainer = quiet_trainer(
+            callbacks=[AVERAGES[kind](), *callbacks, OnExceptionCheckpoint(tmp_path, "x")],
+            plugins=False,
+            enable_checkpointing=None,
+            max_epochs=3,
+            limit_val_batches=1,
+            num_sanity_val_steps=1,
+        )
+        trainer.fit(module, rows(), rows(), ckpt_path=path)
+        return module
+
+    uncut = train()
+    with pytest.raises(Cut):
+        train(CutsInside())
+    module = train(path=tmp_path / "x.ckpt")
+    assert module.losses == uncut.losses[2 * BATCHES :]
+    for name, value in module.state_dict().items():
+        assert torch.equal(value, uncut.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("other", [WeightAveraging, lightning_average])
+@pytest.mark.filterwarnings("ignore:::pytorch_lightning")
+def test_two_averages_are_refused(other, quiet_trainer) -> None:
+    """An average of Lightning's and another one would have the same keys in a checkpoint."""
+
+    class Another(type(lightning_average())):
+        pass
+
+    trainer = quiet_trainer(callbacks=[Another(), other()], plugins=False)
+    with pytest.raises(CallbackError, match="only one callback can average"):
+        trainer.fit(Validated(), rows(), rows())
 
 
 @pytest.fixture

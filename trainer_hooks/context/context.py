@@ -263,18 +263,22 @@ class RunContext:
 
     def stop_by(self, request: StopTraining) -> None:
         """Act on a `StopTraining`: skip the rest of the batch, begin no other, close open hooks."""
-        if not self.local_requests.is_stopping:
-            # the relay calls this when all listeners had their turn: whose error it is, is unknown
-            self.local_requests.is_stopping, self.local_requests.stoppers = True, [""]
+        local = self.local_requests
+        # the relay calls this when all listeners had their turn: whose error it is, is unknown
+        stoppers = [*local.stoppers] if local.is_stopping else [""]
         # not a local request: each rank may cut off its own batch, as it still takes part in the
         # reduction of the gradients
         self.requests.skips_batch = True
-        self.local_requests.stop_requests += 1
+        local.stop_requests += 1
+        is_first = local.stop_requests == 1
         # the first one gives the reason and fires the hook; a hook that raises again must not loop
-        if self.local_requests.stop_requests == 1:
+        if is_first:
             self.requests.stop_message = error_message(request)
             if self.requests.stop_message and not self.trainer.stop_reason:
                 self.trainer.stop(self.requests.stop_message)
+        # after `stop`, which adds the last listener, as if it were the one that asked
+        local.is_stopping, local.stoppers = True, stoppers
+        if is_first:
             self.hooks.on_stop_training_error(self.trainer, self.module, request)
 
     def end_epoch(self) -> None:

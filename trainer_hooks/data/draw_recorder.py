@@ -93,13 +93,20 @@ class DrawRecorder:
                     return draw()
             if number < self._num_recorded:
                 rng.restore(self._records.get(number, {}))
-                return draw()
+                item = draw()
+                if number == self._num_recorded - 1:
+                    self._last_states = rng.host_random_state(self._recorded_libraries())
+                return item
             before = rng.host_random_state()
             item = draw()
             self._record(number, before, rng.host_random_state())
         finally:
             self._is_inside = False
         return item
+
+    def _recorded_libraries(self) -> set[str]:
+        """Return the libraries from which any step draws."""
+        return {name for record in self._records.values() for name in record}
 
     def _record(self, number: int, before: dict[str, Any], after: dict[str, Any]) -> None:
         """Record the states before a step that are not those after the step before."""

@@ -33,10 +33,13 @@ from trainer_hooks.callbacks import (
     ModelSummary,
     Timer,
 )
+from trainer_hooks.callbacks.base import WeightOwner, require_no_owner
 from trainer_hooks.module.optimization import LRSchedulerConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from trainer_hooks.hooks.band import Band
 
 BASES = frozenset(f"{package}.callbacks.callback.Callback" for package in LIGHTNING_PACKAGES)
 """The base class of callbacks, whose empty methods are not called."""
@@ -278,7 +281,7 @@ class PredictionWriterAdapter(LightningAdapter):
         handle(trainer, module, outputs, *rest)
 
 
-class WeightAveragingAdapter(LightningAdapter):
+class StochasticWeightAveragingAdapter(LightningAdapter):
     """Adapter of weight averaging that takes an epoch more to update a BatchNorm's statistics.
 
     In that epoch the batches' forwards are run, and no backward.
@@ -312,6 +315,57 @@ class WeightAveragingAdapter(LightningAdapter):
             trainer.skip_batch()
         else:
             handle(trainer, module, loss)
+
+
+class WeightAveragingAdapter(LightningAdapter):
+    """Adapter of weight averaging that exchanges the weights with the average in a validation.
+
+    Lightning saves nothing inside a validation, and the callback takes the weights of the module
+    for those in training. Ours saves there at a signal and an error. So the adapter follows the
+    exchanges.
+    """
+
+    # the place of the callback in the list, as in Lightning, and not that of a `WeightOwner`
+    band: ClassVar[Band] = Callback.band
+
+    def __init__(self, guest: Any) -> None:
+        super().__init__(guest)
+        self._is_exchanged = False
+
+    def translated(self, hook: str) -> Callable[..., object] | None:
+        """Return the function to call at `hook`, which follows the exchanges of the weights."""
+        handle = super().translated(hook)
+        if handle is None:
+            return None
+        if hook == "setup":
+            return partial(self._set_up, handle)
+        if hook in ("on_validation_epoch_start", "on_validation_epoch_end"):
+            return partial(self._exchange, handle)
+        if hook == "on_save_checkpoint":
+            return partial(self._save, handle)
+        return handle
+
+    def _set_up(self, handle: Callable[..., object], trainer: Any, module: Any, stage: str) -> None:
+        if stage == "fit":
+            # two averages would put their weights under the same keys of a checkpoint
+            require_no_owner(trainer, self)
+            self._is_exchanged = False
+        handle(trainer, module, stage)
+
+    def _exchange(self, handle: Callable[..., object], trainer: Any, module: Any) -> None:
+        handle(trainer, module)
+        self._is_exchanged = not self._is_exchanged
+
+    def _save(
+        self, handle: Callable[..., object], trainer: Any, module: Any, checkpoint: dict[str, Any]
+    ) -> None:
+        handle(trainer, module, checkpoint)
+        current = "current_model_state"
+        if self._is_exchanged and current in checkpoint:
+            checkpoint["state_dict"], checkpoint[current] = (
+                checkpoint[current],
+                checkpoint["state_dict"],
+            )
 
 
 _BATCH_SIZE_OPTIONS = (
@@ -433,6 +487,7 @@ _COUNTERPARTS: dict[str, type[Callback]] = {
     "callbacks.early_stopping.EarlyStopping": EarlyStopping,
     "callbacks.model_summary.ModelSummary": ModelSummary,
     "callbacks.timer.Timer": Timer,
+    "callbacks.weight_averaging.WeightAveraging": WeightOwner,
 }
 """The class of ours that a callback of Lightning counts as; a default of that class steps back."""
 
@@ -440,7 +495,8 @@ _SPECIAL_ADAPTERS: dict[str, type[LightningAdapter]] = {
     "callbacks.prediction_writer.BasePredictionWriter": PredictionWriterAdapter,
     "callbacks.batch_size_finder.BatchSizeFinder": TunerAdapter,
     "callbacks.lr_finder.LearningRateFinder": TunerAdapter,
-    "callbacks.stochastic_weight_avg.StochasticWeightAveraging": WeightAveragingAdapter,
+    "callbacks.stochastic_weight_avg.StochasticWeightAveraging": StochasticWeightAveragingAdapter,
+    "callbacks.weight_averaging.WeightAveraging": WeightAveragingAdapter,
 }
 """Adapters of the callbacks that use more of Lightning's Trainer than its public names."""
 

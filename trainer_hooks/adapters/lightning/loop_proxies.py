@@ -129,7 +129,8 @@ class BackwardSkipping:
     """Whether the batches of a fit are run without a backward, as a callback may ask for.
 
     Attributes:
-        is_supported: an adapter of the fit takes care of such batches (`WeightAveragingAdapter`).
+        is_supported: an adapter of the fit takes care of such batches
+            (`StochasticWeightAveragingAdapter`).
         is_on: batches are run without a backward now.
     """
 
