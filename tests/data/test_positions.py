@@ -375,6 +375,12 @@ WITH_WORKERS = {
     # Its last batch takes the data set to the next epoch, where torchdata goes on after a load.
     "stateful stream that is told": lambda: torchdata(StatefulNumbers(), num_workers=2),
     "stream that draws": lambda: torchdata(Numbers(draws=True), num_workers=2),
+    "stream that draws, persistent": lambda: torchdata(
+        Numbers(draws=True), num_workers=1, persistent_workers=True
+    ),
+    "stateful stream that draws, persistent": lambda: torchdata(
+        StatefulNumbers(40, draws=True), num_workers=2, persistent_workers=True
+    ),
     "seldom snapshots": lambda: torchdata(
         Samples(), shuffle=True, num_workers=2, snapshot_every_n_steps=3
     ),
@@ -569,6 +575,52 @@ def test_positions_are_read_seldom():
 
     list(TrainStream(Long()).open(0))
     assert Counted.asked < 15
+
+
+def test_a_resumed_epoch_records_the_positions_of_the_uncut_one():
+    """A checkpoint after a resume is the same, wherever that was."""
+
+    def make():
+        return torchdata(range(200))
+
+    def position(stream: TrainStream) -> int:
+        return stream.state_dict()["position"]["batches"]
+
+    stream = TrainStream(make())
+    expected, states = [], []
+    for batch in stream.open(0):
+        stream.last.keep(batch)
+        states.append(pickle.dumps(stream.state_dict()))
+        expected.append(position(stream))
+    for cut in (1, 2, 3, 20, 36, 37):
+        resumed = TrainStream(make())
+        positions = [
+            position(resumed) for _ in resumed.reopen(0, cut, pickle.loads(states[cut - 1]))
+        ]
+        assert positions == expected[cut:], cut
+
+
+def test_a_resumed_epoch_still_records_the_position_of_each_batch_that_draws():
+    """So its batches can be compared with what they were, although few of them were observed."""
+    stream = TrainStream(Keeping(draws=True))
+    batches = stream.open(0)
+    for _ in range(6):
+        stream.last.keep(next(batches))
+    resumed = TrainStream(Keeping(draws=True))
+    batches = resumed.reopen(0, 6, pickle.loads(pickle.dumps(stream.state_dict())))
+    for number in (6, 7):
+        next(batches)
+        assert resumed.state_dict()["position"]["batches"] == number
+
+
+@pytest.mark.slow
+def test_a_stream_loses_no_sample_as_persistent_workers_start():
+    """The first epoch has each sample of a stream with a state once."""
+    loader = torchdata(StatefulNumbers(40), num_workers=2, persistent_workers=True)
+    stream = TrainStream(loader)
+    rows = [row for batch in stream.open(0) for row in as_lists(batch)]
+    assert sorted(row[0] for row in rows) == list(range(40))
+    stream.release()
 
 
 def test_a_part_that_forgets_its_epoch_is_told_inside_an_epoch():

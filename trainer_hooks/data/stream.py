@@ -65,6 +65,7 @@ from trainer_hooks.data.workers import (
     holds_position,
     is_torchdata_loader,
     reproducible_iterator,
+    starts_next_epoch,
     stateful_sampler,
 )
 from trainer_hooks.errors import DataError, TrainerHooksWarning
@@ -163,7 +164,8 @@ class TrainStream:
         # After `read`, whose answer depends on whether the loaders were opened before.
         self._positions.mark_opened()
         self._restored_position, self._last_epoch = None, {}
-        yield self._observe(self._iterate(epoch), 0)
+        # A batch that is held back was loaded with a random state that a resume needs.
+        yield self._observe(self._iterate(epoch), 0, records_all=self.looks_ahead)
 
     def reopen(self, epoch: int, num_done: int, state: dict[str, Any]) -> Iterator[Any]:
         """Return an iterator over the rest of an epoch, after `num_done` batches.
@@ -183,7 +185,9 @@ class TrainStream:
         restore_sampler_seeds(self.loader, state.get("sampler_seeds", []))
         iterator = self._return_to(epoch, num_done, state)
         self._positions.mark_opened()
-        iterator = self._observe(iterator, num_done)
+        # Older versions did not save whether the batches draw.
+        records_all = self.looks_ahead or state.get("records_all", True)
+        iterator = self._observe(iterator, num_done, records_all=records_all)
         if self.looks_ahead and state["num_batches"] <= num_done:
             # The epoch is at its end, although this loader may have more: of several ranks all end
             # with the shortest, and only the ranks whose loader is at its end see that again.
@@ -446,6 +450,8 @@ class TrainStream:
             "shape": describe_structure(self.loader),
             # the random state before the lookahead loaded its batch
             "rng_ahead": rng_ahead,
+            # whether the positions of all batches are recorded, as they draw random numbers
+            "records_all": self._recorder is not None and self._recorder.records_all,
             "workers_have_drawn": is_open and self._have_workers_drawn(),
             # the fingerprint of the last batch, which a resume compares; none of a batch not done
             "last_print": {} if inside_batch else self.last.fingerprint,
@@ -495,7 +501,10 @@ class TrainStream:
     def _recorded_draws(self) -> dict[str, Any]:
         """Return the state with which a resume draws again; empty if nothing was drawn."""
         draws = self._draws.state_dict()
-        return draws and {**draws, "opened": self._num_opened}
+        if draws and not self._keeps_position:
+            # Any other loader opens its sampler as often as it takes to go to a position.
+            draws["opened"] = self._num_opened
+        return draws
 
     def _iterate_after(self, epoch: int, num_done: int, state: dict[str, Any]) -> Iterator[Any]:
         """Open an epoch and skip its first batches, without loading them where possible.
@@ -586,12 +595,13 @@ class TrainStream:
             return f"a {type(self.loader).__qualname__} may do anything in its iterator"
         return "only by going through an iterable a place in it is found"
 
-    def _observe(self, iterator: Iterator[Any], num_done: int) -> Iterator[Any]:
+    def _observe(
+        self, iterator: Iterator[Any], num_done: int, *, records_all: bool
+    ) -> Iterator[Any]:
         """Return the iterator, wrapped or remembered as the type of the loader requires."""
         if self._keeps_position:
-            # A batch that is held back was loaded with a random state that a resume needs.
             self._recorder = iterator = PositionRecorder(
-                self.loader, iterator, num_done, self._generators(), records_all=self.looks_ahead
+                self.loader, iterator, num_done, self._generators(), records_all=records_all
             )
         if self.looks_ahead:
             self._lookahead = iterator = LookaheadIterator(
@@ -658,7 +668,7 @@ class LoaderPositions:
             if state is not None and holds_position(loader, state):
                 self.restored_loaders.append(loader)
                 loader.load_state_dict(state)
-                if is_torchdata_loader(loader):
+                if is_torchdata_loader(loader) and not starts_next_epoch(loader, state):
                     # From a restored position it continues, and after an iterator it starts again.
                     # The interrupted run had an iterator, so its next epoch started again.
                     with rng.isolated():
@@ -684,9 +694,10 @@ class PositionRecorder:
         iterator: its batches.
         num_done: batches of the epoch that are done.
         generators: the random generators that the loader holds, by path.
-        records_all: whether every position is recorded in any case.
+        records_all: whether every position is recorded from the start.
 
     Attributes:
+        records_all: whether every position is recorded from now on.
         num_fetched: batches of the epoch that were fetched.
         is_exhausted: whether the iterator has ended.
     """
@@ -703,12 +714,11 @@ class PositionRecorder:
         self._loader = loader
         self._iterator = iterator
         self._generators = generators
-        self._records_all = records_all
+        self.records_all = records_all
         self._holds_position = True
         self.num_fetched = num_done
         self.is_exhausted = False
-        self._next_recorded: int | float = num_done
-        self._num_observed = 0
+        self._next_recorded = num_done if records_all else _next_recorded(num_done)
         # Three: of the batch that was fetched last, the one before it and, where the lookahead
         # holds a batch, the one before that.
         self._positions: deque[dict[str, Any]] = deque(maxlen=3)
@@ -756,16 +766,26 @@ class PositionRecorder:
                 "generators": generator_states(self._generators),
             }
         )
-        if self._records_all:
+        if self.records_all:
             return next(self._iterator, _END)
         detector = DrawDetector(self._generators)
         batch = next(self._iterator, _END)
         # The first batch does not count, as many loaders draw their order with it.
-        self._records_all = self._num_observed > 0 and detector.has_drawn
-        self._num_observed += 1
-        if not self._records_all and self._num_observed >= _RECORDED_FIRST:
-            self._next_recorded = self.num_fetched + _RECORD_EVERY
+        self.records_all = self.num_fetched > 0 and detector.has_drawn
+        if not self.records_all:
+            self._next_recorded = _next_recorded(self.num_fetched + 1)
         return batch
+
+
+def _next_recorded(number: int) -> int:
+    """Return the index of the first batch, from `number` on, whose position is always recorded.
+
+    It counts from the start of the epoch: a resumed run records the positions of the uncut run.
+    """
+    last_first = _RECORDED_FIRST - 1
+    if number <= last_first:
+        return number
+    return last_first + math.ceil((number - last_first) / _RECORD_EVERY) * _RECORD_EVERY
 
 
 def _is_other_batch(last: Any, state: dict[str, Any]) -> bool:

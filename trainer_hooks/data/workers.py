@@ -56,6 +56,19 @@ def holds_position(loader: Any, state: Any) -> bool:
     return not is_stream or not is_torchdata_loader(loader) or _has_dataset_state(state)
 
 
+def starts_next_epoch(loader: DataLoader[Any], state: dict[str, Any]) -> bool:
+    """Return whether torchdata's loader, opened at a state, goes on with the epoch after it.
+
+    Persistent workers do after the end of an epoch. Opened once more, a stream with a state would
+    lose the batches that they load ahead.
+    """
+    return (
+        isinstance(loader.dataset, IterableDataset)
+        and loader.persistent_workers
+        and bool(state.get("_iterator_finished"))
+    )
+
+
 def depends_on_epochs(loader: Any, state: Any) -> bool:
     """Return whether the state of a loader between two epochs may depend on the epochs before.
 
@@ -103,17 +116,12 @@ def reproducible_iterator(loader: Any) -> Iterator[Any]:
     if not loader.persistent_workers:
         with _monitored_start(loader, monitor, _KEEP_TORCH_SEEDS):
             return iter(loader)
-    original = loader.generator
     with (
         _monitored_start(loader, monitor, rng.draw_seed()),
         replaced_sampler(loader, _LazilyStartedSampler),
+        _same_worker_seeds(loader),
     ):
-        # `worker_init_fn` must see the same seeds whatever epoch the workers start in.
-        loader.generator = torch.Generator().manual_seed(torch.initial_seed() % 2**32)
-        try:
-            return iter(loader)
-        finally:
-            loader.generator = original
+        return iter(loader)
 
 
 def have_workers_drawn(loader: Any) -> bool:
@@ -270,11 +278,17 @@ def _stateful_iterator(loader: DataLoader[Any]) -> Iterator[Any]:
             return iter(loader)
         is_first = loader not in _monitors
         monitor, seed = _monitor_of(loader), rng.draw_seed()
-        with _monitored_start(loader, monitor, seed), rng.SeparateRandomState(seed):
+        with (
+            _monitored_start(loader, monitor, seed),
+            rng.SeparateRandomState(seed),
+            _same_worker_seeds(loader) if loader.persistent_workers else nullcontext(),
+        ):
             # This attribute of a torchdata loader is a position that it was given and has not used
             # yet.
             is_restored = getattr(loader, "next_iter_state", None) is not None
-            if not (is_first and loader.persistent_workers) or is_restored:
+            # Opened twice, a stream with a state would lose the batches that workers load ahead.
+            draws_twice = sampler is None and not isinstance(loader.dataset, IterableDataset)
+            if not (is_first and loader.persistent_workers and draws_twice) or is_restored:
                 return iter(loader)
             # torchdata's first iterator draws its order twice, and later ones with the same workers
             # once. Open it twice and restore the generators in between, so that both cases agree.
@@ -295,6 +309,20 @@ def _monitored_start(loader: DataLoader[Any], monitor: WorkerMonitor, seed: int)
         yield
     finally:
         loader.worker_init_fn = original
+
+
+@contextmanager
+def _same_worker_seeds(loader: DataLoader[Any]) -> Iterator[None]:
+    """Let workers start with the same seeds in whatever epoch they start.
+
+    `worker_init_fn` sees these seeds, and persistent workers draw their salts from them.
+    """
+    original = loader.generator
+    loader.generator = torch.Generator().manual_seed(torch.initial_seed() % 2**32)
+    try:
+        yield
+    finally:
+        loader.generator = original
 
 
 @contextmanager
