@@ -166,19 +166,24 @@ def test_a_checkpoint_saved_in_another_hook_ends_with_the_same_weights(
 
 @pytest.mark.parametrize("hook", ["on_train_batch_end", "on_validation_batch_end"])
 def test_a_run_stopped_by_raising_saves_at_its_end_what_can_be_resumed(lab, kit, hook):
-    """After StopTraining the epoch's last slot saves a checkpoint that starts the next epoch."""
+    """After StopTraining the epoch's last slot saves a checkpoint that starts the next epoch.
+
+    The stop is in it: a run with other limits goes on.
+    """
 
     def stop(trainer) -> None:
         raise StopTraining("enough")
 
-    def make(breaker=None):
-        return setup(kit, lab.folder / "saved", {}, breaker)
+    def make(breaker=None, **options):
+        return setup(kit, lab.folder / "saved", options, breaker)
 
     lab.run(lambda: make(Breaker(hook, 3, stop)), "stopped", at_slots=True)
-    resumed = lab.run(make, "resumed", lab.folder / "stopped" / "epoch-00.ckpt")
+    file = lab.folder / "stopped" / "epoch-00.ckpt"
+    assert lab.run(make, "stopped again", file).trainer.progress.epochs_completed == 1
+    resumed = lab.run(lambda: make(max_epochs=4), "resumed", file)
     starts = [call for call in resumed.recorder.calls if call[0] == "on_train_epoch_start"]
-    assert [call[1] for call in starts] == [1, 2]
-    assert resumed.trainer.progress.epochs_completed == 3
+    assert [call[1] for call in starts] == [1, 2, 3]
+    assert resumed.trainer.progress.epochs_completed == 4
 
 
 def test_a_run_can_be_cut_again_and_again(lab, kit):

@@ -199,11 +199,10 @@ def test_a_failure_is_made_as_small_as_it_can_be(fuzzer) -> None:
 
 
 def test_a_seed_is_one_configuration(fuzzer) -> None:
-    """A seed always draws the same, others draw others, and nothing known to go wrong."""
+    """A seed always draws the same, and others draw others."""
     drawn = [fuzzer.draw(seed) for seed in range(120)]
     assert drawn == [fuzzer.draw(seed) for seed in range(120)]
     assert len({str(options) for options in drawn}) == 120
-    assert not any(options["cut"] == "hook" for options in drawn)
     chains = [options["chain"] for options in drawn if options["chain"]]
     assert len(chains) == 40
     assert {len(chain) for chain in chains} == {1, 2, 3, 4, 5, 6}

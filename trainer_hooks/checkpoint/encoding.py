@@ -13,6 +13,7 @@ names in a file run no code. Where the class is missing or has changed, the plai
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 import pathlib
 import sys
@@ -33,7 +34,7 @@ from trainer_hooks.checkpoint.pickled_object import OpenedByTrust, PickledObject
 from trainer_hooks.errors import CheckpointError, CheckpointStateError, TrainerHooksWarning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 # pickle's LONG1, the only long that torch reads, holds 255 bytes at most
 _HUGE = 2000
@@ -646,13 +647,15 @@ class _Decoder:
         )
 
 
-def opened_by_trust(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
+def opened_by_trust(checkpoint: dict[str, Any]) -> dict[str, Any]:
     """Return an encoded checkpoint of which `torch.load(weights_only=False)` opens the pickles.
 
     Args:
         checkpoint: the checkpoint; its hyperparameters may hold pickles.
     """
-    opened = {key: _opened_by_trust(value) for key, value in checkpoint.items()}
+    # a copy of its class: bare weights carry the versions of their modules in an attribute
+    opened = copy.copy(checkpoint)
+    opened.update({key: _opened_by_trust(value) for key, value in checkpoint.items()})
     for key in ("hyper_parameters", DATA_HPARAMS):
         if type(opened.get(key)) is dict:
             opened[key] = {name: _opened_by_trust(value) for name, value in opened[key].items()}

@@ -102,12 +102,12 @@ def restoring_part(part: str, source: str) -> Iterator[None]:
 
     Raises:
         UnfitPartError: the block raised an error of another library, or of the program; that is
-            its cause. Errors of trainer_hooks pass through.
+            its cause. Errors of trainer_hooks pass through, and warnings that are errors.
     """
     try:
         yield
     # the file may be whole: it is the machine that is too small
-    except (TrainerHooksError, MemoryError, torch.OutOfMemoryError):
+    except (TrainerHooksError, Warning, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:  # of any class: a state is restored by code of others, too
         reason = printable(" ".join(error_summary_with_notes(error).split()))

@@ -92,7 +92,7 @@ class DrawRecorder:
                 with self._separate:
                     return draw()
             if number < self._num_recorded:
-                rng.restore(self._records.get(number, {}))
+                rng.restore_host(rng.raw_states(self._records.get(number, {})))
                 item = draw()
                 if number == self._num_recorded - 1:
                     self._last_states = rng.host_random_state(self._recorded_libraries())

@@ -115,7 +115,9 @@ def raw_states(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def restore(state: dict[str, Any]) -> None:
-    """Restore states that `capture` returned, all or some, for the generators that there are."""
+    """Restore states that `capture` returned, for the generators that this machine has."""
+    # a checkpoint without one of these was changed
+    state["python"], state["torch"]
     restore_host(raw_states(state))
     if "cuda" in state and torch.cuda.is_available():
         # The checkpoint may come from a machine with more GPUs.

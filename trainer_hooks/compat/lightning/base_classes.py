@@ -123,10 +123,10 @@ class Trainer(trainer_hooks.Trainer):
         """
         # found without importing it, which takes long
         if find_spec("tensorboard") is not None:
-            from trainer_hooks.compat.lightning.logger_classes import TensorBoardLogger
+            from trainer_hooks.compat.lightning._logger_classes import TensorBoardLogger
 
             return TensorBoardLogger(root)
-        from trainer_hooks.compat.lightning.logger_classes import CSVLogger
+        from trainer_hooks.compat.lightning._logger_classes import CSVLogger
 
         return CSVLogger(root)
 

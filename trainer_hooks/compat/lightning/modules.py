@@ -16,7 +16,7 @@ _PACKAGE = "trainer_hooks.compat.lightning"
 
 _CALLBACKS = "trainer_hooks.callbacks"
 _LOGGERS = "trainer_hooks.loggers"
-_LOG_CLASSES = f"{_PACKAGE}.logger_classes"
+_LOG_CLASSES = f"{_PACKAGE}._logger_classes"
 _PROFILERS = "trainer_hooks.profilers"
 _RANK_ZERO = "trainer_hooks.runtime.rank_zero"
 _RUN_STATE = "trainer_hooks.context.run_state"

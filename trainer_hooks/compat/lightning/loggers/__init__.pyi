@@ -8,10 +8,10 @@ from . import mlflow as mlflow
 from . import neptune as neptune
 from . import tensorboard as tensorboard
 from . import wandb as wandb
+from trainer_hooks.compat.lightning._logger_classes import CSVLogger
+from trainer_hooks.compat.lightning._logger_classes import TensorBoardLogger
 from trainer_hooks.compat.lightning.base_classes import Logger
 from trainer_hooks.compat.lightning.base_classes import Logger as LightningLoggerBase
-from trainer_hooks.compat.lightning.logger_classes import CSVLogger
-from trainer_hooks.compat.lightning.logger_classes import TensorBoardLogger
 from trainer_hooks.loggers import CometLogger
 from trainer_hooks.loggers import MLFlowLogger
 from trainer_hooks.loggers import NeptuneLogger

@@ -1,6 +1,6 @@
 # made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
 
-from trainer_hooks.compat.lightning.logger_classes import TensorBoardLogger
+from trainer_hooks.compat.lightning._logger_classes import TensorBoardLogger
 
 __all__ = [
     "TensorBoardLogger",

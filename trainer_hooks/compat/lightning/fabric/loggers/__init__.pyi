@@ -3,9 +3,9 @@
 from . import csv_logs as csv_logs
 from . import logger as logger
 from . import tensorboard as tensorboard
+from trainer_hooks.compat.lightning._logger_classes import CSVLogger
+from trainer_hooks.compat.lightning._logger_classes import TensorBoardLogger
 from trainer_hooks.compat.lightning.base_classes import Logger
-from trainer_hooks.compat.lightning.logger_classes import CSVLogger
-from trainer_hooks.compat.lightning.logger_classes import TensorBoardLogger
 
 __all__ = [
     "CSVLogger",

@@ -1,4 +1,7 @@
-"""Loggers with Lightning's default folder, `lightning_logs`."""
+"""Loggers with Lightning's default folder, `lightning_logs`.
+
+The module is private, so that command lines do not take them for a second `CSVLogger`.
+"""
 
 from __future__ import annotations
 
