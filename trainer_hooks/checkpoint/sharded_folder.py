@@ -167,7 +167,7 @@ def _write_parts(
 
 def _write_rest(part: Path, checkpoint: Mapping[str, Any]) -> None:
     with (part / RUN).open("w+b") as file:
-        torch.save(opened_by_trust(checkpoint), file)
+        torch.save(opened_by_trust(dict(checkpoint)), file)
         # for the checksums; the summary that searches read, with the time, is in the folder's seal
         write_seal(file, CheckpointSummary.of(checkpoint, 0))
         file.flush()
