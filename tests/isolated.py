@@ -164,7 +164,8 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Note how a test ended, in the process of an isolated file."""
-    name = report.location[2]
+    # all cases of a test are one item: it fails if one of them does
+    name = report.location[2].partition("[")[0]
     if not report.passed:
         _note(name, report)
     elif report.when == "call":
@@ -174,7 +175,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def _note(name: str, report: pytest.CollectReport | pytest.TestReport) -> None:
     """Note a failure, or a skip with its reason."""
     if report.skipped:
-        _outcomes[name] = ["skipped", str(report.longrepr[-1]).removeprefix("Skipped: ")]
+        text = str(report.longrepr[-1]).removeprefix("Skipped: ")
+        _outcomes.setdefault(name, ["skipped", text])
     else:
         _outcomes[name] = ["failed", report.longreprtext]
 
