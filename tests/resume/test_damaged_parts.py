@@ -223,3 +223,20 @@ def test_other_errors_pass_through(error) -> None:
     with pytest.raises(type(error)) as caught, restoring_part("callbacks", "a.ckpt"):
         raise error
     assert caught.value is error
+
+
+class Unreadable(torch.utils.data.Dataset):
+    """A data set that cannot be read."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index):
+        raise ValueError("a bad sample")
+
+
+@pytest.mark.parametrize("data", [DataLoader(Unreadable()), (1 // 0 for _ in range(1))])
+def test_an_error_of_the_data_is_not_the_files(data) -> None:
+    """A resume goes through the loader: an error of it stays as it is."""
+    with pytest.raises((ValueError, ZeroDivisionError)), restoring_part("stream", "a.ckpt"):
+        next(iter(data))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +103,8 @@ def restoring_part(part: str, source: str) -> Iterator[None]:
 
     Raises:
         UnfitPartError: the block raised an error of another library, or of the program; that is
-            its cause. Errors of trainer_hooks pass through, and warnings that are errors.
+            its cause. Errors of trainer_hooks pass through, warnings that are errors, and those
+            of the data and of other processes, with which the file has nothing to do.
     """
     try:
         yield
@@ -110,5 +112,27 @@ def restoring_part(part: str, source: str) -> Iterator[None]:
     except (TrainerHooksError, Warning, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:  # of any class: a state is restored by code of others, too
+        if _is_of_others(error, part):
+            raise
         reason = printable(" ".join(error_summary_with_notes(error).split()))
         raise UnfitPartError(part, source, reason) from error
+
+
+_STREAM = "stream"
+_KNOWN = frozenset({"contextlib", "numpy", "random", "torch", "torchdata", "trainer_hooks"})
+"""Packages whose errors, as the stream is restored, are about its state."""
+
+
+def _is_of_others(error: Exception, part: str) -> bool:
+    """Return whether an error is of the loader's data, or of the talk with other processes."""
+    # a resume opens the loader and goes on to its place, so the user's data set is run
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        module = str(frame.f_globals.get("__name__"))
+        if module.startswith("torch.utils.data."):
+            return True
+        is_talk = module.startswith("torch.distributed.")
+        if is_talk and not module.startswith("torch.distributed.checkpoint"):
+            return True
+        if part == _STREAM and module.partition(".")[0] not in _KNOWN:
+            return True
+    return False
