@@ -88,6 +88,24 @@ def test_a_run_that_made_way_before_its_first_batch(trainer_of, Tiny, tmp_path, 
         assert read_checkpoint(tmp_path / "c" / "last.ckpt")["global_step"] == 6
 
 
+def test_a_link_that_a_signal_made_is_not_to_be_deleted(trainer_of, Tiny, tmp_path):
+    """The resumed run's first file lists the signal's file as the only one more to delete."""
+
+    def to_delete(name, *, is_cut):
+        def saver():
+            return ModelCheckpoint(tmp_path / name, save_last="link", every_n_train_steps=3)
+
+        if is_cut:
+            preempted(trainer_of(saver(), Sends(0, "on_train_start")), Tiny())
+        trainer_of(saver(), epochs=1).fit(Tiny(), BATCHES, ckpt_path="auto" if is_cut else None)
+        states = read_checkpoint(tmp_path / name / "epoch=0-step=3.ckpt")["callbacks"]
+        (state,) = (state for key, state in states.items() if key.startswith("ModelCheckpoint"))
+        return [Path(path).name for path in state["obsolete"]]
+
+    assert to_delete("uncut", is_cut=False) == []
+    assert to_delete("cut", is_cut=True) == ["preempted-epoch=0-step=0.ckpt"]
+
+
 def test_which_fit_begins_a_training(trainer_of, Tiny, tmp_path):
     """It is the first fit of a module without a checkpoint, also where that is of step 0."""
     told = []

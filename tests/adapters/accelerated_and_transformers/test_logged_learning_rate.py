@@ -6,8 +6,35 @@ import pytest
 import torch
 
 import trainer_hooks
+from trainer_hooks.callbacks import ModelCheckpoint
 
 pytestmark = [pytest.mark.filterwarnings("ignore::FutureWarning")]
+
+
+class Net(trainer_hooks.Module):
+    """A layer whose learning rate is halved with each step.
+
+    Args:
+        of_epoch: whether the loss is logged as the mean of an epoch, and not of each step.
+    """
+
+    def __init__(self, *, of_epoch=False):
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+        self.of_epoch = of_epoch
+
+    def training_step(self, batch, batch_idx):
+        loss = self.layer(batch).square().mean()
+        self.log("loss", loss, on_step=not self.of_epoch, on_epoch=self.of_epoch)
+        return loss
+
+    def validation_step(self, batch, batch_idx):
+        self.log("eval_loss", self.layer(batch).square().mean())
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), 0.1)
+        scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+        return [optimizer], [{"scheduler": scheduler, "interval": "step"}]
 
 
 def test_a_training_log_has_the_learning_rate_of_its_step(tmp_path):
@@ -19,24 +46,6 @@ def test_a_training_log_has_the_learning_rate_of_its_step(tmp_path):
         def on_log(self, args, state, control, logs=None, **kwargs):
             told.append((sorted({*logs} - {"epoch"}), logs.get("learning_rate")))
             self.last = state.log_history[-1]
-
-    class Net(trainer_hooks.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = torch.nn.Linear(1, 1)
-
-        def training_step(self, batch, batch_idx):
-            loss = self.layer(batch).square().mean()
-            self.log("loss", loss)
-            return loss
-
-        def validation_step(self, batch, batch_idx):
-            self.log("eval_loss", self.layer(batch).square().mean())
-
-        def configure_optimizers(self):
-            optimizer = torch.optim.SGD(self.parameters(), 0.1)
-            scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
-            return [optimizer], [{"scheduler": scheduler, "interval": "step"}]
 
     look = Look()
     trainer = trainer_hooks.Trainer(
@@ -52,3 +61,24 @@ def test_a_training_log_has_the_learning_rate_of_its_step(tmp_path):
         (["eval_loss"], None),
     ]
     assert look.last["eval_loss"] > 0
+
+
+def test_the_learning_rate_of_the_last_step_survives_a_resume(tmp_path):
+    """The mean of an epoch, logged before the resumed run steps, has the rate of the step saved."""
+    transformers = pytest.importorskip("transformers")
+
+    def history(path=None):
+        saver = ModelCheckpoint(tmp_path, "{step}", every_n_train_steps=3)
+        trainer = trainer_hooks.Trainer(
+            callbacks=[transformers.TrainerCallback(), saver], max_epochs=1, accelerator="cpu",
+            default_root_dir=tmp_path, logger=False, enable_progress_bar=False,
+            enable_model_summary=False, plugins=False,
+        )  # fmt: skip
+        trainer.fit(Net(of_epoch=True), list(torch.ones(3, 2, 1)), ckpt_path=path)
+        return trainer.dump_checkpoint()["transformers"]["log_history"]
+
+    uncut = history()
+    assert uncut[-1]["learning_rate"] == pytest.approx(0.025)
+    assert [entry.get("learning_rate") for entry in history(tmp_path / "step=3.ckpt")] == [
+        entry.get("learning_rate") for entry in uncut
+    ]

@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("ignite")
 
+import torch
 from ignite.engine import Engine, Events
 from ignite.handlers import (
     Checkpoint,
@@ -16,6 +17,7 @@ from ignite.handlers import (
     TerminateOnNan,
     TimeLimit,
 )
+from torch.utils.data import DataLoader, TensorDataset
 
 from trainer_hooks import Callback, Trainer
 from trainer_hooks.adapters.ignite import adapt, attach
@@ -117,6 +119,34 @@ def test_each_fit_has_engines_of_its_own() -> None:
     fit(guest)
     fit(guest)
     assert seen == [6, 6]
+
+
+def test_generators_of_loaders_are_not_saved_as_those_of_a_handler() -> None:
+    """The engines' `state.dataloader` is the run's loader, whose generators are saved with it."""
+    seen, names = [], set()
+
+    class Saves(Callback):
+        def on_train_epoch_end(self, trainer, module) -> None:
+            names.update(trainer.dump_checkpoint()["trainer_hooks"]["generators"])
+
+    def look(engine) -> None:
+        seen.append(id(engine.state.dataloader))  # the loader would be reachable from `look`
+
+    generator = torch.Generator()
+    data = TensorDataset(torch.ones(4, 2), torch.zeros(4, dtype=torch.long))
+    loaders = [DataLoader(data, generator=generator), DataLoader(data, generator=generator)]
+    trainer = Trainer(
+        callbacks=[
+            adapt(look, event=Events.ITERATION_COMPLETED),
+            attach(lambda _, validation: validation.add_event_handler(Events.COMPLETED, look)),
+            Saves(),
+        ],
+        **{**OFF, "max_epochs": 1},
+        enable_checkpointing=False,
+    )  # fmt: skip
+    trainer.fit(TinyModule(), *loaders)
+    assert set(seen) == set(map(id, loaders))
+    assert names == set()
 
 
 def test_a_copy_keeps_its_place() -> None:

@@ -9,11 +9,14 @@ from __future__ import annotations
 import importlib
 import time
 from functools import cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.data.loaders import number_of_batches
 from trainer_hooks.errors import StopTraining, UsageError, add_note
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TRAIN_EVENTS = {
     "on_train_start": ("STARTED",),
@@ -106,6 +109,35 @@ def _engine_class() -> Any:
     return DrivenEngine
 
 
+@cache
+def _state_class() -> Any:
+    """Return the class of the states of these engines; made once, as Ignite is optional."""
+    base: Any = importlib.import_module("ignite.engine").State
+
+    class DrivenState(base):  # type: ignore[misc]  # a base that is not known before
+        """State that looks its loader up in the run.
+
+        It must not hold the loader: checkpoints save the random generators that can be reached from
+        a callback, and those of the loaders are saved already, with their positions.
+
+        Attributes:
+            find_dataloader: returns the loader.
+        """
+
+        find_dataloader: Callable[[], Any]
+
+        @property
+        def dataloader(self) -> Any:
+            """The loader, or the list or dict of loaders; None before the first event."""
+            return self.find_dataloader()
+
+        @dataloader.setter
+        def dataloader(self, loader: Any) -> None:
+            self.find_dataloader = lambda: loader
+
+    return DrivenState
+
+
 def _handler_of(error: Exception, engine_class: Any) -> str:
     """Return the name of the handler that an engine had called when an error was raised.
 
@@ -128,6 +160,7 @@ def name_of(handler: Any) -> str:
 def new_engine() -> Any:
     """Return an engine whose step does nothing."""
     engine = _engine_class()(lambda _engine, _batch: None)
+    engine.state = _state_class()()
     engine.wanted = set()
     engine.added = []
     return engine
@@ -166,6 +199,7 @@ class EnginePair:
         self._validation_drivers: dict[str, EngineListener] = {}
         self._started_at = self._epoch_started_at = time.monotonic()
         self._batches = 0
+        self._is_filled = False
         self._has_stopped = self._has_ended_epoch = self._is_interrupted = False
         self._open_epoch: int | None = None
         self._is_exhausted = False
@@ -298,11 +332,12 @@ class EnginePair:
         state, progress = self.train.state, trainer.progress
         self._batches = progress.batches_in_epoch
         # these last for an epoch: not for every batch
-        if self._batches <= 1 or state.dataloader is None:
+        if self._batches <= 1 or not self._is_filled:
+            self._is_filled = True
             batches = trainer.num_training_batches
             state.epoch_length = None if batches == float("inf") else int(batches)
             state.max_epochs = None if trainer.max_epochs < 0 else trainer.max_epochs
-            state.dataloader = trainer.train_dataloader
+            state.find_dataloader = lambda: trainer.train_dataloader
         if event == "ITERATION_COMPLETED":
             state.epoch = progress.epochs_completed + 1
             state.iteration = progress.batches_completed
@@ -326,7 +361,7 @@ class EnginePair:
         # a run of an evaluator counts from zero again
         if event == "STARTED":
             state.iteration = state.epoch = 0
-        state.max_epochs, state.dataloader = 1, trainer.val_dataloaders
+        state.max_epochs, state.find_dataloader = 1, lambda: trainer.val_dataloaders
         if event != "STARTED":
             state.epoch = 1
         if event == "ITERATION_STARTED":

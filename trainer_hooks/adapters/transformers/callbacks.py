@@ -171,12 +171,15 @@ class EventObjects:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the part of the state that cannot be computed from our progress."""
-        return {name: getattr(self.state, name) for name in _REMEMBERED}
+        state = {name: getattr(self.state, name) for name in _REMEMBERED}
+        return {**state, "learning_rate": self.learning_rate}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Restore it."""
         for name in _REMEMBERED:
             setattr(self.state, name, state_dict[name])
+        # the end of an epoch logs before the next step; older checkpoints have none
+        self.learning_rate = state_dict.get("learning_rate")
 
 
 _EVENT_OBJECTS: WeakKeyDictionary[Any, EventObjects] = WeakKeyDictionary()

@@ -414,7 +414,8 @@ class SaveTracker:
             old
             for plan in self._plans.values()
             for old in plan.obsolete
-            if plan.is_for_now or old not in plan.files
+            # files and the link that the plan renews are not deleted
+            if old != plan.link and (plan.is_for_now or old not in plan.files)
         ]
         # the save before this one is complete when a file is written, so there is one plan at most
         plan = next(reversed(self._plans.values()), SavePlan(()))
