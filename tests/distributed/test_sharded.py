@@ -8,11 +8,14 @@ pytestmark = pytest.mark.slow
 
 
 def test_the_weights_are_those_of_a_loop_by_hand(sharded):
-    """Two ranks end with the bits of a loop around fully_shard, with windows and clipping, too."""
+    """Two ranks end with the bits of a loop around fully_shard, with windows and clipping, too.
+
+    DDP sums the norm of whole gradients: the last bit depends on the processor's vectors.
+    """
     for one in sharded.found("fsdp_by_hand"):
         for name, steps in (("1", 16), ("3", 6)):
             assert one[name]["ours"] == one[name]["theirs"]
-            assert one[name]["ours"] == one[name]["ddp"]
+            assert one[name]["ours"] == pytest.approx(one[name]["ddp"], rel=1e-6, abs=1e-7)
             assert one[name]["steps"] == steps
             assert all(key.startswith("net.") for key in one[name]["names"])
 
