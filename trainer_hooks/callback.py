@@ -77,9 +77,9 @@ class Callback(Hooks):
         if cls.__module__.startswith(_PACKAGE):
             _accept_argument_aliases(cls)
             return
-        # with a `run_event` of its own, the named hooks are the class's to call
-        names = OWN_NAMES.difference(HOOKS) if "run_event" in _overridden(cls) else OWN_NAMES
-        if clashes := definition_clashes(cls, names):
+        # the Trainer checks hooks: an error here would end the import of a plugin whose other
+        # callbacks work
+        if clashes := definition_clashes(cls, OWN_NAMES.difference(HOOKS)):
             raise CallbackError(" Also, ".join(clashes))
 
     @classmethod
@@ -247,12 +247,6 @@ class Callback(Hooks):
             or type(self).load_state_dict is not Callback.load_state_dict
             or not {"state_dict", "load_state_dict"}.isdisjoint(vars(self))
         )
-
-
-def _overridden(kind: type) -> set[str]:
-    """Return the names that a class or its bases define above `Callback`."""
-    above = kind.__mro__[: kind.__mro__.index(Callback)]
-    return {name for one in above for name in vars(one)}
 
 
 def _accept_argument_aliases(kind: type) -> None:

@@ -283,8 +283,8 @@ def test_a_module_is_told_of_a_clash_when_it_is_defined_or_built():
     for form in ("attribute", "parameter", "buffer", "submodule"):
         with pytest.raises(ModuleError, match=cure):
             build("plain", ["num_samples"], form, "module")
-    with pytest.raises(CallbackError, match="another name, such as 'my_on_log'"):
-        build("plain", ["on_log"], "method", "callback")
+    with pytest.raises(CallbackError, match="another name, such as 'my_attach_module'"):
+        build("plain", ["attach_module"], "attribute", "callback")
 
 
 def test_a_property_of_ours_tells_the_cure_when_it_is_set():

@@ -12,7 +12,6 @@ from transformers import BertConfig, BertForSequenceClassification
 DIFFERENCES = {
     "ported:port": "wrap the model in a ComposerModel whose loss returns outputs.loss",
     "ported:raised": "wrap the model in a ComposerModel whose loss returns outputs.loss",
-    "hosted:runs.0.metrics": 'A monitored metric, as in `EarlyStopper("val_acc", "eval")`, is one',
 }
 
 
