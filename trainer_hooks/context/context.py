@@ -354,10 +354,13 @@ class RunContext:
         requests, local = self.requests, self.local_requests
         if not (requests.is_stopping or requests.stop_requests or local.is_stopping):
             return None
+        # empty if another rank alone requested it
+        stoppers = list(local.stoppers) or [""]
+        renewing = {c.state_key for c in self.connector.callbacks if c.renews_stop}
         return {
-            "reason": self.trainer.stop_reason,
-            # empty if another rank alone requested it
-            "stoppers": list(local.stoppers) or [""],
+            # callbacks that renew their request give their reason anew
+            "reason": "" if renewing.issuperset(stoppers) else self.trainer.stop_reason,
+            "stoppers": stoppers,
             "is_raised": bool(requests.stop_requests or local.stop_requests),
             "limits": self._limits(),
         }
