@@ -284,7 +284,7 @@ def test_a_module_is_told_of_a_clash_when_it_is_defined_or_built():
         with pytest.raises(ModuleError, match=cure):
             build("plain", ["num_samples"], form, "module")
     with pytest.raises(CallbackError, match="another name, such as 'my_attach_module'"):
-        build("plain", ["attach_module"], "attribute", "callback")
+        build("plain", ["attach_module"], "method", "callback")
 
 
 def test_a_property_of_ours_tells_the_cure_when_it_is_set():

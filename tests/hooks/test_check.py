@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from trainer_hooks.callback import Callback
-from trainer_hooks.errors import CallbackError
 from trainer_hooks.hooks.check import hook_errors, hook_warnings
 from trainer_hooks.hooks.spec import HOOKS
 
@@ -58,28 +55,24 @@ def test_other_methods_and_data_are_left_alone() -> None:
 def test_a_signature_that_is_too_short_is_reported() -> None:
     """A hook that cannot take its arguments is reported with the signature that it needs."""
 
-    callback = Callback()
-    callback.on_train_batch_end = lambda trainer, module: None
-    [fault] = hook_errors(callback)
-    assert "'on_train_batch_end' cannot take" in fault
-    needed = "on_train_batch_end(self, trainer, module, outputs, batch, batch_idx)"
-    assert needed in fault
-    # in a class it is told before there is a callback
-    with pytest.raises(CallbackError, match=re.escape(needed)):
+    class Short(Callback):
+        def on_train_batch_end(self, trainer, module):
+            pass
 
-        class Short(Callback):
-            def on_train_batch_end(self, trainer, module):
-                pass
+    [fault] = hook_errors(Short())
+    assert "'on_train_batch_end' cannot take" in fault
+    assert "on_train_batch_end(self, trainer, module, outputs, batch, batch_idx)" in fault
 
 
 def test_a_keyword_only_argument_is_reported() -> None:
     """Hooks are called positionally, so a keyword-only argument is one that it cannot take."""
 
-    with pytest.raises(CallbackError, match=r"setup\(self, trainer, module, stage\)"):
+    class KeywordOnly(Callback):
+        def setup(self, trainer, module, *, stage):
+            pass
 
-        class KeywordOnly(Callback):
-            def setup(self, trainer, module, *, stage):
-                pass
+    [fault] = hook_errors(KeywordOnly())
+    assert "'setup' cannot take" in fault
 
 
 def test_an_alias_is_held_to_its_hooks_arguments() -> None:
