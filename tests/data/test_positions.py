@@ -378,9 +378,6 @@ WITH_WORKERS = {
     "stream that draws, persistent": lambda: torchdata(
         Numbers(draws=True), num_workers=1, persistent_workers=True
     ),
-    "stateful stream that draws, persistent": lambda: torchdata(
-        StatefulNumbers(40, draws=True), num_workers=2, persistent_workers=True
-    ),
     "seldom snapshots": lambda: torchdata(
         Samples(), shuffle=True, num_workers=2, snapshot_every_n_steps=3
     ),

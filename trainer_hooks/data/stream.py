@@ -65,7 +65,6 @@ from trainer_hooks.data.workers import (
     holds_position,
     is_torchdata_loader,
     reproducible_iterator,
-    starts_next_epoch,
     stateful_sampler,
 )
 from trainer_hooks.errors import DataError, TrainerHooksWarning
@@ -668,7 +667,7 @@ class LoaderPositions:
             if state is not None and holds_position(loader, state):
                 self.restored_loaders.append(loader)
                 loader.load_state_dict(state)
-                if is_torchdata_loader(loader) and not starts_next_epoch(loader, state):
+                if is_torchdata_loader(loader):
                     # From a restored position it continues, and after an iterator it starts again.
                     # The interrupted run had an iterator, so its next epoch started again.
                     with rng.isolated():

@@ -56,19 +56,6 @@ def holds_position(loader: Any, state: Any) -> bool:
     return not is_stream or not is_torchdata_loader(loader) or _has_dataset_state(state)
 
 
-def starts_next_epoch(loader: DataLoader[Any], state: dict[str, Any]) -> bool:
-    """Return whether torchdata's loader, opened at a state, goes on with the epoch after it.
-
-    Persistent workers do after the end of an epoch. Opened once more, a stream with a state would
-    lose the batches that they load ahead.
-    """
-    return (
-        isinstance(loader.dataset, IterableDataset)
-        and loader.persistent_workers
-        and bool(state.get("_iterator_finished"))
-    )
-
-
 def depends_on_epochs(loader: Any, state: Any) -> bool:
     """Return whether the state of a loader between two epochs may depend on the epochs before.
 
