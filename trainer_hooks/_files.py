@@ -74,7 +74,7 @@ def replace_file(path: Path, write: Callable[[TextIO], object]) -> None:
 
 
 def remove_stale_temporaries(folder: Path) -> None:
-    """Delete what killed processes of this machine have left of `replace_file` in a folder."""
+    """Delete the temporary files of `replace_file` that killed processes have left in a folder."""
     for path in folder.glob(".*.tmp"):
         pid = path.stem.rpartition(".")[2]
         if not pid.isdecimal():

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 else:
 
     class own_property(property):  # noqa: N801 - a decorator
-        """A property that says what to do where somebody sets it for a value of their own."""
+        """A property whose error names the cure where somebody sets it for a value of their own."""
 
         def __set__(self, instance: object, value: object) -> None:
             """Raise an AttributeError with the cure."""

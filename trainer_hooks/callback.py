@@ -17,7 +17,7 @@ from trainer_hooks.errors import (
 )
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.catalogue import Hooks
-from trainer_hooks.hooks.check import definition_clashes
+from trainer_hooks.hooks.check import definition_clash
 from trainer_hooks.hooks.spec import ARGUMENT_ALIASES, HOOKS
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ class Callback(Hooks):
             return
         # the Trainer checks hooks: an error here would end the import of a plugin whose other
         # callbacks work
-        if clashes := definition_clashes(cls, OWN_NAMES.difference(HOOKS)):
-            raise CallbackError(" Also, ".join(clashes))
+        if clash := definition_clash(cls, OWN_NAMES.difference(HOOKS)):
+            raise CallbackError(clash)
 
     @classmethod
     def __subclasses__(cls) -> list[type[Callback]]:

@@ -15,12 +15,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
-from trainer_hooks._names import clash_message, ours
+from trainer_hooks._names import ours
 from trainer_hooks.callback import OWN_NAMES, Callback
 from trainer_hooks.errors import CallbackError, StateKeyError, TrainerHooksWarning, foreign_hint
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.catalogue import Hooks
-from trainer_hooks.hooks.check import hook_errors, hook_warnings, value_fault
+from trainer_hooks.hooks.check import hook_errors, hook_warnings, instance_clash
 from trainer_hooks.hooks.relay import RelayMember
 from trainer_hooks.hooks.spec import HOOKS
 
@@ -286,11 +286,9 @@ def validate_callback(item: object, where: str) -> Callback:
             f"runs_on {own.runs_on!r} of {where}, a {type(item).__qualname__}: it must be 'all' or "
             "'rank_zero'. Set it in the class or on the instance."
         )
-    # its class was checked when it was defined; hooks are checked with the others'
-    for name in sorted(vars(item).keys() & (OWN_NAMES - HOOKS.keys())) if own is item else ():
-        fault = value_fault(type(item), name, vars(item)[name])
-        if fault:
-            raise CallbackError(f"{where}: {clash_message(type(item), name, fault)}")
+    # hooks are checked with the others'
+    if clash := instance_clash(item, OWN_NAMES.difference(HOOKS)):
+        raise CallbackError(f"{where}: {clash}")
     key: object = item.state_key
     if not isinstance(key, str):
         raise CallbackError(

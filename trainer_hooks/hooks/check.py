@@ -186,8 +186,8 @@ def _uncallable(
         yield f"the {kind} {name!r} {fault}"
 
 
-def definition_clashes(kind: type, names: frozenset[str], skip: int = 0) -> tuple[str, ...]:
-    """Return a message for each name of ours that a user's class defines as something else.
+def definition_clash(kind: type, names: frozenset[str], skip: int = 0) -> str:
+    """Return a message for the names of ours that a user's class defines as something else.
 
     Args:
         kind: the class. One that leaves names to the user has none.
@@ -195,21 +195,35 @@ def definition_clashes(kind: type, names: frozenset[str], skip: int = 0) -> tupl
         skip: number of leading arguments that its hooks do not take: 2 for a module.
     """
     if is_of_package(kind) or names_left_to_user(kind):
-        return ()
-    # an adapter, and a class for another framework, has its own way with these
-    ignored = {*getattr(kind, "translated_hooks", ())}
+        return ""
     defined: dict[str, object] = {}
     for parent in kind.__mro__:
-        for name in vars(parent).keys() & (names - ignored):
+        for name in vars(parent).keys() & names:
             defined.setdefault(name, parent if is_of_package(parent) else vars(parent)[name])
     faults = {
         name: value_fault(kind, name, value, skip, of_class=True)
         for name, value in defined.items()
         if not (isinstance(value, type) and is_of_package(value))
     }
-    return tuple(
+    return " Also, ".join(
         clash_message(kind, name, fault) for name, fault in sorted(faults.items()) if fault
     )
+
+
+def instance_clash(owner: object, names: frozenset[str]) -> str:
+    """Return a message for the first name of ours that an object itself has as something else.
+
+    Args:
+        owner: the object, whose class was checked when it was defined.
+        names: the names.
+    """
+    kind = type(owner)
+    if names_left_to_user(kind):
+        return ""
+    for name in sorted(vars(owner).keys() & names):
+        if fault := value_fault(kind, name, vars(owner)[name]):
+            return clash_message(kind, name, fault)
+    return ""
 
 
 def value_fault(kind: type, name: str, value: Any, skip: int = 0, *, of_class: bool = False) -> str:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.errors import OptionError
-from trainer_hooks.hooks.check import definition_clashes
+from trainer_hooks.hooks.check import definition_clash
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -39,8 +39,8 @@ class Logger(ABC):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if clashes := definition_clashes(cls, OWN_NAMES):
-            raise OptionError(" Also, ".join(clashes))
+        if clash := definition_clash(cls, OWN_NAMES):
+            raise OptionError(clash)
 
     @property
     def name(self) -> str | None:

@@ -19,10 +19,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log
-from trainer_hooks._names import clash_message, names_left_to_user, ours
+from trainer_hooks._names import ours
 from trainer_hooks._options import Rule, check_option
 from trainer_hooks.errors import OptionError, error_message
-from trainer_hooks.hooks.check import value_fault
+from trainer_hooks.hooks.check import instance_clash
 from trainer_hooks.loggers.base import OWN_NAMES
 from trainer_hooks.loggers.conversion import detached_copy
 
@@ -200,12 +200,8 @@ class Guard:
         Raises:
             OptionError: the logger's `on_error` is no policy.
         """
-        kind = type(self.logger)
-        # its class was checked when it was defined
-        if not names_left_to_user(kind):
-            for name in sorted(vars(self.logger).keys() & OWN_NAMES):
-                if fault := value_fault(kind, name, vars(self.logger)[name]):
-                    raise OptionError(clash_message(kind, name, fault))
+        if clash := instance_clash(self.logger, OWN_NAMES):
+            raise OptionError(clash)
         check_option(
             "on_error", ours(self.logger).on_error, type(self.logger).__qualname__, _POLICY
         )

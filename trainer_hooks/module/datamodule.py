@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from trainer_hooks.data.data_hooks import DataHooks
 from trainer_hooks.errors import ModuleError
-from trainer_hooks.hooks.check import definition_clashes
+from trainer_hooks.hooks.check import definition_clash
 from trainer_hooks.module.hyperparameters import (
     HyperparametersMixin,
     MethodOfClass,
@@ -36,8 +36,8 @@ class DataModule(HyperparametersMixin, DataHooks):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         names = frozenset({"hparams_name", "logged_hparams", "saved_hparams"})
-        if clashes := definition_clashes(cls, names):
-            raise ModuleError(" Also, ".join(clashes))
+        if clash := definition_clash(cls, names):
+            raise ModuleError(clash)
 
     def setup(self, stage: str) -> None:
         """Split and build data sets; `stage` is fit, validate, test or predict."""

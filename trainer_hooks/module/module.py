@@ -20,7 +20,7 @@ from trainer_hooks.errors import (
     TrainerHooksWarning,
     UsageError,
 )
-from trainer_hooks.hooks.check import definition_clashes, value_fault
+from trainer_hooks.hooks.check import definition_clash, value_fault
 from trainer_hooks.hooks.spec import HOOKS, empty_hook
 from trainer_hooks.module.hyperparameters import (
     HyperparametersMixin,
@@ -91,8 +91,8 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if clashes := definition_clashes(cls, _OWN_NAMES, skip=2):
-            raise ModuleError(" Also, ".join(clashes))
+        if clash := definition_clash(cls, _OWN_NAMES, skip=2):
+            raise ModuleError(clash)
 
     # A value under one of these names would take the place of a method that the trainer calls; and
     # reading a submodule, parameter or buffer of such a name would give the method.
@@ -700,7 +700,7 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
 
 
 def _require_free(module: Module, name: str, value: Any = _NO_METHOD) -> None:
-    """Require that a name of ours is the user's, or that the value does what ours would.
+    """Require that a name of ours is the user's, or that the value can take the place of ours.
 
     Args:
         module: the module.

@@ -64,6 +64,12 @@ def _label_and_name(logged: str) -> tuple[str, str]:
     return (label, name) if prefix == "metrics" and name else ("", logged)
 
 
+def _is_of_evaluation(logged: str, name: str) -> bool:
+    """Return whether an evaluation with a label logs a metric of this name under `logged`."""
+    label, bare = _label_and_name(logged)
+    return bare == name and label not in ("", "train")
+
+
 class LoggedMetrics(Mapping[str, Any]):
     """The latest logged metrics of a trainer, by name.
 
@@ -93,16 +99,13 @@ class LoggedMetrics(Mapping[str, Any]):
             f"{name}/dataloader_idx_{index}",
             name,
         )
-        for candidate in candidates:
-            if candidate in logged:
-                value = logged[candidate]
-                return value if self._are_values else LoggedMetric(value)
-        # of several evaluations the one that logged last
-        for candidate in reversed(logged):
-            label, bare = _label_and_name(candidate)
-            if bare == name and label and not self._label and label != "train":
-                return logged[candidate] if self._are_values else LoggedMetric(logged[candidate])
-        raise KeyError(name)
+        key = next((candidate for candidate in candidates if candidate in logged), None)
+        if key is None and not self._label:
+            # of several evaluations the one that logged last
+            key = next((one for one in reversed(logged) if _is_of_evaluation(one, name)), None)
+        if key is None:
+            raise KeyError(name)
+        return logged[key] if self._are_values else LoggedMetric(logged[key])
 
     def __contains__(self, name: object) -> bool:
         try:

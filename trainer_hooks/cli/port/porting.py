@@ -163,7 +163,7 @@ def _require_python(text: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """What an imported name of a file stands for.
+    """The meaning of an imported name of a file.
 
     Attributes:
         there: its dotted name in the framework.
