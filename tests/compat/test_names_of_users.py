@@ -5,6 +5,7 @@ The names are drawn from the code, so that a new public name is covered.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import pickle
 import warnings
@@ -216,6 +217,51 @@ def test_names_that_lightning_has_not_are_the_users(way, part, form, tmp_path):
             assert isinstance(getattr(owner, name), torch.nn.Linear)
         elif form in ("parameter", "buffer"):
             assert getattr(owner, name).shape == (1,)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("ending", ["stop", "error"])
+def test_names_are_the_users_where_a_run_ends_early(way, ending, tmp_path):
+    """A stop inside of an epoch, whose request is in the checkpoint; an error, and the resume."""
+    kind = pl.Trainer if way == "import line" else trainer_hooks.Trainer
+    for part in KINDS:
+        names = names_of(KINDS[part])
+        for path in (None, str(tmp_path / part / "saved.ckpt")):
+            made = build(way, names, "property", part)
+            trainer = kind(
+                **{**QUIET, "logger": made.logger, "limit_train_batches": 4},
+                max_epochs=3,
+                val_check_interval=1,
+                callbacks=[made.callback, _Ends(ending), _Saves(tmp_path / part / "saved.ckpt")],
+                default_root_dir=str(tmp_path / part),
+            )
+            with pytest.raises(KeyError) if ending == "error" else contextlib.nullcontext():
+                trainer.fit(made.module, datamodule=made.datamodule, ckpt_path=path)
+        owner = getattr(made, part)
+        assert [getattr(owner, name) for name in names] == [("own", name) for name in names]
+
+
+class _Ends(trainer_hooks.Callback):
+    """Requests a stop in each second batch, or raises an error."""
+
+    def __init__(self, way: str) -> None:
+        self.way = way
+
+    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        if trainer.global_step % 2 == 0:
+            if self.way == "error":
+                raise KeyError("ended")
+            trainer.should_stop = True
+
+
+class _Saves(trainer_hooks.Callback):
+    """Saves after each batch."""
+
+    def __init__(self, path: Any) -> None:
+        self.path = path
+
+    def on_batch_checkpoint(self, trainer: Any, *_: Any) -> None:
+        trainer.save_checkpoint(self.path)
 
 
 CASES = [

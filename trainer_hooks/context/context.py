@@ -6,6 +6,7 @@ import signal
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._names import ours
 from trainer_hooks.context.loaders import RunLoaders
 from trainer_hooks.context.state_registry import StateRegistry
 from trainer_hooks.data.loaders import sample_counts
@@ -356,7 +357,7 @@ class RunContext:
             return None
         # empty if another rank alone requested it
         stoppers = list(local.stoppers) or [""]
-        renewing = {c.state_key for c in self.connector.callbacks if c.renews_stop}
+        renewing = {c.state_key for c in self.connector.callbacks if ours(c).renews_stop}
         return {
             # callbacks that renew their request give their reason anew
             "reason": "" if renewing.issuperset(stoppers) else self.trainer.stop_reason,
@@ -371,7 +372,7 @@ class RunContext:
         It goes on if it has other limits, or if the callbacks that requested the stop take no part
         any more or decide about it themselves.
         """
-        deciding = {c.state_key: not c.renews_stop for c in self.connector.callbacks}
+        deciding = {c.state_key: not ours(c).renews_stop for c in self.connector.callbacks}
         # an empty key is that of the module, or of code outside of all hooks
         stoppers = [key for key in state["stoppers"] if deciding.get(key, not key)]
         if not stoppers or state["limits"] != self._limits():
