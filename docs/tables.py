@@ -42,6 +42,7 @@ _EXTRAS = {
     "export": "`ExportForInferenceCallback` to ONNX",
     "mlperf": "`MLPerfCallback`",
     "cli": "`TrainerCLI`, `trainer-hooks fit`, `validate`, `test` and `predict`",
+    "sweep": "`trainer-hooks sweep`",
     "port": "`trainer-hooks port`",
     "ray": "a `Trainer` inside of Ray Train's workers",
     "lightning-tests": "the tests that compare with Lightning",

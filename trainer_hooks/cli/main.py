@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer_hooks._version import __version__
@@ -15,8 +14,6 @@ from trainer_hooks.cli.commands import (
     PIPE_CLOSED,
     USAGE_ERROR,
     Parser,
-    install_hint,
-    print_failure,
 )
 from trainer_hooks.cli.demo import command as demo_command
 from trainer_hooks.cli.new import command as new
@@ -24,7 +21,8 @@ from trainer_hooks.cli.plugins import command as plugins
 from trainer_hooks.cli.port import command as port
 from trainer_hooks.cli.report import command as report
 from trainer_hooks.cli.run.arguments import SUBCOMMANDS, is_completing, words_to_complete
-from trainer_hooks.errors import DataError, OptionError, error_message
+from trainer_hooks.cli.run.command import run_command
+from trainer_hooks.cli.sweep import command as sweep
 
 if TYPE_CHECKING:
     import argparse
@@ -57,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         # before argparse, which knows none of the options of a training
         is_training = bool(SUBCOMMANDS.keys() & words[:1])
-        code = _run_training(words) if is_training else _run_other_command(words)
+        code = run_command(words)[0] if is_training else _run_other_command(words)
         # here, where a closed pipe is still caught: Python itself would complain as it exits
         sys.stdout.flush()
     except BrokenPipeError:
@@ -80,27 +78,6 @@ def _complete() -> list[str]:
         # it ends the process; the arguments of a training are completed by their own parser
         argcomplete.autocomplete(_parser())
     return words
-
-
-def _run_training(words: Sequence[str]) -> int:
-    """Run fit, validate, test or predict; `TrainerCLI.__init__` draws the path of the config."""
-    # absolute: the parser changes into a config's folder while it reads the file
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)  # as `python -m` does: the classes may stand there
-    try:
-        import jsonargparse  # noqa: F401 - to tell that it is missing before anything is made
-    except ModuleNotFoundError as error:
-        return print_failure(words[0], install_hint(error, "cli", "jsonargparse"))
-    from trainer_hooks.cli.run.trainer_cli import TrainerCLI
-
-    # so TRAINER_HOOKS_FIT__TRAINER__MAX_EPOCHS=3 of a job script gives an option
-    parser_options = {"prog": "trainer-hooks", "default_env": True, "env_prefix": "TRAINER_HOOKS"}
-    try:
-        TrainerCLI(args=list(words), parser_kwargs=parser_options)
-    except (DataError, OptionError) as error:  # of the run; errors in the config exited before
-        return print_failure(words[0], error_message(error))
-    return 0
 
 
 def _run_other_command(words: Sequence[str]) -> int:
@@ -128,6 +105,6 @@ def _parser() -> argparse.ArgumentParser:
     # listed for the help alone: `main` has taken these words out before
     for name, text in _TRAINING_HELP.items():
         commands.add_parser(name, help=text, add_help=False)  # jsonargparse parses the rest
-    for command in (hooks, plugins, checkpoint, report, port):
+    for command in (sweep, hooks, plugins, checkpoint, report, port):
         command.add_parser(commands)
     return parser

@@ -78,7 +78,7 @@ def add_parser(commands: Commands) -> None:
 
 def _report(arguments: argparse.Namespace) -> int:
     try:
-        written = _write_report(arguments.runs, arguments.output)
+        written = write_report(arguments.runs, arguments.output)
     except ModuleNotFoundError as error:
         return print_failure("report", install_hint(error, "report", "jinja2", "plotly"))
     except (TrainerHooksError, OSError) as error:
@@ -87,8 +87,16 @@ def _report(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _write_report(run_paths: list[Path], output: Path | None) -> Path:
-    """Write the page and return its path."""
+def write_report(run_paths: list[Path], output: Path | None) -> Path:
+    """Write a page about runs and return its path.
+
+    Args:
+        run_paths: the folders of the runs.
+        output: the file to write; None: `report.html` beside the run.
+
+    Raises:
+        ModuleNotFoundError: a package of the extra `report` is not installed.
+    """
     # here, since they import torch, which the help of the command line does not need
     from trainer_hooks._files import file_fault, is_missing, replace_file
     from trainer_hooks.cli.report.charts import points_for

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 class OptunaTrial(Protocol):
     """The methods of an Optuna trial that the callback uses."""
 
-    number: int
+    @property
+    def number(self) -> int:
+        """The number of the trial in its study."""
 
     def report(self, value: float, step: int) -> None:
         """Report the metric's value at a step."""
@@ -49,8 +51,9 @@ class OptunaPruning(Callback):
         Raises:
             MetricError: the metric was not logged.
         """
-        # before any training: Optuna would prune by the metric of a few batches
-        if trainer.sanity_checking:
+        # before any training: Optuna would prune by the metric of a few batches. Of several ranks
+        # one reports, and all stop with it.
+        if trainer.sanity_checking or not trainer.is_global_zero:
             return
         metrics = trainer.callback_metrics
         if self.monitor not in metrics:

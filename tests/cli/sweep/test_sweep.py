@@ -1,0 +1,130 @@
+"""`trainer-hooks sweep` with real processes: a grid, an interruption, a kill, failures, pruning."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from trainer_hooks.cli.main import main
+
+GRID = ("--set", "model.lr=0.1,0.01", "--set", "model.offset=0,1")
+
+
+def test_wrong_choices_are_one_line_and_leave_no_folder(sweeper, monkeypatch, capsys) -> None:
+    """Of the values, the config, the sampler and the pruner; nothing has been trained."""
+    monkeypatch.chdir(sweeper.folder)
+    monkeypatch.syspath_prepend(sweeper.folder)
+    wrong = {
+        ("--set", "model.lr"): "it must be KEY=VALUE",
+        ("--set", "model.lr=uniform(0,1)", "--sampler", "grid"): "a grid takes a list",
+        ("--set", "model.lr=uniform(0,1)"): "--sampler tpe needs --trials",
+        ("--set", "model.lr=1,2", "--sampler", "tpee", "--trials", "2"): "Did you mean 'tpe'?",
+        ("--set", "model.lr=1,2", "--pruner", "medium"): "Did you mean 'median'?",
+        ("--set", "model.lrr=1,2"): "Did you mean",
+        ("--set", "model.offset=1,much"): "must be int",
+    }
+    for words, told in wrong.items():
+        try:
+            code = main(["sweep", "run.yaml", *words])
+        except SystemExit as answer:
+            code = answer.code
+        out, err = capsys.readouterr()
+        assert (code, out, err.count("\n")) == (2, "", 1), err
+        assert told in err
+    assert not (sweeper.folder / "sweep_run").exists()
+
+
+@pytest.mark.slow
+def test_a_grid_trains_each_combination_and_shows_the_best_first(sweeper) -> None:
+    """Two at a time; run again it trains nothing; with other values it is an error."""
+    answer = sweeper.run(*GRID, "--jobs", "2")
+    assert answer.returncode == 0, answer.stderr
+    rows = sweeper.rows_of(answer.stdout)
+    assert {tuple(row[1:3]) for row in rows} == {
+        (lr, offset) for lr in ("0.1", "0.01") for offset in "01"
+    }
+    assert [row[4] for row in rows] == ["complete"] * 4
+    values = [float(row[3]) for row in rows]
+    assert values == sorted(values)
+    assert (sweeper.folder / "sweep_run/report.html").is_file()
+    assert (sweeper.folder / "sweep_run/trial_0/trainer_logs/version_0/config.yaml").is_file()
+
+    again = sweeper.run(*GRID)
+    assert (again.returncode, again.stdout) == (0, answer.stdout)
+    assert "trial" not in again.stderr
+    other = sweeper.run("--set", "model.lr=0.1,0.02")
+    assert other.returncode == 2
+    assert "holds a sweep with other choices: --set." in other.stderr
+    config = sweeper.folder / "run.yaml"
+    config.write_text(f"{config.read_text()}# changed\n")
+    other = sweeper.run(*GRID)
+    assert "holds a sweep with other choices: the text of the config." in other.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_sweep_that_is_cut_goes_on_and_ends_as_an_uncut_one(sweeper, number) -> None:
+    """Its trial resumes from its checkpoint, and random trials have the same values."""
+    words = ("--set", "model.lr=loguniform(0.001,0.1)", "--sampler", "random", "--trials", "3")
+    uncut = sweeper.rows_of(sweeper.run(*words, "-o", "uncut").stdout)
+    begun, answer = sweeper.folder / "begun", sweeper.folder / "answer"
+    os.mkfifo(begun)
+    os.mkfifo(answer)
+    with subprocess.Popen(
+        sweeper.command(*words, "-o", "cut"), cwd=sweeper.folder, text=True,
+        env={**sweeper.environ, "BEGUN": str(begun), "ANSWER": str(answer)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        pid = int(begun.read_text())
+        process.send_signal(number)
+        if number == signal.SIGKILL:
+            process.wait()
+            # the trial goes on by itself, and holds the folder until it has ended
+            second = sweeper.run(*words, "-o", "cut")
+            assert "a sweep is running in" in second.stderr
+            os.kill(pid, number)
+            sweeper.wait_for(pid)
+        else:
+            answer.write_text("go on")
+            assert "run the same line again to go on" in process.communicate()[1]
+            assert process.returncode == 130
+    again = sweeper.run(*words, "-o", "cut")
+    assert again.returncode == 0, again.stderr
+    assert [[*row[:-1]] for row in sweeper.rows_of(again.stdout)] == [[*row[:-1]] for row in uncut]
+    assert "resuming from" in (sweeper.folder / "cut/trial_0/output.txt").read_text()
+
+
+@pytest.mark.slow
+def test_a_failed_trial_is_told_and_runs_again_in_its_folder(sweeper) -> None:
+    """An error of the training, a metric that is not logged, and one that is nan."""
+    words = ("--set", "model.offset=13,99,1", "--jobs", "2")
+    answer = sweeper.run(*words)
+    assert answer.returncode == 1
+    assert "trial 0 failed (exit code 1): RuntimeError: offset 13 cannot be tr" in answer.stderr
+    assert "trial 1 failed (exit code 1): trainer-hooks sweep: error: val_loss is" in answer.stderr
+    assert [row[-2] for row in sweeper.rows_of(answer.stdout)] == ["complete", "fail", "fail"]
+    module = sweeper.folder / "swept.py"
+    module.write_text(module.read_text().replace("offset == 13", "offset == -1"))
+    again = sweeper.run(*words)
+    assert again.returncode == 1
+    rows = sweeper.rows_of(again.stdout)
+    assert [row[-2] for row in rows] == ["complete", "complete", "fail"]
+    assert {row[-1] for row in rows} == {f"sweep_run/trial_{number}" for number in range(3)}
+
+    unlogged = sweeper.run("--set", "model.log_as=other", "--monitor", "val_loss", "-o", "unlogged")
+    assert unlogged.returncode == 1
+    assert "'val_loss'" in unlogged.stderr
+
+
+@pytest.mark.slow
+def test_a_pruned_trial_ends_early(sweeper) -> None:
+    """By Optuna's pruner, with the values of the trials before it."""
+    words = ("--set", "model.offset=0,1,2,3,4,50", "--pruner", "median")
+    answer = sweeper.run(*words)
+    assert answer.returncode == 0, answer.stderr
+    assert "trial 5 was pruned: val_loss " in answer.stderr
+    assert sweeper.rows_of(answer.stdout)[-1][-2] == "pruned"
+    assert "trial 5 was pruned" in (sweeper.folder / "sweep_run/trial_5/output.txt").read_text()

@@ -1,0 +1,206 @@
+"""`trainer-hooks sweep`: its arguments, and its table."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer_hooks._text import printable
+from trainer_hooks.cli.commands import INTERRUPTED, install_hint, print_failure
+from trainer_hooks.cli.sweep.search_space import parse_arguments
+from trainer_hooks.errors import OptionError, TrainerHooksError
+
+if TYPE_CHECKING:
+    from trainer_hooks.cli.commands import Commands
+    from trainer_hooks.cli.sweep.study import SweepDefinition, SweepStudy
+
+_REPORTED = 10
+"""The number of best trials that the report compares."""
+
+
+def add_parser(commands: Commands) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "sweep",
+        help="train a config with many values of its arguments",
+        description=(
+            "Train a config of `trainer-hooks fit` with many values of its arguments, over Optuna: "
+            "each trial in a process and a folder of its own, some at the same time. Run the same "
+            "line again to go on with a sweep that was killed or interrupted: its trials resume "
+            "from their checkpoints, finished ones stay, failed ones run again."
+        ),
+        epilog="Example: trainer-hooks sweep run.yaml --set optimizer.lr=1e-3,1e-2 --jobs 2",
+    )
+    parser.add_argument("config", metavar="CONFIG", type=Path, help="the config of each trial")
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUES",
+        dest="settings",
+        action="append",
+        required=True,
+        help="the values of an argument: a list, such as optimizer.lr=1e-3,1e-2; or a range, both "
+        "ends included: uniform(0,0.5), loguniform(1e-5,0.1), int(1,8), logint(8,512). One value "
+        "is the same for all trials. Give the option once for each argument",
+    )
+    parser.add_argument("--monitor", default="val_loss", help="the metric (default: val_loss)")
+    parser.add_argument(
+        "--mode",
+        choices=["min", "max"],
+        default="min",
+        help="which of its values are better (default: min)",
+    )
+    parser.add_argument(
+        "--trials",
+        type=_at_least_one,
+        help="the number of trials; a grid has one for each combination unless given",
+    )
+    parser.add_argument(
+        "--jobs",
+        type=_at_least_one,
+        default=1,
+        help="trials that run at the same time, on the same devices (default: 1)",
+    )
+    parser.add_argument(
+        "--sampler",
+        help="grid, random, tpe or another of Optuna's (default: grid if all values are lists, "
+        "else tpe)",
+    )
+    parser.add_argument(
+        "--pruner",
+        default="none",
+        help="none, median, hyperband or another of Optuna's: it ends trials that fall behind "
+        "(default: none)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="the seed of the sampler (default: 0)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="DIR",
+        type=Path,
+        help="the folder of the sweep (default: sweep_NAME in the working directory, with the "
+        "config's name)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run a sweep; return 0 if all its trials have a result, 1 if one failed."""
+    try:
+        import optuna
+    except ModuleNotFoundError as error:
+        return print_failure("sweep", install_hint(error, "sweep", "optuna"))
+    from trainer_hooks.cli.sweep.run_trials import locked, run_trials
+    from trainer_hooks.cli.sweep.study import SweepStudy, check_trials
+
+    # each trial has a line of its own here
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    folder = (arguments.output or Path(f"sweep_{arguments.config.stem}")).absolute()
+    try:
+        definition = _definition(arguments)
+        check_trials(definition, arguments.trials)
+        if code := _check_config(definition):
+            return code
+        with locked(folder) as lock:
+            sweep = SweepStudy.begin(folder, definition)
+            planned = sweep.count_planned(arguments.trials)
+            try:
+                failed = run_trials(sweep, planned, arguments.jobs, lock)
+            except KeyboardInterrupt:
+                print("\ninterrupted: run the same line again to go on", file=sys.stderr)
+                return INTERRUPTED
+    except (TrainerHooksError, OSError) as error:
+        return print_failure("sweep", str(error))
+    _show_results(sweep)
+    _write_report(sweep)
+    return 1 if failed else 0
+
+
+def _definition(arguments: argparse.Namespace) -> SweepDefinition:
+    from trainer_hooks.cli.sweep.study import GRID, SweepDefinition
+
+    swept = parse_arguments(arguments.settings)
+    try:
+        config_text = arguments.config.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionError(f"config {str(arguments.config)!r} cannot be read: {error}") from error
+    is_grid = all(argument.choices for argument in swept)
+    return SweepDefinition(
+        str(arguments.config.absolute()),
+        config_text,
+        arguments.settings,
+        arguments.monitor,
+        arguments.mode,
+        arguments.sampler or (GRID if is_grid else "tpe"),
+        arguments.pruner,
+        arguments.seed,
+    )
+
+
+def _check_config(definition: SweepDefinition) -> int:
+    """Parse the config with each value once, so that no trial fails by a misspelt one.
+
+    Returns:
+        The exit code; if it is not 0, standard error says what is wrong.
+    """
+    from trainer_hooks.cli.run.command import run_command
+
+    swept = definition.arguments
+    first = {a.key: a.choices[0] if a.choices else f"{a.low:g}" for a in swept}
+    variants = [first, *({**first, a.key: choice} for a in swept for choice in a.choices[1:])]
+    for values in variants:
+        words = [f"--{key}={value}" for key, value in values.items()]
+        try:
+            with Path(os.devnull).open("w") as silent, contextlib.redirect_stdout(silent):
+                run_command(["fit", f"--config={definition.config}", *words, "--print_config"])
+        except SystemExit as answer:
+            if answer.code:
+                return int(answer.code)
+    return 0
+
+
+def _show_results(sweep: SweepStudy) -> None:
+    """Print the table of the trials, the best first."""
+    from trainer_hooks._text import show_table
+
+    keys = [argument.key for argument in sweep.arguments]
+    rows = [
+        [
+            str(trial.number),
+            *(str(trial.params.get(key, "")) for key in keys),
+            "" if trial.value is None else f"{trial.value:.6g}",
+            trial.state.name.lower(),
+            "" if trial.duration is None else f"{trial.duration.total_seconds():.0f} s",
+            os.path.relpath(sweep.folder_of(trial.number)),
+        ]
+        for trial in sweep.results()
+    ]
+    monitor = sweep.definition.monitor
+    show_table(["trial", *keys, monitor, "state", "time", "folder"], rows)
+
+
+def _write_report(sweep: SweepStudy) -> None:
+    """Write the page that compares the best trials, and print its path."""
+    from trainer_hooks.cli.report.command import write_report
+    from trainer_hooks.cli.report.logged_run import newest_run
+
+    best = [trial.number for trial in sweep.results() if trial.value is not None]
+    try:
+        folders = [newest_run(sweep.folder_of(number))[0] for number in best[:_REPORTED]]
+        page = write_report(folders, sweep.folder / "report.html") if folders else None
+    except ModuleNotFoundError as error:
+        print(f"no report: {install_hint(error, 'report', 'jinja2', 'plotly')}", file=sys.stderr)
+    except (TrainerHooksError, OSError) as error:
+        print(printable(f"no report: {error}"), file=sys.stderr)
+    else:
+        if page is not None:
+            print(printable(page))
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number of at least 1")
+    return int(text)

@@ -1,0 +1,173 @@
+"""Run the trials of a sweep, some at a time, each in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from optuna.trial import TrialState
+
+from trainer_hooks._text import printable
+from trainer_hooks.cli.sweep.study import DONE
+from trainer_hooks.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from pathlib import Path
+    from types import FrameType
+
+    from trainer_hooks.cli.sweep.study import SweepStudy
+
+OUTPUT = "output.txt"
+"""The file in a trial's folder with all that its process printed."""
+
+_LONGEST_LINE = 300
+
+_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Pruned|Warning): .")
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[int]:
+    """Hold a folder for one sweep; yield a descriptor, and who inherits it holds the folder too.
+
+    Raises:
+        UsageError: another sweep, or a trial of one that was killed, runs in the folder.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder / "sweep.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                f"a sweep is running in {str(folder)!r}, or a trial of one that was killed. Wait "
+                "for its end, or stop it."
+            ) from None
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def run_trials(sweep: SweepStudy, planned: int, jobs: int, lock: int) -> int:
+    """Run trials until the sweep has as many as planned; return the number that failed.
+
+    A signal that ends this process is passed on to the trials, which save a checkpoint.
+
+    Args:
+        sweep: the study.
+        planned: the number of trials that the sweep is to have at its end.
+        jobs: the number of trials that run at the same time.
+        lock: the descriptor that holds the folder.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C or SIGTERM; the processes of the trials have ended.
+    """
+    unfinished = sweep.prepare()
+    done = sum(trial.state in DONE for trial in sweep.results())
+    left = planned - done
+    failed = 0
+    running: dict[int, subprocess.Popen[bytes]] = {}
+    with _interrupted_by_sigterm():
+        try:
+            while left > 0 or running:
+                while left > 0 and len(running) < jobs:
+                    number = unfinished.pop(0) if unfinished else sweep.ask()
+                    running[number] = _start(sweep, number, lock)
+                    left -= 1
+                # no child is collected here: `poll` does that for the trials alone
+                os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+                for number, process in list(running.items()):
+                    if process.poll() is not None:
+                        del running[number]
+                        failed += not _has_succeeded(sweep, number, process.returncode)
+        finally:
+            _end(running.values())
+    return failed
+
+
+def _start(sweep: SweepStudy, number: int, lock: int) -> subprocess.Popen[bytes]:
+    folder = sweep.folder_of(number)
+    folder.mkdir(parents=True, exist_ok=True)
+    values = " ".join(f"{key}={value}" for key, value in sweep.values_of(number).items())
+    print(printable(f"trial {number}: {values}"), file=sys.stderr, flush=True)
+    command = [
+        sys.executable,
+        "-m",
+        "trainer_hooks.cli.sweep.trial",
+        str(sweep.folder),
+        str(number),
+    ]
+    with (folder / OUTPUT).open("ab") as output:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # a Ctrl-C in the terminal comes to it once, from here
+            pass_fds=[lock],  # the folder is held until the last trial has ended
+        )
+
+
+def _has_succeeded(sweep: SweepStudy, number: int, code: int) -> bool:
+    """Print the result of a trial that has ended; one without a result becomes a failed one."""
+    trial = sweep.record(number)
+    if trial.state not in DONE:
+        sweep.study.tell(number, state=TrialState.FAIL)
+        output = sweep.folder_of(number) / OUTPUT
+        reason = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
+        text = f"trial {number} failed ({reason}): {_reason(output)} (all of it: {output})"
+    elif trial.state == TrialState.PRUNED:
+        text = f"trial {number} was pruned: {_value_text(sweep, trial.value)}"
+    else:
+        text = f"trial {number} has ended: {_value_text(sweep, trial.value)}"
+    print(printable(text), file=sys.stderr, flush=True)
+    return trial.state in DONE
+
+
+def _value_text(sweep: SweepStudy, value: float | None) -> str:
+    return f"{sweep.definition.monitor} {'not reported' if value is None else f'{value:.6g}'}"
+
+
+def _reason(output: Path) -> str:
+    """Return the line of the last error that a trial printed, or its last line, shortened."""
+    with output.open("rb") as file:
+        file.seek(max(0, output.stat().st_size - 10 * _LONGEST_LINE))
+        text = file.read().decode(errors="replace").strip()
+    lines = text.split("\n") if text else ["it printed nothing"]
+    # notes follow the line of an error in its traceback
+    line = next((line for line in reversed(lines) if _ERROR.match(line)), lines[-1]).strip()
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."
+
+
+@contextlib.contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """Raise KeyboardInterrupt on SIGTERM, too."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end(processes: Collection[subprocess.Popen[bytes]]) -> None:
+    """Ask the processes to save and end, and wait; a second Ctrl-C kills them."""
+    for process in processes:
+        process.terminate()
+    try:
+        for process in processes:
+            process.wait()
+    except KeyboardInterrupt:
+        for process in processes:
+            process.kill()
+            process.wait()
+        raise

@@ -1,0 +1,64 @@
+"""The process of one trial: `python -m trainer_hooks.cli.sweep.trial FOLDER NUMBER`.
+
+It trains as `trainer-hooks fit` does, reports the metric to the study after each validation, and
+ends the trial there. Started again, it resumes from its newest checkpoint.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import optuna
+from optuna.trial import TrialState
+
+from trainer_hooks.cli.run.command import run_command
+from trainer_hooks.cli.run.optuna_pruning import OptunaPruning
+from trainer_hooks.cli.sweep.study import SweepStudy
+
+
+def main(folder: Path, number: int) -> int:
+    """Train a trial, write its result into the study, and return the exit code."""
+    # steps that a resumed trial reports again are ignored, of which Optuna would warn
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    sweep = SweepStudy.load(folder)
+    monitor = sweep.definition.monitor
+    words = fit_words(sweep, number)
+    pruning = OptunaPruning(sweep.trial(number), monitor)
+    code, cli = run_command(words, trainer_defaults={"callbacks": pruning})
+    if cli is None or not cli.trainer.is_global_zero:
+        return code
+    reported = sweep.record(number).intermediate_values
+    # as reported: a training that had ended before its process was killed has no metrics
+    last = reported[max(reported)] if reported else cli.trainer.callback_metrics.get(monitor)
+    if pruning.is_pruned:
+        sweep.study.tell(number, state=TrialState.PRUNED)
+    elif last is None:
+        return _fail(f"{monitor!r} was not logged: log it, or give the sweep another --monitor")
+    elif math.isnan(last):
+        return _fail(f"{monitor} is nan")
+    else:
+        sweep.study.tell(number, float(last))
+    return 0
+
+
+def fit_words(sweep: SweepStudy, number: int) -> list[str]:
+    """Return the arguments of `trainer-hooks` that train a trial."""
+    values = sweep.values_of(number)
+    return [
+        "fit",
+        f"--config={sweep.definition.config}",
+        f"--trainer.default_root_dir={sweep.folder_of(number)}",
+        *(f"--{key}={value}" for key, value in values.items()),
+        "--ckpt_path=auto",
+    ]
+
+
+def _fail(reason: str) -> int:
+    print(f"trainer-hooks sweep: error: {reason}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))
