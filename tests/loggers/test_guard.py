@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import re
 import subprocess
 import sys
 import textwrap
@@ -78,7 +79,7 @@ def test_a_logger_that_fails_does_not_stop_a_training(train, reports):
     first, last = reports.records
     assert "Flaky failed in log_metrics: ConnectionError: gone" in first.getMessage()
     assert first.exc_info[1] is broken.error
-    assert "10 are still to be written" in last.getMessage()
+    assert "still to be written: 10 rows (" in last.getMessage()
 
 
 def test_what_failed_is_written_later_in_order(train):
@@ -135,7 +136,7 @@ def test_a_refused_value_does_not_hold_up_the_rest():
     for step in range(2000):
         picky.log_metrics({"loss": 1.0}, step)
     assert [step for step, _ in picky.metrics] == [s for s in range(2000) if s != 3]
-    assert guard.lost == 1
+    assert guard.lost.steps == [3]
 
 
 def test_a_mistake_is_not_tried_again(reports):
@@ -145,9 +146,51 @@ def test_a_mistake_is_not_tried_again(reports):
     flaky.log_metrics({"loss": "high"}, 0)
     flaky.log_metrics({"loss": 1.0}, 1)
     assert flaky.metrics == [(1, {"loss": 1.0})]
-    assert (flaky.tries, guard.lost) == (2, 1)
+    assert (flaky.tries, guard.lost.steps) == (2, [0])
     guard.finish()
-    assert "1 calls were given up, 0 are still to be written" in reports.records[-1].getMessage()
+    message = reports.records[-1].getMessage()
+    assert message == "Flaky failed once in this run. Lost: 1 row (step 0)."
+
+
+def test_an_outage_that_ended_is_told_as_one(train, reports):
+    """Where everything was written later, the last line says so."""
+    train(Flaky(lambda number: number in (2, 3)))
+    assert (
+        reports.records[-1]
+        .getMessage()
+        .endswith("failed twice in this run; all rows were written later.")
+    )
+
+
+def test_rows_that_are_dropped_are_told_with_their_steps(reports, monkeypatch):
+    """Calls beyond the bound are lost: the report counts rows and other calls apart."""
+    monkeypatch.setattr(guard_module, "_MOST_CALLS", 4)
+    flaky = Flaky()
+    flaky.log_text = flaky.log_metrics
+    guard = guarded(flaky)
+    guard.buffer = CallBuffer(most_calls=4)
+    flaky.log_text("note", "a text")
+    for step in range(10):
+        flaky.log_metrics({"loss": 1.0}, step)
+    guard.finish()
+    message = reports.records[-1].getMessage()
+    assert "still to be written: 4 rows (steps 6 to 9)" in message
+    assert "Lost: 6 rows (steps 0 to 5) and 1 other call." in message
+
+
+def test_rows_that_a_logger_holds_itself_are_counted(tmp_path, reports):
+    """Those that a CSVLogger collects before it writes them are not written either."""
+    logger = CSVLogger(tmp_path, flush_logs_every_n_steps=10)
+    guard = guarded(logger)
+    logger.log_metrics({"loss": 1.0}, 0)
+    (tmp_path / "trainer_logs").write_text("in the way of the folder", encoding="utf-8")
+    for step in range(1, 25):
+        logger.log_metrics({"loss": 1.0}, step)
+    logger.finalize("success")
+    guard.finish()
+    message = reports.records[-1].getMessage()
+    assert "still to be written: 25 rows (steps 0 to 24)" in message
+    assert "Lost" not in message
 
 
 def test_kept_values_are_those_of_the_moment():
@@ -191,10 +234,12 @@ def test_memory_is_bounded():
     for step in range(5):
         backlog.add(LoggerCall.of("log_metrics", ({"loss": 1.0}, step), {}))
     assert [backlog[index].args[1] for index in range(3)] == [2, 3, 4]
-    assert backlog.lost == 2
+    assert (backlog.lost.steps, backlog.lost.others) == ([0, 1], 0)
     backlog.add(LoggerCall.of("log_image", ("map", [torch.zeros(16, 16)]), {}))
     assert len(backlog) == 1
-    assert backlog.lost == 5
+    assert backlog.lost.steps == [0, 1, 2, 3, 4]
+    backlog.add(LoggerCall.of("log_image", ("map", [torch.zeros(16, 16)]), {}))
+    assert backlog.lost.others == 1
 
 
 def test_on_error_raise_ends_the_run(train):
@@ -357,7 +402,7 @@ FULL_DISK = """
         logger.log_metrics({"loss": step / 3}, step)
     logger.finalize("success")
     guard.finish()
-    print(guard.lost)
+    print(guard.lost.steps)
 """
 
 
@@ -372,7 +417,7 @@ def test_a_full_disk_loses_no_row(tmp_path, kind, rows, scalars):
         timeout=120,
         check=True,
     )
-    assert done.stdout == "0\n"
+    assert done.stdout == "[]\n"
     assert "failed in log_metrics" in done.stderr
     folder = tmp_path / "trainer_logs/version_0"
     if kind == "csv":
@@ -381,6 +426,85 @@ def test_a_full_disk_loses_no_row(tmp_path, kind, rows, scalars):
         found = [(step, value * 1.0) for step, value in scalars(folder)["loss"]]
     assert [step for step, _ in found] == list(range(2000))
     assert all(value == pytest.approx(step / 3) for step, value in found)
+
+
+LONG_OUTAGE = """
+    import csv, sys
+    from pathlib import Path
+    from trainer_hooks import Callback, Trainer
+    from trainer_hooks.loggers import CSVLogger, TensorBoardLogger
+    from trainer_hooks.testing import TinyModule
+
+    kind, folder, is_freed = sys.argv[1], Path(sys.argv[2]), sys.argv[3] == "freed"
+    filler = folder / "filler"
+
+    class FillDisk(Callback):
+        def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+            if trainer.global_step == 50:
+                with filler.open("wb", buffering=0) as file:
+                    try:
+                        while True:
+                            file.write(bytes(4096))
+                    except OSError:
+                        pass
+            if trainer.global_step == 2750 and is_freed:
+                filler.unlink()
+
+    logger = (
+        CSVLogger(folder, flush_logs_every_n_steps=40)
+        if kind == "csv" else TensorBoardLogger(folder)
+    )
+    Trainer(
+        max_steps=3000, logger=logger, callbacks=[FillDisk()], log_every_n_steps=1,
+        enable_checkpointing=False, enable_run_manifest=False, enable_progress_bar=False,
+        enable_model_summary=False, limit_val_batches=0, plugins=False,
+    ).fit(TinyModule(), 1000 * list(TinyModule().train_dataloader()))
+    if kind == "csv":
+        with open(f"{logger.log_dir}/metrics.csv") as file:
+            print("step", *(row["step"] for row in csv.DictReader(file) if row["train_loss"]))
+    else:
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+        events = EventAccumulator(logger.log_dir, size_guidance={"scalars": 0}).Reload()
+        print("step", *(event.step for event in events.Scalars("train_loss")))
+"""
+
+
+def run_on_a_small_disk(disk: Path, kind: str, ending: str) -> subprocess.CompletedProcess[str]:
+    """Run LONG_OUTAGE with a file system of one megabyte at `disk`, of that process alone."""
+    disk.mkdir()
+    mount = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
+    mount.append('mount -t tmpfs -o size=1m small "$1" && shift && exec "$@"')
+    if subprocess.run([*mount, "sh", str(disk), "true"], check=False).returncode:
+        pytest.skip("a file system cannot be mounted here")
+    script = [sys.executable, "-c", textwrap.dedent(LONG_OUTAGE), kind, str(disk), ending]
+    return subprocess.run(
+        [*mount, "sh", str(disk), *script],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True, text=True, timeout=240, check=True,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["csv", "tensorboard"])
+def test_a_disk_that_is_full_for_a_long_time_loses_no_row(tmp_path, kind):
+    """No number of failures gives a row up if it is the disk that fails."""
+    done = run_on_a_small_disk(tmp_path / "disk", kind, "freed")
+    assert done.stdout.split() == ["step", *map(str, range(3000))]
+    assert "all rows were written later" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["csv", "tensorboard"])
+def test_a_disk_that_stays_full_is_told_in_rows(tmp_path, kind):
+    """Each row is in the file or in the report."""
+    done = run_on_a_small_disk(tmp_path / "disk", kind, "full")
+    steps = set(map(int, done.stdout.split("step")[1].split()))
+    told = re.search(r"still to be written: ([\d,]+) rows \(steps (\d+) to 2999\)", done.stderr)
+    assert told is not None, done.stderr
+    missing = [step for step in range(3000) if step not in steps]
+    assert missing[0] == int(told[2])
+    assert len(missing) <= int(told[1].replace(",", "")) <= len(missing) + 2
+    assert "Lost" not in done.stderr
 
 
 def test_two_loggers_of_one_class_have_folders_of_their_own(train, tmp_path, rows):

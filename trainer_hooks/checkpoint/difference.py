@@ -8,10 +8,12 @@ tolerance, and counts the elements that differ.
 from __future__ import annotations
 
 import math
+import os
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,16 +29,35 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 22
 """Elements of two tensors that are compared at once, so that memory stays small."""
 
-_PARTS = {
-    "state_dict": "weights",
-    "callbacks": "callbacks",
-    "epoch": "counters",
-    "global_step": "counters",
-    "loops": "counters",
-    "optimizer_states": "optimizers",
-    "lr_schedulers": "optimizers",
-    "hyper_parameters": "hyperparameters",
-}
+_KEYS = {
+    "weights": {"state_dict"},
+    "optimizers": {
+        "optimizer_states", "lr_schedulers", "MixedPrecision", "gradients", "added_groups",
+    },
+    "callbacks": {"callbacks"},
+    "loop": {
+        "epoch", "global_step", "loops", "progress", "clock", "loop", "stop", "evaluated",
+        "evaluators", "stream", "renewed", "sharding_seed", "slot", "modes", "inside_batch",
+        "accumulate_grad_batches",
+    },
+    "random numbers": {"rng", "generators", "val_generators"},
+    "metrics": {"metrics", "metric_objects", "history"},
+    "hyperparameters": {"hparams_name", "hyper_parameters", "datamodule_hyper_parameters"},
+    "files": {"loggers"},
+}  # fmt: skip
+"""The keys of a checkpoint, and of `trainer_hooks` in it, that belong to each part."""
+
+_PARTS = {key: part for part, keys in _KEYS.items() for key in keys}
+_OTHERS = "others"
+
+PARTS = (*_KEYS, _OTHERS)
+"""The parts of a checkpoint that are compared, in the order in which they are told."""
+
+_PLACE_NAMES = {"default_root_dir", "dirpath", "root", "run_id", "save_dir", "version"}
+"""Names of values that say where a run writes, in the states of loggers and in a config."""
+
+_EVENTS = "tfevents"
+"""A part of the names of TensorBoard's files, which hold the time, the host and the process."""
 
 
 class DifferenceType(StrEnum):
@@ -82,6 +103,8 @@ class Difference:
         max_abs: for two tensors, the greatest absolute difference; NaN where one of them is NaN.
         differing: for two tensors, the number of elements that differ.
         elements: for two tensors, the number of elements.
+        is_place: whether the two tell alone where a run wrote: a path, a run's number, or the name
+            of an event file.
     """
 
     part: str
@@ -92,6 +115,13 @@ class Difference:
     max_abs: float = 0.0
     differing: int = 0
     elements: int = 0
+    is_place: bool = False
+
+
+def parts_in(contents: CheckpointContents) -> set[str]:
+    """Return the parts that a checkpoint has."""
+    keys = {*contents.data, *contents.own} - {"trainer_hooks"}
+    return {_PARTS.get(str(key), _OTHERS) for key in keys}
 
 
 def differences(
@@ -100,7 +130,10 @@ def differences(
     """Yield the differences of two checkpoints in the order of their keys, without wall times."""
     a, b = _without_times(a), _without_times(b)
     for key in dict.fromkeys([*a.data, *b.data]):
-        part = _PARTS.get(str(key), "others")
+        part = _PARTS.get(str(key), _OTHERS)
+        if key == "trainer_hooks" and (a.own or b.own):
+            yield from _own_differences(a.own, b.own, tolerance)
+            continue
         walk = _Comparison(part, tolerance)
         if part == "weights":
             yield from walk.mappings(a.weights, b.weights, "", is_weights=True)
@@ -112,6 +145,16 @@ def differences(
             yield Difference(part, str(key), DifferenceType.ONLY_B, None, b.data[key])
         else:
             yield from walk.values(a.data[key], b.data[key], str(key))
+
+
+def _own_differences(
+    a: dict[str, Any], b: dict[str, Any], tolerance: Tolerance
+) -> Iterator[Difference]:
+    """Yield the differences in what only trainer_hooks saves."""
+    for name in dict.fromkeys([*a, *b]):
+        walk = _Comparison(_PARTS.get(str(name), _OTHERS), tolerance)
+        one, other = ({name: own[name]} if name in own else {} for own in (a, b))
+        yield from walk.mappings(one, other, "trainer_hooks")
 
 
 def _without_times(contents: CheckpointContents) -> CheckpointContents:
@@ -137,7 +180,7 @@ class _Comparison:
             yield from self._tensors(a, b, path)
         elif _is_number(a) and _is_number(b):
             if not self._tolerance.takes(a, b):
-                yield Difference(self._part, path, DifferenceType.VALUE, a, b)
+                yield self._of_values(a, b, path)
         elif _family(a) is not _family(b):
             yield Difference(self._part, path, DifferenceType.TYPE, a, b)
         elif isinstance(a, dict | list | tuple):
@@ -149,15 +192,30 @@ class _Comparison:
             else:
                 yield from self._sequences(a, b, path)
         elif a != b:
-            yield Difference(self._part, path, DifferenceType.VALUE, a, b)
+            yield self._of_values(a, b, path)
+
+    def _of_values(self, a: Any, b: Any, path: str) -> Difference:
+        is_place = self._holds_places(path) and _tell_places(a, b, path)
+        return Difference(self._part, path, DifferenceType.VALUE, a, b, is_place=is_place)
+
+    def _holds_places(self, path: str) -> bool:
+        """Return whether values here may say where a run writes; data and weights may not."""
+        return self._part in ("callbacks", "files") or path.startswith("config.trainer.")
 
     def mappings(
         self, a: dict[Any, Any], b: dict[Any, Any], path: str, *, is_weights: bool = False
     ) -> Iterator[Difference]:
         """Yield the differences of two dicts, key by key."""
+        partners = _same_files(a, b) if self._holds_places(path) else {}
         for key in dict.fromkeys([*a, *b]):
-            place = str(key) if is_weights else _below(path, key)
-            if key not in b:
+            place = str(key) if is_weights else below(path, key)
+            if key in partners:
+                other = partners[key]
+                yield Difference(self._part, path, DifferenceType.VALUE, key, other, is_place=True)
+                yield from self.values(a[key], b[other], place)
+            elif key in partners.values():
+                continue
+            elif key not in b:
                 yield Difference(self._part, place, DifferenceType.ONLY_A, a[key])
             elif key not in a:
                 yield Difference(self._part, place, DifferenceType.ONLY_B, None, b[key])
@@ -187,7 +245,41 @@ class _Comparison:
                 )
 
 
-def _below(path: str, key: Any) -> str:
+def _tell_places(a: Any, b: Any, path: str) -> bool:
+    """Return whether two values differ only in where a run wrote."""
+    if path.rpartition(".")[2] in _PLACE_NAMES:
+        return True
+    return bool(_file_name(a)) and _file_name(a) == _file_name(b)
+
+
+def _file_name(text: Any) -> str:
+    """Return the name that a file keeps in another run's folder; empty for other texts.
+
+    All folders have one name, and so have all event files.
+    """
+    if not isinstance(text, str):
+        return ""
+    if _EVENTS in text:
+        return _EVENTS
+    # a metric may be named train/loss: only whole paths and addresses are places
+    if not (os.path.isabs(text) or "://" in text):  # noqa: PTH117 - Path has no addresses
+        return ""
+    name = text.rstrip("/").rpartition("/")[2]
+    return name if PurePosixPath(name).suffix[1:].isalpha() else "/"
+
+
+def _same_files(a: dict[Any, Any], b: dict[Any, Any]) -> dict[Any, Any]:
+    """Return the keys of A that are files in A's folder, each with B's key of that file."""
+    left: dict[str, list[Any]] = {}
+    for key in b:
+        if key not in a and _file_name(key):
+            left.setdefault(_file_name(key), []).append(key)
+    return {
+        key: left[_file_name(key)].pop(0) for key in a if key not in b and left.get(_file_name(key))
+    }
+
+
+def below(path: str, key: Any) -> str:
     """Return the path of a dict's item: `path.key` if the key is an identifier."""
     if not isinstance(key, str):
         return f"{path}[{key!r}]"

@@ -18,7 +18,7 @@ from trainer_hooks.checkpoint.inspection import dtype_name, tensor_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["JsonWriter", "count_with_noun", "flatten", "printable", "short_text", "size_text"]
+__all__ = ["JsonWriter", "flatten", "printable", "short_text", "size_text"]
 
 _LONGEST_TENSOR = 1000
 """Elements of a tensor that are written out as JSON."""
@@ -75,12 +75,6 @@ def size_text(size: int) -> str:
     from rich.filesize import decimal
 
     return decimal(size)
-
-
-def count_with_noun(number: int, noun: str) -> str:
-    """Return a number with its noun, such as `1 tensor` or `1,234 tensors`."""
-    # inflect knows all plurals; ours take an s
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 class JsonWriter:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._names import ours
+from trainer_hooks.connector.state_keys import short_state_keys
 from trainer_hooks.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -38,10 +39,15 @@ class LoadReport:
     def summary(self) -> str:
         """The differences in one sentence, or an empty string if there are none."""
         parts = []
-        if self.missing:
-            parts.append(f"no state for {', '.join(map(repr, self.missing))}")
-        if self.unexpected:
-            parts.append(f"state without a callback: {', '.join(map(repr, self.unexpected))}")
+        short_keys = short_state_keys([*self.restored, *self.missing, *self.unexpected])
+        missing, unexpected = (
+            ", ".join(repr(short_keys[key]) for key in keys)
+            for keys in (self.missing, self.unexpected)
+        )
+        if missing:
+            parts.append(f"no state for {missing}")
+        if unexpected:
+            parts.append(f"state without a callback: {unexpected}")
         parts.extend(self.plugins)
         return "; ".join(parts)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks._log import warn
 from trainer_hooks._names import ours
 from trainer_hooks.callback import OWN_NAMES, Callback
+from trainer_hooks.connector.state_keys import short_state_key
 from trainer_hooks.errors import CallbackError, StateKeyError, TrainerHooksWarning, foreign_hint
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.catalogue import Hooks
@@ -114,7 +115,8 @@ class CallbackEntry:
     def label(self) -> str:
         """The callback's description in messages: class, state_key and supplier."""
         kind = type(self.callback).__qualname__
-        return f"callback {kind} (state_key {self.callback.state_key!r}, from {self.supplier})"
+        key = short_state_key(self.callback.state_key)
+        return f"callback {kind} (state_key {key!r}, from {self.supplier})"
 
 
 class CallbackRegistry:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-OWN_NAMES = frozenset({"in_background", "on_error", "resume_run", "run_state"})
+OWN_NAMES = frozenset({"in_background", "on_error", "resume_run", "run_state", "unwritten_steps"})
 """Names that a logger of the user's cannot use for anything else."""
 
 
@@ -183,6 +183,13 @@ class Logger(ABC):
         Args:
             state: the return value of `run_state` when the checkpoint was saved.
         """
+
+    def unwritten_steps(self) -> list[int]:
+        """Return the step of each row that the logger holds in memory, not written yet.
+
+        The report at the end of a run counts them; every checkpoint must hold them, in `run_state`.
+        """
+        return []
 
     def save(self) -> None:  # noqa: B027 - optional
         """Write out everything that is held in memory."""

@@ -186,6 +186,10 @@ class CSVLogger(FolderLogger):
         self._rows = [(step, dict(row)) for step, row in state["unwritten"]]
         self._write_at = self._write_every - 1
 
+    def unwritten_steps(self) -> list[int]:
+        """Return the step of each row held in memory."""
+        return [step for step, _ in self._rows]
+
     def save(self) -> None:
         """Write the rows held in memory; without any, nothing is created."""
         if not self._rows:

@@ -9,9 +9,10 @@ checkpoint must hold what is not written yet, so the queue has to be plain data.
 
 from __future__ import annotations
 
+import errno
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from inspect import Parameter, signature
 from threading import Condition, Thread, get_ident
@@ -21,13 +22,14 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks._log import log
 from trainer_hooks._names import ours
 from trainer_hooks._options import Rule, check_option
+from trainer_hooks._text import count_with_noun
 from trainer_hooks.errors import OptionError, error_message
 from trainer_hooks.hooks.check import instance_clash
 from trainer_hooks.loggers.base import OWN_NAMES
 from trainer_hooks.loggers.conversion import detached_copy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from trainer_hooks.loggers.base import Logger
 
@@ -54,6 +56,16 @@ _LONGEST_PAUSE = 64
 
 _MOST_TRIES = 20
 """The number of failures after which a call is given up, so that it does not block the others."""
+
+_OF_THE_DISK = {
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EIO,
+    errno.ENOSPC,
+    errno.EROFS,
+    errno.ESTALE,
+}
+"""System errors for which no call is at fault, so that none is given up for them."""
 
 _MOST_AT_ONCE = 100
 """The largest number of buffered calls that are repeated during one call."""
@@ -105,6 +117,51 @@ class LoggerCall:
         return cls(name, kept_args, kept_kwargs, size)
 
 
+@dataclass(slots=True)
+class CallCount:
+    """Calls in the form in which they are reported: rows of metrics by step, others by number.
+
+    Attributes:
+        steps: the step of each row; None for one without.
+        others: the number of calls that log no metrics.
+    """
+
+    steps: list[int | None] = field(default_factory=list)
+    others: int = 0
+
+    @classmethod
+    def of(cls, calls: Iterable[LoggerCall]) -> CallCount:
+        """Count calls."""
+        count = cls()
+        for call in calls:
+            count.add(call)
+        return count
+
+    def __bool__(self) -> bool:
+        return bool(self.steps or self.others)
+
+    def add(self, call: LoggerCall) -> None:
+        """Count one more call."""
+        if call.name == "log_metrics":
+            self.steps.append(call.args[1] if len(call.args) > 1 else call.kwargs.get("step"))
+        else:
+            self.others += 1
+
+    def __str__(self) -> str:
+        parts = []
+        if self.steps:
+            known = sorted({step for step in self.steps if step is not None})
+            text = count_with_noun(len(self.steps), "row")
+            if len(known) > 1:
+                text += f" (steps {known[0]} to {known[-1]})"
+            elif known:
+                text += f" (step {known[0]})"
+            parts.append(text)
+        if self.others:
+            parts.append(count_with_noun(self.others, "other call" if self.steps else "call"))
+        return " and ".join(parts)
+
+
 class CallBuffer:
     """Calls in the order in which they came; beyond the bounds the oldest are dropped.
 
@@ -113,7 +170,7 @@ class CallBuffer:
         most_bytes: the largest sum of their sizes in bytes; a single call may exceed it.
 
     Attributes:
-        lost: the number of dropped calls.
+        lost: the dropped calls.
     """
 
     def __init__(self, most_calls: int = _MOST_CALLS, most_bytes: int = _MOST_BYTES) -> None:
@@ -121,7 +178,7 @@ class CallBuffer:
         self._size = 0
         self._most_calls = most_calls
         self._most_bytes = most_bytes
-        self.lost = 0
+        self.lost = CallCount()
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -139,8 +196,8 @@ class CallBuffer:
         while len(self._calls) > self._most_calls or (
             self._size > self._most_bytes and len(self._calls) > 1
         ):
+            self.lost.add(self._calls[0])
             self.remove(self._calls[0])
-            self.lost += 1
 
     def remove(self, call: LoggerCall) -> None:
         """Remove a call, unless it was dropped meanwhile."""
@@ -182,17 +239,15 @@ class Guard:
         # counted in calls, not in seconds: a step must never sleep
         self._pause = 0
         self._next_pause = 1
-        self._given_up = 0
-        self._reported_lost = 0
         # the thread that is inside the logger, whose calls of its own methods are not guarded
         self._calling_thread: int | None = None
         self._methods: dict[str, Callable[..., Any]] = {}
         self._instance_methods: dict[str, Any] = {}
 
     @property
-    def lost(self) -> int:
-        """Return the number of calls that were given up or dropped."""
-        return self._given_up + self.buffer.lost
+    def lost(self) -> CallCount:
+        """Return the calls that were given up or dropped, and are not reported yet."""
+        return self.buffer.lost
 
     def install(self) -> None:
         """Replace the logger's methods.
@@ -324,10 +379,11 @@ class Guard:
         self._count_error(name, error)
         if call is not None:
             call.tries += 1
-            if is_permanent_error(error) or call.tries >= _MOST_TRIES:
+            is_given_up = call.tries >= _MOST_TRIES and not is_disk_error(error)
+            if is_permanent_error(error) or is_given_up:
                 # no pause after this: the server is well, it is this call that is bad
                 self.buffer.remove(call)
-                self._given_up += 1
+                self.lost.add(call)
                 return
         self._pause = self._next_pause
         self._next_pause = min(2 * self._next_pause, _LONGEST_PAUSE)
@@ -353,16 +409,25 @@ class Guard:
             )
 
     def _report_end(self) -> None:
-        if self.errors:
-            log.warning(
-                "%s failed %d times in this run: %d calls were given up, %d are still to be "
-                "written.",
-                type(self.logger).__qualname__,
-                self.errors,
-                self.lost - self._reported_lost,
-                len(self.buffer),
+        """Report the errors of the run, and the rows that are lost or not written yet."""
+        unwritten = CallCount.of(self.buffer)
+        unwritten.steps += ours(self.logger).unwritten_steps()
+        lost, self.buffer.lost = self.lost, CallCount()
+        if not (self.errors or lost or unwritten):
+            return
+        times = {0: "never", 1: "once", 2: "twice"}.get(self.errors, f"{self.errors:,} times")
+        text = f"{type(self.logger).__qualname__} failed {times} in this run"
+        text += "." if lost or unwritten else "; all rows were written later."
+        if unwritten:
+            text += (
+                f" In memory, still to be written: {unwritten}. The next run with this logger "
+                "writes them, and so does a resume of a checkpoint that was saved since; if the "
+                "process ends before, they are lost."
             )
-        self.errors, self._reported_lost = 0, self.lost
+        if lost:
+            text += f" Lost: {lost}."
+        log.warning("%s", text)
+        self.errors = 0
 
 
 class BackgroundGuard(Guard):
@@ -498,6 +563,12 @@ def _by_position(log_metrics: Callable[..., Any]) -> Callable[..., Any]:
         return log_metrics(metrics=metrics, step=step)
 
     return call
+
+
+def is_disk_error(error: BaseException) -> bool:
+    """Return whether the disk refused to write, as a full one does."""
+    errors = (error, error.__cause__)
+    return any(isinstance(one, OSError) and one.errno in _OF_THE_DISK for one in errors)
 
 
 def is_permanent_error(error: BaseException) -> bool:

@@ -48,6 +48,9 @@ _FLUSH_EVERY = 10
 
 _WRITER_OPTIONS = ("comment", "max_queue", "flush_secs", "filename_suffix")
 
+_Row = tuple[int, dict[str, Any], float]
+"""The step, the scalars and the wall time of one call of `log_metrics`."""
+
 _RULES = {
     "name": STRING.or_none(),
     "prefix": STRING,
@@ -115,6 +118,7 @@ class TensorBoardLogger(FolderLogger, ConvertingLogger):
         self._options = kwargs
         self._writer: SummaryWriter | None = None
         self._unconfirmed: list[Callable[[Any], Any]] = []
+        self._unconfirmed_rows: list[_Row] = []
         self._sizes: dict[str, int] = {}
         self._logged = 0
         self._last_step = -1
@@ -168,14 +172,17 @@ class TensorBoardLogger(FolderLogger, ConvertingLogger):
         """Write scalars; calls without a `step` are numbered."""
         # the wall time of the call is kept, for the case that the event is written again
         position, now = self._position(self._logged if step is None else step), time.time()
-        adds = []
-        for key, value in metrics.items():
-            tag = self._prefix + key
-            if isinstance(value, dict):
-                adds.append(methodcaller("add_scalars", tag, dict(value), position, now))
-            else:
-                adds.append(methodcaller("add_scalar", tag, plain_number(value), position, now))
-        self._add(*adds)
+        row = {
+            key: dict(value) if isinstance(value, dict) else plain_number(value)
+            for key, value in metrics.items()
+        }
+        # before they are added, which may confirm them
+        self._unconfirmed_rows.append((position, row, now))
+        try:
+            self._add(*self._scalar_adds(position, row, now))
+        except BaseException:
+            self._unconfirmed_rows.pop()  # the caller repeats the call that failed
+            raise
         self._logged += 1
 
     def log_hyperparams(
@@ -284,9 +291,11 @@ class TensorBoardLogger(FolderLogger, ConvertingLogger):
             self._writer = None
 
     def run_state(self) -> dict[str, Any]:
-        """Return the folder and the sizes of its event files."""
-        # first: only a flush makes the sizes of the files those of what was logged
-        self.save()
+        """Return the folder, the sizes of its event files, and the unwritten rows."""
+        # first: only a flush makes the sizes of the files those of what was logged; on a full disk
+        # the checkpoint holds the rows, and they are written after the resume
+        with suppress(OSError):
+            self.save()
         return {
             **self.run_folder.state(),
             "sub_dir": self._sub_dir,
@@ -294,6 +303,7 @@ class TensorBoardLogger(FolderLogger, ConvertingLogger):
             "logged": self._logged,
             "last_step": self._last_step,
             "has_hparams": self._has_hparams,
+            "unwritten": [list(row) for row in self._unconfirmed_rows],
         }
 
     def resume_run(self, state: dict[str, Any]) -> None:
@@ -303,7 +313,11 @@ class TensorBoardLogger(FolderLogger, ConvertingLogger):
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-        self._unconfirmed = []
+        # an older version's checkpoint has no unwritten rows
+        self._unconfirmed_rows = [(*row,) for row in state.get("unwritten", ())]
+        self._unconfirmed = [
+            add for row in self._unconfirmed_rows for add in self._scalar_adds(*row)
+        ]
         self._sizes = self._cut = dict(state["sizes"])
         self._logged, self._last_step = state["logged"], state["last_step"]
         self._purge_step = self._last_step + 1
@@ -314,6 +328,22 @@ class TensorBoardLogger(FolderLogger, ConvertingLogger):
             self._cut, self._sizes = None, {}
             if not self.run_folder.is_chosen:
                 self.run_folder.start_new()
+
+    def unwritten_steps(self) -> list[int]:
+        """Return the step of each row that may not have reached the disk."""
+        return [step for step, _, _ in self._unconfirmed_rows]
+
+    def _scalar_adds(
+        self, step: int, row: Mapping[str, Any], now: float
+    ) -> list[Callable[[Any], Any]]:
+        """Return the calls of a `SummaryWriter` that write a row of scalars."""
+        return [
+            methodcaller(
+                "add_scalars" if isinstance(value, dict) else "add_scalar",
+                self._prefix + key, value, step, now,
+            )
+            for key, value in row.items()
+        ]  # fmt: skip
 
     def _position(self, step: int | None) -> int:
         """Return a position on the x axis, 0 for None, and record the highest one."""
@@ -336,7 +366,7 @@ class TensorBoardLogger(FolderLogger, ConvertingLogger):
                 # the writer's own thread writes: its error shows here, or in a later event
                 writer.flush()
                 self._sizes = _sizes_in(Path(self.log_dir))
-                self._unconfirmed = []
+                self._unconfirmed, self._unconfirmed_rows = [], []
             else:
                 self._unconfirmed.extend(adds)
         except Exception as error:

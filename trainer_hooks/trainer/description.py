@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from trainer_hooks._names import ours
 from trainer_hooks._text import Branch
 from trainer_hooks.callback import Callback
+from trainer_hooks.connector.state_keys import short_state_keys
 from trainer_hooks.errors import ModuleError, UsageError, did_you_mean
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.loop_tree import (
@@ -135,9 +136,10 @@ def _attached(module: Module, trainer: Trainer) -> Iterator[None]:
 def _implementers(entries: Sequence[CallbackEntry], module: Module | None) -> list[_Implementer]:
     """Return the callbacks in the order of their calls, with the module at its position."""
     shared = Counter(type(entry.callback).__name__ for entry in entries)
+    short_keys = short_state_keys(entry.callback.state_key for entry in entries)
     implementers = []
     for entry in entries:
-        kind, key = type(entry.callback), entry.callback.state_key
+        kind, key = type(entry.callback), short_keys[entry.callback.state_key]
         full = (
             # the usual key, as "Counter{'unit': 'epochs'}", names the class already
             key if key.startswith(kind.__qualname__) else f"{kind.__qualname__} (state_key {key!r})"

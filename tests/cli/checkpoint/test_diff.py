@@ -6,13 +6,18 @@ import datetime as dt
 import json
 import math
 from collections import deque
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from trainer_hooks import Trainer, seed_everything
+from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.checkpoint.difference import DifferenceType, Tolerance, differences
 from trainer_hooks.checkpoint.inspection import CheckpointContents, CheckpointKind
+from trainer_hooks.loggers import CSVLogger, TensorBoardLogger
+from trainer_hooks.testing import TinyModule
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:a checkpoint was saved in the hook"  # what these look at does not depend on the place
@@ -40,8 +45,78 @@ def test_the_same_run_twice_holds_the_same(ask, save) -> None:
     """Two runs from one seed are equal, to the last random number: code 0."""
     answer = ask("diff", save("a.ckpt"), save("b.ckpt"))
     assert (answer.code, answer.err) == (0, "")
-    assert answer.out.startswith("equal: ")
-    assert answer.out.count("\n") == 1
+    shown = answer.out.splitlines()
+    assert shown[-1] == "equal"
+    parts = ("weights", "optimizers", "callbacks", "loop", "random numbers", "hyperparameters")
+    for part in parts:
+        assert [line.split() for line in shown if line.startswith(part)] == [
+            [*part.split(), "equal"]
+        ]
+
+
+def fit_in(folder) -> Path:
+    """Train in a folder with loggers and savers, and return the last checkpoint."""
+    seed_everything(1)
+    savers = [
+        ModelCheckpoint(monitor="val_loss", save_last=True),
+        ModelCheckpoint(monitor="train_loss", dirpath=folder / "more", every_n_train_steps=2),
+    ]
+    trainer = Trainer(
+        max_epochs=2, default_root_dir=folder, callbacks=savers, accelerator="cpu",
+        logger=[CSVLogger(folder), TensorBoardLogger(folder)],
+        enable_progress_bar=False, enable_model_summary=False,
+    )  # fmt: skip
+    trainer.fit(TinyModule())
+    return Path(savers[0].last_model_path)
+
+
+def test_two_folders_of_one_training_differ_in_paths_alone(ask, tmp_path) -> None:
+    """Paths and event files are told apart, and can be left out: code 0 then."""
+    paths = [fit_in(tmp_path / name) for name in ("a", "b")]
+    answer = ask("diff", *paths)
+    assert answer.code == 1
+    shown = answer.out.splitlines()
+    assert shown[-1] == "equal but for paths and event files, which --ignore paths leaves out"
+    verdicts = {line.split("  ")[0]: line for line in shown[2:13]}
+    assert verdicts["weights"].endswith(" equal")
+    assert "equal but for" in verdicts["callbacks"]
+    assert verdicts["files"].endswith("equal but for 3 paths")
+    assert "  callbacks[\"ModelCheckpoint{'monitor': 'train_loss'}\"].dirpath: " in answer.out
+    assert "every_n_epochs" not in answer.out
+    answer = ask("diff", *paths, "--ignore", "paths")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.splitlines()[-1] == "equal but for paths and event files"
+    told = json.loads(ask("diff", *paths, "--json").out)
+    assert (told["verdict"], told["parts"]["callbacks"]) == ("paths", "paths")
+    assert told["parts"]["random numbers"] == "equal"
+    assert all(one["is_place"] for one in told["differences"])
+
+
+def test_a_score_behind_another_path_is_compared(pair) -> None:
+    """The records of one file in two folders belong together, and no other value is a path."""
+
+    def saver(folder, score, best):
+        paths = {f"/{folder}/epoch=1.ckpt": score}
+        return {"callbacks": {"S": {"best_k": paths, "best": f"/{folder}/{best}", "m": folder}}}
+
+    found = pair(saver("a", 1.0, "x.ckpt"), saver("b", 1.0, "x.ckpt"))
+    assert {path: one["is_place"] for path, one in found.items()} == {
+        "callbacks.S.best_k": True, "callbacks.S.best": True, "callbacks.S.m": False,
+    }  # fmt: skip
+    found = pair(saver("a", 1.0, "x.ckpt"), saver("b", 2.0, "y.ckpt"), "--ignore", "paths")
+    assert set(found) == {
+        'callbacks.S.best_k["/a/epoch=1.ckpt"]', "callbacks.S.best", "callbacks.S.m",
+    }  # fmt: skip
+
+
+def test_data_from_another_place_is_a_difference(pair) -> None:
+    """Where a run reads may change what it learns: only where it writes can be left out."""
+    found = pair(
+        {"hyper_parameters": {"data": "/a/x"}, "config": {"trainer": {"default_root_dir": "a"}}},
+        {"hyper_parameters": {"data": "/b/x"}, "config": {"trainer": {"default_root_dir": "b"}}},
+        "--ignore", "paths",
+    )  # fmt: skip
+    assert set(found) == {"hyper_parameters.data"}
 
 
 def test_two_moments_of_a_run_differ(ask, save, tmp_path) -> None:
@@ -68,9 +143,14 @@ def test_the_same_as_json(pair) -> None:
         {"state_dict": {"w": torch.tensor([1.0, 2.5, 1.0])}, "callbacks": {"C": {"n": 5}}},
     )
     assert found == {
-        "w": {"part": "weights", "how": "tensor", "max_abs": 2.0, "differing": 2, "elements": 3},
-        "callbacks.C.n": {"part": "callbacks", "how": "value", "a": 3, "b": 5},
-    }
+        "w": {
+            "part": "weights", "how": "tensor", "is_place": False,
+            "max_abs": 2.0, "differing": 2, "elements": 3,
+        },
+        "callbacks.C.n": {
+            "part": "callbacks", "how": "value", "is_place": False, "a": 3, "b": 5,
+        },
+    }  # fmt: skip
 
 
 def test_two_models(ask, save) -> None:
@@ -217,7 +297,8 @@ def test_a_checkpoint_and_its_weights(ask, save, tmp_path) -> None:
     torch.save(torch.load(path, weights_only=True)["state_dict"], tmp_path / "w.pt")
     answer = ask("diff", path, tmp_path / "w.pt")
     assert answer.code == 1
-    assert "weights:" not in answer.out
+    assert "weights          equal\n" in answer.out
+    assert "random numbers" in answer.out.splitlines()[-1]
     assert "callbacks: 1 difference" in answer.out
 
 

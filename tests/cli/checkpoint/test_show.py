@@ -7,6 +7,7 @@ import io
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -18,10 +19,12 @@ import pyte
 import pytest
 import torch
 
-from trainer_hooks import __version__
+from trainer_hooks import Trainer, __version__
+from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.checkpoint.file import write_checkpoint
 from trainer_hooks.cli.main import main
 from trainer_hooks.cli.values import JsonWriter
+from trainer_hooks.testing import TinyModule
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:a checkpoint was saved in the hook"  # what these look at does not depend on the place
@@ -66,6 +69,28 @@ def test_a_checkpoint_is_told_in_text(ask, save) -> None:
     assert "betas (0.9, 0.999)" in options
     assert any(line.startswith("  random states: python, torch") for line in shown)
     assert not any(line.startswith("  gradients") for line in shown)
+
+
+def test_it_begins_with_the_run_its_length_and_its_metrics(ask, tmp_path) -> None:
+    """Whose it is, from when, how far it got and how good it is come before all else."""
+    saver = ModelCheckpoint(monitor="val_loss")
+    trainer = Trainer(
+        max_epochs=2, default_root_dir=tmp_path, callbacks=[saver], accelerator="cpu",
+        enable_progress_bar=False, enable_model_summary=False,
+    )  # fmt: skip
+    trainer.fit(TinyModule())
+    shown = lines(ask, saver.best_model_path)
+    assert re.fullmatch(r"  saved: \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+", shown[3])
+    assert [line.strip() for line in (shown[2], *shown[4:8])] == [
+        "module: TinyModule",
+        f"logs: {tmp_path}/trainer_logs/version_0",
+        "trained: 2 epochs, 6 optimizer steps, 12 samples",
+        "can be resumed from: yes, at the end of epoch 1, after its end hooks",
+        "metrics",
+    ]
+    assert f"    val_loss: {saver.best_model_score.item():.6g}" in shown[8:12]
+    assert any(line.startswith("    ModelCheckpoint (state version") for line in shown)
+    assert "every_n_epochs" not in "".join(shown)
 
 
 def test_a_checkpoint_is_told_as_json(ask, save) -> None:
@@ -363,6 +388,7 @@ _IN_A_PROCESS = """
 import resource, sys
 from trainer_hooks.cli.main import main
 from trainer_hooks.cli.values import JsonWriter
+from trainer_hooks.testing import TinyModule
 def read():
     return int(open("/proc/self/io").read().split()[1])
 import torch, trainer_hooks.cli.checkpoint.show

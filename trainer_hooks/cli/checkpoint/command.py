@@ -63,12 +63,16 @@ def add_parser(commands: Commands) -> None:
 
     diff = actions.add_parser(
         "diff",
-        help="tell in what two files differ",
+        help="tell whether two files are equal, part by part",
         description=(
-            "Tell which weights, callback values, counters, optimizer values and hyperparameters "
-            "of two files differ. NaN is equal to NaN."
+            "Tell whether weights, optimizers, callbacks, loop, random numbers, metrics, "
+            "hyperparameters and files of two checkpoints are equal, and list the differences. "
+            "NaN is equal to NaN."
         ),
-        epilog="The exit code is 0 if they hold the same, 1 if they differ, 2 on an error.",
+        epilog=(
+            "The exit code is 0 if they are equal, with --ignore paths also if only paths and "
+            "event files differ; 1 if they differ; 2 on an error."
+        ),
     )
     diff.add_argument("first", metavar="A", type=Path)
     diff.add_argument("second", metavar="B", type=Path)
@@ -85,6 +89,12 @@ def add_parser(commands: Commands) -> None:
         default=0.0,
         metavar="X",
         help="or by no more than this times the number in B (default: 0)",
+    )
+    diff.add_argument(
+        "--ignore",
+        choices=["paths"],
+        metavar="paths",
+        help="leave out where the runs wrote: paths, numbers of runs, names of event files",
     )
     diff.add_argument("--json", action="store_true", help="write JSON, with every difference")
 
@@ -167,7 +177,13 @@ def _run_action(arguments: argparse.Namespace) -> int:
         from trainer_hooks.cli.checkpoint.diff import diff
 
         tolerance = Tolerance(arguments.atol, arguments.rtol)
-        return diff(arguments.first, arguments.second, tolerance, is_json=arguments.json)
+        return diff(
+            arguments.first,
+            arguments.second,
+            tolerance,
+            ignores_paths=arguments.ignore == "paths",
+            is_json=arguments.json,
+        )
     if arguments.action == "prune":
         wanted = (arguments.keep_best, arguments.monitor, arguments.mode)
         # argparse has no groups of options that go together

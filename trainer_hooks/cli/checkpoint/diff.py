@@ -1,4 +1,4 @@
-"""`trainer-hooks checkpoint diff A B`: list the differences of two checkpoint files."""
+"""`trainer-hooks checkpoint diff A B`: tell whether two checkpoints are equal, part by part."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from trainer_hooks._text import Branch, show_tree
-from trainer_hooks.checkpoint.difference import DifferenceType, differences
+from trainer_hooks._text import Branch, count_with_noun, show_table, show_tree
+from trainer_hooks.checkpoint.difference import PARTS, DifferenceType, below, differences, parts_in
 from trainer_hooks.checkpoint.inspection import inspect_file
 from trainer_hooks.cli.commands import print_json
-from trainer_hooks.cli.values import JsonWriter, count_with_noun, printable, short_text
+from trainer_hooks.cli.values import JsonWriter, short_text
+from trainer_hooks.connector.state_keys import short_state_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,43 +38,100 @@ _WIDTH = 100
 """Characters of a value that only one of the files has."""
 
 
-def diff(first: Path, second: Path, tolerance: Tolerance, *, is_json: bool) -> int:
-    """Print the differences of two files and return the exit code.
+def diff(
+    first: Path, second: Path, tolerance: Tolerance, *, ignores_paths: bool, is_json: bool
+) -> int:
+    """Print a verdict on each part of two files, and their differences; return the exit code.
+
+    Args:
+        first: the file A.
+        second: the file B.
+        tolerance: the distance up to which numbers count as equal.
+        ignores_paths: whether to leave out paths and the names of event files.
+        is_json: whether to print JSON.
 
     Raises:
         UnusableFileError: a file cannot be read as a checkpoint.
     """
     one, other = (inspect_file(path).with_tensors().as_saved() for path in (first, second))
-    differing = list(differences(one, other, tolerance))
+    differing = [
+        difference
+        for difference in differences(one, other, tolerance)
+        if not (ignores_paths and difference.is_place)
+    ]
+    parts = [part for part in PARTS if part in parts_in(one) | parts_in(other)]
     if is_json:
         writer = JsonWriter()
         told = {
             "a": str(first),
             "b": str(second),
             "is_equal": not differing,
+            "verdict": _verdict(differing),
+            "parts": {part: _verdict(_of_part(part, differing)) for part in parts},
             "differences": [_as_json(difference, writer) for difference in differing],
         }
         print_json(told)
-    elif not differing:
-        print(f"equal: {printable(first)} and {printable(second)} hold the same")
-    else:
-        show_tree(Branch(f"A: {first}"))
-        show_tree(Branch(f"B: {second}"))
-        _show(differing, weights=len({*one.weights, *other.weights}))
+        return DIFFERENT if differing else EQUAL
+    show_tree(Branch(f"A: {first}"))
+    show_tree(Branch(f"B: {second}"))
+    show_table(
+        ["part", "verdict"],
+        [[part, _in_words(_of_part(part, differing))] for part in parts],
+        whole={0, 1},
+    )
+    print()
+    if differing:
+        keys = short_state_keys(dict.fromkeys([*one.callbacks, *other.callbacks]))
+        _show(differing, keys, weights=len({*one.weights, *other.weights}))
+        print()
+    match _verdict(differing):
+        case "equal":
+            print("equal" + (" but for paths and event files" if ignores_paths else ""))
+        case "paths":
+            print("equal but for paths and event files, which --ignore paths leaves out")
+        case _:
+            print(f"different: {', '.join(_differing_parts(differing))}")
     return DIFFERENT if differing else EQUAL
 
 
-def _show(differing: list[Difference], weights: int) -> None:
-    """Print the differences, one section of the checkpoint after the other.
+def _of_part(part: str, differing: list[Difference]) -> list[Difference]:
+    return [difference for difference in differing if difference.part == part]
+
+
+def _verdict(differing: list[Difference]) -> str:
+    """Return `equal`, `paths` for nothing but paths and event files, or `different`."""
+    if not differing:
+        return "equal"
+    return "paths" if all(difference.is_place for difference in differing) else "different"
+
+
+def _in_words(differing: list[Difference]) -> str:
+    verdict = _verdict(differing)
+    if verdict == "paths":
+        return f"equal but for {count_with_noun(len(differing), 'path')}"
+    return verdict if verdict == "equal" else count_with_noun(len(differing), "difference")
+
+
+def _differing_parts(differing: list[Difference]) -> list[str]:
+    """Return the parts that differ in more than paths."""
+    return [part for part in PARTS if _verdict(_of_part(part, differing)) == "different"]
+
+
+def _show(differing: list[Difference], keys: dict[str, str], weights: int) -> None:
+    """Print the differences, one part of the checkpoint after the other.
 
     Args:
         differing: the differences.
+        keys: the short form of each callback's state key.
         weights: the number of distinct weights in both files.
     """
-    for part in dict.fromkeys(difference.part for difference in differing):
-        listed = [difference for difference in differing if difference.part == part]
+    for part in PARTS:
+        # paths last: at most so many lines are shown
+        listed = sorted(_of_part(part, differing), key=lambda difference: difference.is_place)
+        if not listed:
+            continue
         lines = [
-            Branch(f"{difference.path}: {''.join(_told(difference))}")
+            Branch(f"{_short_path(difference.path, keys)}: {''.join(_told(difference))}")
             for difference in listed[:_SHOWN]
         ]
         if len(listed) > _SHOWN:
@@ -85,6 +143,14 @@ def _show(differing: list[Difference], weights: int) -> None:
             how = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
             title = f"weights: {len(listed)} of {count_with_noun(weights, 'tensor')} differ ({how})"
         show_tree(Branch(title, tuple(lines)))
+
+
+def _short_path(path: str, keys: dict[str, str]) -> str:
+    """Return a path with the short form of the state key in it."""
+    for key, short in keys.items():
+        if short != key and path.startswith(below("callbacks", key)):
+            return below("callbacks", short) + path.removeprefix(below("callbacks", key))
+    return path
 
 
 def _told(difference: Difference) -> Iterator[str]:
@@ -120,6 +186,7 @@ def _as_json(difference: Difference, writer: JsonWriter) -> dict[str, Any]:
         "part": difference.part,
         "path": difference.path,
         "how": str(difference.how),
+        "is_place": difference.is_place,
     }
     if difference.how is DifferenceType.TENSOR:
         told["max_abs"] = writer.write(difference.max_abs)

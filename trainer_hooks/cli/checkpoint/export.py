@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from trainer_hooks._text import count_with_noun
 from trainer_hooks.checkpoint.file import write_checkpoint
 from trainer_hooks.checkpoint.inspection import FileFault, UnusableFileError, verify_file
 from trainer_hooks.checkpoint.migrations import FORMAT
 from trainer_hooks.checkpoint.safetensors_file import dump_safetensors, is_safetensors
-from trainer_hooks.cli.values import count_with_noun, printable, size_text
+from trainer_hooks.cli.values import printable, size_text
 from trainer_hooks.errors import UsageError
 
 if TYPE_CHECKING:

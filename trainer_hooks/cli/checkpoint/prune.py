@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from trainer_hooks._text import show_table
+from trainer_hooks._text import count_with_noun, show_table
 from trainer_hooks.checkpoint.atomic_write import remove_folder
 from trainer_hooks.checkpoint.folder_retention import plan_retention
 from trainer_hooks.checkpoint.migrations import FORMAT
-from trainer_hooks.cli.values import count_with_noun, size_text
+from trainer_hooks.cli.values import size_text
 from trainer_hooks.errors import UsageError
 
 if TYPE_CHECKING:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import fields
+from datetime import UTC, datetime
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from trainer_hooks._text import Branch, show_table, show_tree
+from trainer_hooks._text import Branch, count_with_noun, show_table, show_tree
+from trainer_hooks.checkpoint.file import summarize
 from trainer_hooks.checkpoint.inspection import (
+    CheckpointKind,
     as_mapping,
     describe_position,
     dtype_name,
@@ -20,13 +24,14 @@ from trainer_hooks.checkpoint.inspection import (
 from trainer_hooks.cli.commands import print_json
 from trainer_hooks.cli.values import (
     JsonWriter,
-    count_with_noun,
     flatten,
     printable,
     short_text,
     size_text,
 )
 from trainer_hooks.clock.progress import EpochStage
+from trainer_hooks.connector.state_keys import short_state_key, short_state_keys
+from trainer_hooks.errors import CheckpointError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -78,6 +83,9 @@ def file_facts(file: CheckpointContents) -> dict[str, Any]:
         "format": file.format or None,
         "version": own.get("version"),
         "lightning_version": data.get("pytorch-lightning_version"),
+        "module": _summary(contents, "module"),
+        "saved_at": _summary(contents, "saved_at"),
+        "logs": _logs(own),
         "counters": _counters(contents),
         "is_resumable": contents.is_resumable,
         "place": describe_position(contents),
@@ -115,6 +123,30 @@ def file_facts(file: CheckpointContents) -> dict[str, Any]:
     }
 
 
+def _summary(contents: CheckpointContents, name: str) -> Any:
+    """Return a fact of a checkpoint's summary; None of another tool's file, or without it."""
+    if contents.kind is not CheckpointKind.OURS:
+        return None
+    try:
+        return getattr(summarize(contents.path), name) or None
+    except CheckpointError:
+        return None
+
+
+def _logs(own: dict[str, Any]) -> list[str]:
+    """Return the folder of each logger, or the id of its run on a server."""
+    logs = []
+    for record in map(as_mapping, _listed(own.get("loggers"))):
+        state = as_mapping(record.get("state"))
+        root, version = state.get("root"), state.get("version")
+        if isinstance(root, str) and version is not None:
+            folder = f"version_{version}" if isinstance(version, int) else str(version)
+            logs.append(str(PurePath(root, folder)))
+        elif run_id := state.get("run_id"):
+            logs.append(f"{record.get('kind')} run {run_id}")
+    return list(dict.fromkeys(logs))
+
+
 def _counters(contents: CheckpointContents) -> dict[str, Any]:
     named = {"epoch": "epoch", "global_step": "optimizer_steps"}
     counters = {new: contents.data[old] for old, new in named.items() if old in contents.data}
@@ -148,12 +180,14 @@ def _listed(value: Any) -> list[Any]:
 def _branches(told: dict[str, Any]) -> Iterator[Branch]:
     """Yield the branches of the printed tree; sections that the file lacks are left out."""
     yield Branch(f"{told['kind']}{_versions(told)}, {size_text(told['bytes'])}")
+    yield from _run(told)
     yield Branch(f"can be resumed from: {printable(told['place'])}")
-    yield from _group("counters", told["counters"].items())
+    # a metric is a tensor of one number, of which nobody asks for the type
+    metrics = {n: v.item() if _is_scalar(v) else v for n, v in told["metrics"].items()}
+    yield from _group("metrics", metrics.items())
     yield _weights(told["weights"])
     yield from _group("hyperparameters", told["hyperparameters"].items())
     yield from _group("config", flatten(_without_defaults(told["config"])))
-    yield from _group("metrics", told["metrics"].items())
     yield from _optimizers(told)
     if "precision" in told["setup"]:
         yield Branch(f"precision: {printable(told['setup']['precision'])}")
@@ -161,24 +195,56 @@ def _branches(told: dict[str, Any]) -> Iterator[Branch]:
     if lines:
         yield Branch("training loader", tuple(Branch(line) for line in lines if line))
     callbacks = []
+    short_keys = short_state_keys(map(str, told["callbacks"]))
     for key, state in told["callbacks"].items():
         version = told["state_versions"].get(key)
-        title = printable(key) + ("" if version is None else f" (state version {version})")
+        title = printable(short_keys[str(key)]) + (
+            "" if version is None else f" (state version {version})"
+        )
         values = state.items() if isinstance(state, dict) else [("state", state)]
         callbacks.append(Branch(title, tuple(_lines(values))))
     if callbacks:
         yield Branch("callbacks", tuple(callbacks))
     plugins = [
         f"{record.get('distribution')} {record.get('version')}: {record.get('class')} by "
-        f"entry point {record.get('entry_point')!r}, state key {record.get('state_key')}"
+        f"entry point {record.get('entry_point')!r}, state key "
+        f"{short_state_key(str(record.get('state_key')))}"
         for record in told["plugins"]
     ]
     if plugins:
         yield Branch("plugins", tuple(Branch(printable(line)) for line in plugins))
+    yield from _group("counters", told["counters"].items())
     if told["random_states"]:
         yield Branch(f"random states: {printable(', '.join(map(str, told['random_states'])))}")
     if told["gradients"]:
         yield Branch(f"gradients: of {count_with_noun(len(told['gradients']), 'parameter')}")
+
+
+def _run(told: dict[str, Any]) -> Iterator[Branch]:
+    """Yield the branches that tell whose checkpoint it is, from when, and how far it got."""
+    if told["module"]:
+        yield Branch(f"module: {printable(told['module'])}")
+    if told["saved_at"]:
+        saved = datetime.fromtimestamp(told["saved_at"] / 1e9, tz=UTC).astimezone()
+        yield Branch(f"saved: {saved:%Y-%m-%d %H:%M:%S %Z}")
+    if told["logs"]:
+        yield Branch(f"logs: {printable(', '.join(told['logs']))}")
+    names = {
+        "epochs_completed": "epoch", "steps_completed": "optimizer step",
+        "samples_completed": "sample",
+    }  # fmt: skip
+    counters = told["counters"]
+    amounts = [
+        count_with_noun(counters[name], noun)
+        for name, noun in names.items()
+        if isinstance(counters.get(name), int)
+    ]
+    if amounts:
+        yield Branch(f"trained: {', '.join(amounts)}")
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.numel() == 1 and not value.is_meta
 
 
 def _versions(told: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainer_hooks.cli.values import count_with_noun
+from trainer_hooks._text import count_with_noun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

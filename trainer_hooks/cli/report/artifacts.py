@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._files import file_fault, is_missing
+from trainer_hooks._text import count_with_noun
 from trainer_hooks.checkpoint.atomic_write import is_sharded_folder, size_of_folder
 from trainer_hooks.checkpoint.file import summarize
 from trainer_hooks.checkpoint.inspection import UnusableFileError, as_mapping, inspect_file
 from trainer_hooks.checkpoint.seal import TAIL, read_summary
 from trainer_hooks.cli.checkpoint.show import file_facts
 from trainer_hooks.cli.report.logged_run import number, text
-from trainer_hooks.cli.values import count_with_noun, short_text
+from trainer_hooks.cli.values import short_text
+from trainer_hooks.connector.state_keys import short_state_keys
 from trainer_hooks.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -277,16 +279,16 @@ def read_checkpoints(run: LoggedRun) -> tuple[list[CheckpointFile], int]:
 
     They are those in its folder and below, and those that its journal records.
     """
-    # absolute, not resolved: a link such as last.ckpt keeps a row of its own
-    files = {path.absolute() for path in run.folder.rglob(f"*{_SUFFIX}") if _is_checkpoint(path)}
+    # not resolved: a link such as last.ckpt keeps a row of its own
+    files = {_plain(path) for path in run.folder.rglob(f"*{_SUFFIX}") if _is_checkpoint(path)}
     for start in run.starts:
         # the runs that it resumed have saved checkpoints too, which are not its own
         if start.folder == run.folder:
             recorded = (Path(str(record.get("path"))) for record in start.saved)
             # addresses of other stores are not looked at
-            files |= {path for path in recorded if path.is_absolute() and _is_checkpoint(path)}
+            files |= {_plain(p) for p in recorded if p.is_absolute() and _is_checkpoint(p)}
     checkpoints = []
-    root = run.folder.absolute()
+    root = _plain(run.folder)
     for path in files:
         try:
             name = str(path.relative_to(root) if path.is_relative_to(root) else path)
@@ -300,6 +302,12 @@ def read_checkpoints(run: LoggedRun) -> tuple[list[CheckpointFile], int]:
         _read_contents(file, saver_states)
     _add_marks(checkpoints, saver_states)
     return checkpoints[-_MAX_CHECKPOINTS:], max(0, len(checkpoints) - _MAX_CHECKPOINTS)
+
+
+def _plain(path: Path) -> Path:
+    """Return an absolute path without `..`, so that each file has one; links are kept."""
+    # a link on the way to `..` leads elsewhere, so the folder is resolved
+    return Path(os.path.realpath(path.parent), path.name)
 
 
 def _is_checkpoint(path: Path) -> bool:
@@ -352,7 +360,8 @@ def _read_contents(file: CheckpointFile, saver_states: dict[str, Any]) -> None:
         file.parts.append(count_with_noun(len(record["optimizers"]), "optimizer state"))
     if record["callbacks"]:
         file.parts.append(count_with_noun(len(record["callbacks"]), "callback state"))
-        file.holds += [f"state of {key}" for key in record["callbacks"]]
+        short_keys = short_state_keys(map(str, record["callbacks"]))
+        file.holds += [f"state of {key}" for key in short_keys.values()]
     file.metrics = [f"{name} {short_text(value)}" for name, value in record["metrics"].items()]
     counters = record["counters"]
     file.epoch = _count(counters, "epochs_completed", "epoch")
@@ -376,15 +385,19 @@ def _add_marks(files: list[CheckpointFile], saver_states: dict[str, Any]) -> Non
         # a saver may add a number: last-v1.ckpt
         elif file.path.stem.startswith("last"):
             file.marks.append("last")
+    short_keys = short_state_keys(map(str, saver_states))
     for key, state in saver_states.items():
+        # without a monitor the newest is the best, which is no badge
+        if state.get("monitor", "") is None:
+            continue
         best = Path(str(state["best_model_path"]))
         score = state.get("best_model_score")
         # a saver keeps its score as a tensor; another framework's may be a number
         shown = f"{score.item():.6g}" if hasattr(score, "item") else short_text(score)
         suffix = "" if score is None else f", with a score of {shown}"
         # by its name where the path leads nowhere: the whole folder may have been moved
-        matching = [file for file in files if file.path == best]
+        matching = [file for file in files if file.path == _plain(best)]
         matching = matching or [file for file in files if file.path.name == best.name]
         for file in matching[-1:]:
             file.marks.append("best")
-            file.holds.insert(0, f"the best by {key}{suffix}")
+            file.holds.insert(0, f"the best by {short_keys[str(key)]}{suffix}")

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks._text import printable
+from trainer_hooks._text import count_with_noun, printable
 from trainer_hooks._version import __version__
 from trainer_hooks.checkpoint.inspection import as_mapping
 from trainer_hooks.cli.report.artifacts import (
@@ -30,7 +30,7 @@ from trainer_hooks.cli.report.charts import (
     speed_charts,
 )
 from trainer_hooks.cli.report.logged_run import Outcome, number, text
-from trainer_hooks.cli.values import count_with_noun, flatten, short_text, size_text
+from trainer_hooks.cli.values import flatten, short_text, size_text
 from trainer_hooks.hooks.profile import format_duration
 
 if TYPE_CHECKING:
