@@ -16,6 +16,33 @@ from trainer_hooks.cli.main import main
 ROOT = Path(__file__).parents[2]
 
 
+ADVISED = """
+import sys, warnings
+import trainer_hooks.cli.main as cli
+from trainer_hooks._log import warn
+from trainer_hooks.errors import TrainerHooksAdvice
+
+def advised(words):
+    warn("a piece of advice", TrainerHooksAdvice)
+    warnings.warn("of another library", UserWarning, stacklevel=1)
+    return 0
+
+cli._run_other_command = advised
+sys.exit(cli.main([]))
+"""
+
+
+def test_a_warning_of_the_command_points_at_no_line_of_ours(tmp_path) -> None:
+    """The script that pip installed is the caller, which says nothing to the user."""
+    script = tmp_path / "trainer-hooks"
+    script.write_text(ADVISED, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert "TrainerHooksAdvice: a piece of advice\n" in done.stderr
+    assert "cli.main(" not in done.stderr
+
+
 def run(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run Python in a fresh process that finds this checkout."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))

@@ -59,6 +59,15 @@ def test_the_batch_is_named(fn, step, note, Failing, quiet_trainer, batches) -> 
     assert caught.value.__notes__ == [note]
 
 
+def test_a_batch_of_the_sanity_check_is_named_as_one(Failing, quiet_trainer, batches) -> None:
+    """No validation of the training has begun then."""
+    with pytest.raises(Fault) as caught:
+        quiet_trainer(num_sanity_val_steps=2).fit(
+            Failing("validation_step"), batches(2), batches(2)
+        )
+    assert caught.value.__notes__ == ["in the sanity check, validation batch 1"]
+
+
 @pytest.mark.parametrize("fn", ["validate", "test", "predict"])
 def test_the_loader_is_named(fn, Failing, quiet_trainer, batches) -> None:
     """Where there are several, the loader is named, too."""

@@ -179,7 +179,7 @@ def port(files: dict[str, Path], folder: Path) -> tuple[dict[str, Path], dict[st
         [sys.executable, "-m", OURS, "port", str(folder)],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert "places without a counterpart" in done.stdout, done.stdout + done.stderr
+    assert " without a counterpart" in done.stdout, done.stdout + done.stderr
     said: dict[str, list[str]] = {name: [] for name in files}
     for line in done.stdout.splitlines():
         told = re.match(r"(.*?)\.\w+:(\d+): (.*)", line)

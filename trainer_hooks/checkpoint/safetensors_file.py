@@ -34,7 +34,7 @@ def require_weights_only(path: str | os.PathLike[str], *, weights_only: bool) ->
             f"save_checkpoint({str(path)!r}): a safetensors file holds weights alone, and nothing "
             "could be resumed from it. Pass weights_only=True, or a path that ends in .ckpt."
         )
-    _library(path)
+    _library(f"checkpoint {str(path)!r}")
 
 
 def dump_safetensors(checkpoint: dict[str, Any], file: IO[bytes]) -> None:
@@ -56,7 +56,7 @@ def dump_safetensors(checkpoint: dict[str, Any], file: IO[bytes]) -> None:
     metadata = {"format": "pt", "trainer_hooks": json.dumps({**kept, "tied": tied})}
     try:
         # not save_file, which takes a path: the file is open for an atomic write
-        file.write(_library("the checkpoint").torch.save(tensors, metadata))
+        file.write(_library("a safetensors file").torch.save(tensors, metadata))
     except (KeyError, ValueError) as error:  # a dtype that it does not know
         raise CheckpointError(
             f"the weights cannot be written as safetensors: {error}. Save a .ckpt file."
@@ -74,7 +74,7 @@ def read_safetensors(path: str | os.PathLike[str], map_location: Any = "cpu") ->
         CheckpointNotFoundError: there is no such file.
         CheckpointError: it is damaged or no safetensors file, or the library is not installed.
     """
-    library = _library(path)
+    library = _library(f"checkpoint {str(path)!r}")
     if not os.path.isfile(path):  # noqa: PTH113 - Path's raises for a name that is too long
         raise CheckpointNotFoundError(f"checkpoint {str(path)!r} is not there.")
     device = str(map_location) if isinstance(map_location, str | torch.device) else "cpu"
@@ -99,13 +99,13 @@ def read_safetensors(path: str | os.PathLike[str], map_location: Any = "cpu") ->
     return {**kept, "state_dict": weights}
 
 
-def _library(path: object) -> Any:
+def _library(subject: str) -> Any:
     try:
         import safetensors
         import safetensors.torch
     except ImportError as error:
         raise CheckpointError(
-            f"checkpoint {str(path)!r} needs the package safetensors, which is not installed. "
+            f"{subject} needs the package safetensors, which is not installed. "
             "Install it with: pip install trainer-hooks[safetensors]."
         ) from error
     return safetensors

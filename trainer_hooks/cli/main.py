@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._version import __version__
 from trainer_hooks.cli import hooks
@@ -26,7 +28,7 @@ from trainer_hooks.cli.sweep import command as sweep
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 _TRAINING_HELP = {
     "fit": "train what a config file or options say",
@@ -55,7 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         # before argparse, which knows none of the options of a training
         is_training = bool(SUBCOMMANDS.keys() & words[:1])
-        code = run_command(words)[0] if is_training else _run_other_command(words)
+        with _warnings_without_our_line():
+            code = run_command(words)[0] if is_training else _run_other_command(words)
         # here, where a closed pipe is still caught: Python itself would complain as it exits
         sys.stdout.flush()
     except BrokenPipeError:
@@ -67,6 +70,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\ninterrupted", file=sys.stderr)
         return INTERRUPTED
     return code
+
+
+@contextmanager
+def _warnings_without_our_line() -> Iterator[None]:
+    """Show a warning without file and line where these are the ones that called `main`.
+
+    A warning of this package points at the first caller outside of it. For a run of the command
+    line that is the script that pip installed, unless the user's module called.
+    """
+    whole = warnings.formatwarning
+    script = str(getattr(sys.modules["__main__"], "__file__", ""))
+
+    def brief(
+        message: Warning | str, category: type[Warning], filename: str, *position: Any
+    ) -> str:
+        # `python -m trainer_hooks` is called by runpy
+        if filename == script or filename.startswith("<frozen"):
+            return f"{category.__name__}: {message}\n"
+        return whole(message, category, filename, *position)
+
+    warnings.formatwarning = brief  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        warnings.formatwarning = whole
 
 
 def _complete() -> list[str]:

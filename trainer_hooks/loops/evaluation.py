@@ -234,7 +234,8 @@ class EvaluationLoop:
 
     def _describe_batch(self, batch_idx: int, index: int) -> str:
         """Return a phrase for error notes that names the batch, and the loader of several."""
-        position, data = f"in {_STAGE_NAMES[self.stage]} batch {batch_idx}", self.data
+        position, data = f"{_STAGE_NAMES[self.stage]} batch {batch_idx}", self.data
+        position = f"in the sanity check, {position}" if self._is_sanity_check else f"in {position}"
         if data.evaluators:
             return f"{position} of evaluator {data.evaluators[index].label!r}"
         return position + (f" of loader {index}" if len(data.loaders) > 1 else "")

@@ -73,7 +73,7 @@ def test_check_changes_nothing(tmp_path, capsys):
     assert (code, text) == (0, PROGRAM)
     told = capsys.readouterr().out
     assert "program.py: import lines 4, 5, 9 would change" in told
-    assert "1 files to be ported; 0 places without a counterpart" in told
+    assert "1 file to be ported; 0 places without a counterpart" in told
 
 
 @pytest.mark.parametrize(
@@ -437,7 +437,7 @@ def test_class_paths_of_configs_change(tmp_path, capsys):
     told = capsys.readouterr().out
     assert "config.yaml: lines 3, 5, 6, 7 changed" in told
     assert "config.yaml:8: lightning.pytorch.strategies.DeepSpeedStrategy: take FSDP" in told
-    assert "1 places" in told
+    assert "1 place without" in told
     compat = "trainer_hooks.compat.lightning"
     expected = (
         text.replace("lightning.pytorch.Trainer #", f"{compat}.Trainer #")

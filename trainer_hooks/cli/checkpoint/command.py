@@ -137,7 +137,7 @@ def add_parser(commands: Commands) -> None:
     )
     export.add_argument("file", metavar="FILE", type=Path)
     export.add_argument(
-        "--weights-only", action="store_true", required=True, help="nothing but the weights"
+        "--weights-only", action="store_true", help="nothing but the weights, as always"
     )
     export.add_argument(
         "-o", "--output", metavar="OUT", type=Path, required=True, help="the file to write"

@@ -13,7 +13,11 @@ from trainer_hooks._text import count_with_noun
 from trainer_hooks.checkpoint.file import write_checkpoint
 from trainer_hooks.checkpoint.inspection import FileFault, UnusableFileError, verify_file
 from trainer_hooks.checkpoint.migrations import FORMAT
-from trainer_hooks.checkpoint.safetensors_file import dump_safetensors, is_safetensors
+from trainer_hooks.checkpoint.safetensors_file import (
+    dump_safetensors,
+    is_safetensors,
+    require_weights_only,
+)
 from trainer_hooks.cli.values import printable, size_text
 from trainer_hooks.errors import UsageError
 
@@ -56,6 +60,8 @@ def export(source: Path, target: Path, *, is_forced: bool) -> int:
     # exists() is False for a link that leads nowhere, which would be replaced
     if not is_forced and (target.exists() or target.is_symlink()):
         raise UsageError(f"output {str(target)!r} is there already. Give --force to write over it.")
+    if is_safetensors(target):
+        require_weights_only(target, weights_only=True)  # without the library nothing is read
     # verified whole: a damaged weight would get new checksums in the new file
     contents = verify_file(source, FORMAT).with_tensors()
     if not contents.weights:

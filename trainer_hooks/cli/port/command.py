@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer_hooks._files import file_fault, is_missing, replace_file
-from trainer_hooks._text import printable
+from trainer_hooks._text import count_with_noun, printable
 from trainer_hooks.cli.commands import print_failure
 
 if TYPE_CHECKING:
@@ -103,7 +103,8 @@ def run(arguments: argparse.Namespace) -> int:
         if ported.lines and not arguments.check:
             _write(path, ported.text)
     done = "to be ported" if arguments.check else "ported"
-    print(f"{changed} files {done}; {open_ends} places without a counterpart")
+    files, places = count_with_noun(changed, "file"), count_with_noun(open_ends, "place")
+    print(f"{files} {done}; {places} without a counterpart")
     return 1 if open_ends else 0
 
 
