@@ -5,7 +5,6 @@ Each fact on these pages comes from its declaration in the code; a test fails wh
 
 from __future__ import annotations
 
-import inspect
 import io
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from callback_pages import callback_pages
 from lightning_page import lightning_page
 from lightning_stubs import FOLDER as STUBS
 from lightning_stubs import lightning_stubs
-from tables import cell, fill, member_row
+from tables import fill
 from trainer_hooks._text import show_tree
 from trainer_hooks.adapters.hook_names import (
     ACCELERATED_NAMES,
@@ -23,10 +22,17 @@ from trainer_hooks.adapters.hook_names import (
 )
 from trainer_hooks.hooks.loop_tree import LOOP, tree_branches
 from trainer_hooks.hooks.spec import ALIASES, HOOKS, HookSpec
-from trainer_hooks.trainer.options.config import option_docs
-from trainer_hooks.trainer.trainer import Trainer
+from trainer_page import trainer_page
 
 FOLDER = Path(__file__).parent
+
+
+_COMMON = (
+    "setup", "on_fit_start", "on_train_start", "on_train_epoch_start", "on_train_batch_start",
+    "on_before_optimizer_step", "on_train_batch_end", "on_validation_epoch_end",
+    "on_train_epoch_end", "on_fit_end", "on_exception", "teardown",
+)  # fmt: skip
+"""The hooks with which the page begins."""
 
 
 def hooks_page() -> str:
@@ -37,7 +43,20 @@ def hooks_page() -> str:
         "<!-- made by docs/generate.py from trainer_hooks/hooks/catalogue.py and loop_tree.py:",
         "do not edit -->",
         "",
-        "Every hook, in the order in which a run fires them. A callback's method takes `trainer`",
+        "## The twelve that most callbacks need",
+        "",
+        "Each takes `trainer` and `module` first, then the arguments in the table.",
+        "",
+        "| hook | fires | arguments |",
+        "|---|---|---|",
+        *(_hook_row(HOOKS[name]) for name in _COMMON),
+        "",
+        "State goes to checkpoints by `state_dict()` and `load_state_dict(state)`:",
+        "[writing a callback](writing-a-callback.md).",
+        "",
+        "## Every hook",
+        "",
+        "In the order in which a run fires them. A callback's method takes `trainer`",
         "and `module` first, then the arguments in the table; the two init hooks take `trainer`",
         "alone. A module may define all but the init hooks, without `trainer` and `module`. Hooks",
         "are called with positional arguments and return None. `dataloader_idx` is passed where",
@@ -103,48 +122,6 @@ def _hook_row(spec: HookSpec) -> str:
 def _elsewhere_row(hook: str) -> str:
     tables = (LIGHTNING_NAMES, COMPOSER_NAMES, ACCELERATED_NAMES)
     return f"| `{hook}` | {' | '.join(names.get(hook, '') for names in tables)} |"
-
-
-def trainer_page() -> str:
-    """Return docs/trainer.md."""
-    lines = [
-        "# The Trainer: options, attributes, methods",
-        "",
-        "<!-- made by docs/generate.py from trainer_hooks/trainer/: do not edit -->",
-        "",
-        "Pass all options by keyword. Options that Lightning 2.x also has keep its names, defaults",
-        "and meanings, except for [these differences](differences-from-lightning.md).",
-        "",
-        "| option | default | meaning |",
-        "|---|---|---|",
-        *(f"| `{name}` | `{default}` | {cell(doc)} |" for name, default, doc in option_docs()),
-    ]
-    properties, methods = _public_members(Trainer)
-    lines += ["", "## Attributes", "", "| name | value |", "|---|---|"]
-    lines += _attribute_rows(properties)
-    lines += ["", "## Methods", "", "| name | description |", "|---|---|"]
-    lines += [member_row(Trainer, name) for name in methods]
-    return "\n".join(lines) + "\n"
-
-
-def _attribute_rows(names: list[str]) -> list[str]:
-    """Return a row for each property, with all its names."""
-    named: dict[object, list[str]] = {}
-    for name in names:
-        named.setdefault(inspect.getattr_static(Trainer, name), []).append(f"`{name}`")
-    rows = (member_row(Trainer, shared[0].strip("`")) for shared in named.values())
-    return [
-        row.replace(shared[0], ", ".join(shared), 1)
-        for row, shared in zip(rows, named.values(), strict=True)
-    ]
-
-
-def _public_members(owner: type) -> tuple[list[str], list[str]]:
-    """Return the names of a class's properties and of its methods, in their order."""
-    names = [name for kind in reversed(owner.__mro__) for name in vars(kind) if name[0] != "_"]
-    found = {name: inspect.getattr_static(owner, name) for name in names}
-    properties = [name for name, member in found.items() if isinstance(member, property)]
-    return properties, [name for name in found if name not in properties]
 
 
 def hand_pages() -> dict[str, str]:

@@ -20,7 +20,7 @@ from trainer_hooks.adapters.hook_names import LIGHTNING_NAMES
 from trainer_hooks.hooks.spec import HOOKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 __all__ = ["lightning_page"]
 
@@ -93,12 +93,11 @@ def lightning_page() -> str:
         "",
         "The programs in `tests/lightning/programs` run on both, and a test compares the order of",
         "hooks, counters, logged values, weights, returned values and errors. A difference that is",
-        "not in this table fails the test, and so does a row without a difference.",
+        "not on this page fails the test, and so does a row without a difference.",
         "`python tests/lightning/compare.py NAME` prints the results of a program on both.",
         "",
-        "| | in Lightning | here |",
-        "|---|---|---|",
-        *(f"| {' | '.join(map(cell, row))} |" for row in MEANINGS),
+        *_behaviour(),
+        "### As code",
         "",
         "Some of these, as code:",
         "",
@@ -115,6 +114,14 @@ def lightning_page() -> str:
     lines += _arguments(names)
     lines += _only_here(names)
     return "\n".join(lines) + "\n"
+
+
+def _behaviour() -> Iterator[str]:
+    """Yield the lines of a table for each section of differences in behaviour."""
+    for title, rows in MEANINGS.items():
+        yield from (f"### {title}", "", "| | in Lightning | here |", "|---|---|---|")
+        yield from (f"| {' | '.join(map(cell, row))} |" for row in rows)
+        yield ""
 
 
 def _kinds() -> Iterable[tuple[str, str, Callable[[], Iterable[str]]]]:

@@ -68,341 +68,376 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
 }
 """The replacement of each name of Lightning's that is not here, or the reason why there is none."""
 
-MEANINGS = (
-    (
-        "The module argument of hooks",
-        "`pl_module`",
-        "`module`; hooks are called by position; those of built-in callbacks take both names",
-    ),
-    (
-        "What hooks return",
-        "-1 from the module's `on_train_batch_start` ends the epoch, without its validation",
-        "-1 ends the epoch there too, with its hooks and validation; other values give a warning",
-    ),
-    (
-        "Order of a step",
-        "`training_step`, `zero_grad`, `backward`",
-        "`zero_grad`, `training_step`, `backward`",
-    ),
-    (
-        "`test`, `validate`, `predict` without a model, after a fit that saved nothing",
-        "an error",
-        "use the module's weights; after a fit that saved, the best checkpoint, as in Lightning",
-    ),
-    (
-        "`training_step` that returns None for each batch of an epoch",
-        "continues",
-        "an error; a single None gives a warning, as in Lightning",
-    ),
-    (
-        "A list of batches (tensors, or lists of them) where loaders are passed",
-        "each item is a loader",
-        "one loader; a list of loaders is the same as in Lightning",
-    ),
-    (
-        "A name in `ModelCheckpoint(filename=...)` that was not logged",
-        "shows as 0",
-        "shows as nan, with a warning",
-    ),
-    (
-        "Persistent workers of a loader",
-        "end with the run",
-        "live as long as their loader, so that the next fit has them",
-    ),
-    (
-        "Random numbers of persistent workers, and of workers of a `StatefulDataLoader`",
-        "go on from epoch to epoch",
-        "start anew in each epoch, for exact resumes; `persistent_workers=False` gives Lightning's",
-    ),
-    (
-        "A loader that draws global random numbers over 1000 times in turn with the training",
-        "draws from the global random state in the whole epoch",
-        "then draws from a separate one; with a generator of its own it draws as in Lightning",
-    ),
-    (
-        "`seed_everything(workers=True)`",
-        "seeds workers by the seed, their number and the rank",
-        "leaves workers the seeds of torch, as `workers=False` does in both",
-    ),
-    (
-        "A second `fit` with another module",
-        "continues to count epochs",
-        "starts at epoch 0; with the same module it continues to count",
-    ),
-    (
-        "`on_validation_model_zero_grad` in manual optimization",
-        "clears the gradients",
-        "leaves them as they are, unless it is overridden",
-    ),
-    (
-        "Loaders are made",
-        "after `on_fit_start`",
-        "before `configure_optimizers` and `on_fit_start`",
-    ),
-    (
-        "`max_steps` reached inside an epoch",
-        "no validation",
-        "the epoch is validated as at its end",
-    ),
-    ("`trainer.max_epochs`, `max_steps`", "can only be read", "can be set, to train longer"),
-    (
-        "`trainer.callbacks.insert(0, callback)`",
-        "puts it first",
-        "registers it; its [band](writing-a-callback.md#order-of-callbacks) decides its place",
-    ),
-    (
-        "`weights_only=False` where a checkpoint is opened",
-        "runs the code that the file names",
-        "lets `load_from_checkpoint` open hyperparameters that are pickles; else has no effect",
-    ),
-    (
-        "Hyperparameters that are no plain data",
-        "are in checkpoints, which `weights_only=False` opens",
-        "are left out, with a warning; of a LightningModule they are kept, with a warning",
-    ),
-    (
-        "A value that is logged at some steps only",
-        "goes to the loggers at each step that is logged, with its last value",
-        "goes to the loggers once, at the first step that is logged after it",
-    ),
-    (
-        "`state_dict` of a callback",
-        "is called where a checkpoint is saved",
-        "is called there, as a fit that saves begins, and before each validation of a fit",
-    ),
-    (
-        "`reload_dataloaders_every_n_epochs`",
-        "makes validation loaders before a validation; a resume does so at its own epochs",
-        "makes both before the epoch; a resume does so at the epochs of the interrupted run",
-    ),
-    ("`Trainer(benchmark=True)`", "remains set after the run", "is restored after each run"),
-    (
-        "`profiler`",
-        "names such as `[Strategy]SingleDeviceStrategy.training_step`",
-        "`training_step`; all [actions](profiling.md#actions)",
-    ),
-    ("Sanity check on a resume", "is run", "is not run"),
-    (
-        "A stop that was requested before the checkpoint was saved",
-        "is forgotten: the resumed run trains on, for an epoch at least",
+MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
+    "Steps and optimization": (
         (
-            "stops the resumed run, unless its limits are others, its callback is gone or the "
-            "callback's options no longer call for it"
+            "Order of a step",
+            "`training_step`, `zero_grad`, `backward`",
+            "`zero_grad`, `training_step`, `backward`",
+        ),
+        (
+            "`training_step` that returns None for each batch of an epoch",
+            "continues",
+            "an error; a single None gives a warning, as in Lightning",
+        ),
+        (
+            "A step with the argument `dataloader_iter`",
+            "takes its batches itself",
+            "is an error; each step gets a batch",
+        ),
+        (
+            '`outputs["loss"]` of `on_train_batch_end` with accumulation',
+            "is divided by `accumulate_grad_batches`",
+            "is the return value of the step",
+        ),
+        (
+            "`trainer.global_step` after a batch that made no step",
+            "counts it: the loss was None, or an `optimizer_step` of its own did not step",
+            "counts the actual steps",
+        ),
+        (
+            "`on_before_zero_grad` in manual optimization",
+            "is not called",
+            "is called by `optimizer.zero_grad()`",
+        ),
+        (
+            "`on_validation_model_zero_grad` in manual optimization",
+            "clears the gradients",
+            "leaves them as they are, unless it is overridden",
+        ),
+        (
+            "`clip_gradients` with other values than the Trainer was given",
+            "is an error",
+            "clips by them",
+        ),
+        (
+            "`frequency` of a scheduler that steps by step",
+            "counts the batches, from 1 in each epoch",
+            "counts optimizer steps over all epochs",
+        ),
+        (
+            "An unknown key of a scheduler's dict",
+            "gives a warning",
+            "is an error",
         ),
     ),
-    (
-        "A resume inside an epoch",
-        "loaders start again, and random numbers are not restored",
-        "continues with the next batch, bit for bit",
+    "Hooks and callbacks": (
+        (
+            "The module argument of hooks",
+            "`pl_module`",
+            "`module`; hooks are called by position; those of built-in callbacks take both names",
+        ),
+        (
+            "What hooks return",
+            "-1 from the module's `on_train_batch_start` ends the epoch, without its validation",
+            (
+                "-1 ends the epoch there too, with its hooks and validation; other "
+                "values give a warning"
+            ),
+        ),
+        (
+            "Order of callbacks",
+            "as listed, checkpoints last",
+            "by [bands](writing-a-callback.md#order-of-callbacks), and as listed within a band",
+        ),
+        (
+            "`trainer.callbacks.insert(0, callback)`",
+            "puts it first",
+            "registers it; its [band](writing-a-callback.md#order-of-callbacks) decides its place",
+        ),
+        (
+            "`state_dict` of a callback",
+            "is called where a checkpoint is saved",
+            "is called there, as a fit that saves begins, and before each validation of a fit",
+        ),
+        (
+            "`teardown` after an exception",
+            "is not called",
+            "is called for callbacks, module and data",
+        ),
+        (
+            "`EarlyStopping` at a value that ends the run by a threshold or by not being finite",
+            "ignores that value",
+            "counts it in `best_score` and `wait_count`, too",
+        ),
+        (
+            "`StochasticWeightAveraging` of a module with BatchNorm",
+            "trains one more epoch without steps, with hooks, logged values and a validation",
+            "makes one more pass over the training batches, without any",
+        ),
+        (
+            "An unknown `annealing_strategy` of `StochasticWeightAveraging`",
+            "is accepted",
+            "is an error",
+        ),
+        (
+            "The last digit of means, of logged values and of weights in `WeightAveraging`",
+            "sums up in 32 bits; on the CPU adds the difference, divided",
+            "sums up in 64 bits; interpolates, as torch does on a GPU",
+        ),
+        (
+            "Private methods of `ModelCheckpoint`, such as `_save_checkpoint`",
+            "can be overridden",
+            "are not called, and a warning says so: define `on_checkpoint_saved`",
+        ),
     ),
-    ("`teardown` after an exception", "is not called", "is called for callbacks, module and data"),
-    (
-        "The module's mode after an exception in an evaluation",
-        "stays that of evaluation",
-        "is as before",
+    "Data": (
+        (
+            "A list of batches (tensors, or lists of them) where loaders are passed",
+            "each item is a loader",
+            "one loader; a list of loaders is the same as in Lightning",
+        ),
+        (
+            "Loaders are made",
+            "after `on_fit_start`",
+            "before `configure_optimizers` and `on_fit_start`",
+        ),
+        (
+            "`reload_dataloaders_every_n_epochs`",
+            "makes validation loaders before a validation; a resume does so at its own epochs",
+            "makes both before the epoch; a resume does so at the epochs of the interrupted run",
+        ),
+        (
+            "Persistent workers of a loader",
+            "end with the run",
+            "live as long as their loader, so that the next fit has them",
+        ),
+        (
+            "Random numbers of persistent workers, and of workers of a `StatefulDataLoader`",
+            "go on from epoch to epoch",
+            (
+                "start anew in each epoch, for exact resumes; "
+                "`persistent_workers=False` gives Lightning's"
+            ),
+        ),
+        (
+            "A loader that draws global random numbers over 1000 times in turn with the training",
+            "draws from the global random state in the whole epoch",
+            "then draws from a separate one; with a generator of its own it draws as in Lightning",
+        ),
+        (
+            "`seed_everything(workers=True)`",
+            "seeds workers by the seed, their number and the rank",
+            "leaves workers the seeds of torch, as `workers=False` does in both",
+        ),
+        (
+            "Going through a `CombinedLoader` yourself",
+            "gives `(batch, batch_idx, dataloader_idx)`",
+            "gives the batch",
+        ),
+        (
+            '`CombinedLoader(mode="sequential")` in training',
+            "is an error",
+            "trains on one loader after another",
+        ),
+        (
+            "A loader without batches",
+            "gives a warning, and nothing is run",
+            "is an error",
+        ),
+        (
+            "A training batch that is None",
+            "`on_train_batch_end` alone is called",
+            "no hook of the batch is called",
+        ),
+        (
+            "The method `to` of a batch, in a run on the CPU",
+            "is called",
+            "is not called, as the batch is there already",
+        ),
     ),
-    ("Ctrl-C", "raises `SystemExit`", "raises `KeyboardInterrupt`, after the batch"),
-    ("SIGTERM", "exit code 0", "saves a checkpoint; exit code 143"),
-    (
-        "Order of callbacks",
-        "as listed, checkpoints last",
-        "by [bands](writing-a-callback.md#order-of-callbacks), and as listed within a band",
+    "Length and validation": (
+        (
+            "`max_steps` reached inside an epoch",
+            "no validation",
+            "the epoch is validated as at its end",
+        ),
+        (
+            "A fit with nothing left to train",
+            "calls neither `on_train_start` nor `on_train_end`; beyond `max_epochs` it is an error",
+            "calls both, with a warning",
+        ),
+        (
+            "A second `fit` with another module",
+            "continues to count epochs",
+            "starts at epoch 0; with the same module it continues to count",
+        ),
+        (
+            "`test`, `validate`, `predict` without a model, after a fit that saved nothing",
+            "an error",
+            (
+                "use the module's weights; after a fit that saved, the best "
+                "checkpoint, as in Lightning"
+            ),
+        ),
+        (
+            "The module's mode after an exception in an evaluation",
+            "stays that of evaluation",
+            "is as before",
+        ),
     ),
-    (
-        "Going through a `CombinedLoader` yourself",
-        "gives `(batch, batch_idx, dataloader_idx)`",
-        "gives the batch",
+    "Logging": (
+        ("Default logger", "TensorBoard, `lightning_logs`", "CSV, `trainer_logs`"),
+        (
+            "Files in the folder of a logger",
+            "`hparams.yaml`, also without hyperparameters; `metrics.csv` from the first metrics on",
+            (
+                "`hparams.yaml` and `hparams.json` if there are any; `metrics.csv` at "
+                "once; `run.jsonl`"
+            ),
+        ),
+        (
+            "A value that is logged at some steps only",
+            "goes to the loggers at each step that is logged, with its last value",
+            "goes to the loggers once, at the first step that is logged after it",
+        ),
+        (
+            "`reduce_fx` that is a function of one's own",
+            "is an error",
+            "is called with the tensor of all values",
+        ),
+        (
+            "A hyperparameter of one name with two values in module and data module",
+            "is an error if there is a logger",
+            "gives a warning; the loggers get the module's",
+        ),
     ),
-    ("Default logger", "TensorBoard, `lightning_logs`", "CSV, `trainer_logs`"),
-    (
-        "`StochasticWeightAveraging` of a module with BatchNorm",
-        "trains one more epoch without steps, with hooks, logged values and a validation",
-        "makes one more pass over the training batches, without any",
+    "Checkpoints and resumes": (
+        (
+            '`fit(ckpt_path="last")` where nothing was saved',
+            "begins a new training, with a warning",
+            'is an error; `"auto"` begins a new training',
+        ),
+        (
+            "A resume inside an epoch",
+            "loaders start again, and random numbers are not restored",
+            "continues with the next batch, bit for bit",
+        ),
+        (
+            "Callbacks and counters on a resume",
+            "are restored before `configure_optimizers`, and after `on_fit_start`",
+            "are all restored between these two",
+        ),
+        (
+            "A stop that was requested before the checkpoint was saved",
+            "is forgotten: the resumed run trains on, for an epoch at least",
+            (
+                "stops the resumed run, unless its limits are others, its callback is gone or the "
+                "callback's options no longer call for it"
+            ),
+        ),
+        ("Sanity check on a resume", "is run", "is not run"),
+        (
+            "`ModelCheckpoint(save_top_k=-1)` with a filename that does not change",
+            "writes over its file",
+            "keeps all, as `-v1`, `-v2` ...",
+        ),
+        (
+            "`ModelCheckpoint(save_on_exception=True)`",
+            "writes `filename`",
+            "writes `exception-epoch=E-step=S.ckpt`",
+        ),
+        ("`ModelCheckpoint` where the metric is NaN", "it may be the best", "it is never the best"),
+        (
+            "A name in `ModelCheckpoint(filename=...)` that was not logged",
+            "shows as 0",
+            "shows as nan, with a warning",
+        ),
+        (
+            "Callback state that only running code could load",
+            "is saved; refused, or run, when loaded",
+            "is an error when saved, which names the callback",
+        ),
+        (
+            "Hyperparameters that are no plain data",
+            "are in checkpoints, which `weights_only=False` opens",
+            "are left out, with a warning; of a LightningModule they are kept, with a warning",
+        ),
+        (
+            "`weights_only=False` where a checkpoint is opened",
+            "runs the code that the file names",
+            "lets `load_from_checkpoint` open hyperparameters that are pickles; else has no effect",
+        ),
     ),
-    (
-        "Files in the folder of a logger",
-        "`hparams.yaml`, also without hyperparameters; `metrics.csv` from the first metrics on",
-        "`hparams.yaml` and `hparams.json` if there are any; `metrics.csv` at once; `run.jsonl`",
+    "Attributes of the Trainer": (
+        ("`trainer.max_epochs`, `max_steps`", "can only be read", "can be set, to train longer"),
+        (
+            "`trainer.max_epochs`, `num_sanity_val_steps`, `fast_dev_run`",
+            "None for no end; infinity for all; True",
+            "-1 for no end; -1 for all; a number",
+        ),
+        (
+            "`trainer.min_epochs`, `min_steps`, `gradient_clip_algorithm` that were not given",
+            "None",
+            "0, 0 and `norm`",
+        ),
+        ("`log_every_n_steps=0`, read from the trainer", "0", "`sys.maxsize`"),
+        (
+            "`trainer.num_training_batches`, `num_val_batches` with a limit of 0",
+            "infinity; an empty list",
+            "0; a list of 0",
+        ),
+        (
+            "`trainer.num_training_batches` of a loader without a length, after the fit",
+            "infinity",
+            "the batches of the last epoch",
+        ),
+        (
+            "`trainer.num_val_batches` of a `CombinedLoader`",
+            "has a number for each of its loaders",
+            "has one number, of the batches that are run",
+        ),
+        (
+            "`trainer.val_dataloaders`, `test_dataloaders` ... after a run",
+            "the loaders that were passed",
+            "None; the loaders during the run",
+        ),
+        (
+            "`trainer.fit_loop.epoch_loop.batch_progress` after a run",
+            "includes the last epoch and a batch that was begun",
+            "counts complete batches only",
+        ),
+        (
+            "`trainer.state.status` in `teardown`",
+            "is running",
+            "is finished, or interrupted",
+        ),
     ),
-    (
-        "Private methods of `ModelCheckpoint`, such as `_save_checkpoint`",
-        "can be overridden",
-        "are not called, and a warning says so: define `on_checkpoint_saved`",
+    "Settings and endings of a run": (
+        (
+            "`Trainer(deterministic=True)`",
+            "holds from then on, also after the run",
+            "holds during a run; the former setting is restored",
+        ),
+        ("`Trainer(benchmark=True)`", "remains set after the run", "is restored after each run"),
+        (
+            "`profiler`",
+            "names such as `[Strategy]SingleDeviceStrategy.training_step`",
+            "`training_step`; all [actions](profiling.md#actions)",
+        ),
+        (
+            '`lr_find(...).results["loss"]`',
+            "is half of the loss at first, as the mean is corrected for one value too many",
+            "is the smoothed loss",
+        ),
+        ("Ctrl-C", "raises `SystemExit`", "raises `KeyboardInterrupt`, after the batch"),
+        ("SIGTERM", "exit code 0", "saves a checkpoint; exit code 143"),
+        (
+            "The class of some errors",
+            "`MisconfigurationException`, or any class of Python",
+            (
+                "a `TrainerHooksError`, most of which are a `ValueError`, `TypeError` "
+                "or `RuntimeError`"
+            ),
+        ),
+        (
+            "Copying or pickling a Trainer in a run",
+            "works",
+            "is a `TypeError`; between runs it works",
+        ),
     ),
-    (
-        "`trainer.val_dataloaders`, `test_dataloaders` ... after a run",
-        "the loaders that were passed",
-        "None; the loaders during the run",
-    ),
-    (
-        "A training batch that is None",
-        "`on_train_batch_end` alone is called",
-        "no hook of the batch is called",
-    ),
-    (
-        "The method `to` of a batch, in a run on the CPU",
-        "is called",
-        "is not called, as the batch is there already",
-    ),
-    ("`log_every_n_steps=0`, read from the trainer", "0", "`sys.maxsize`"),
-    (
-        "`trainer.max_epochs`, `num_sanity_val_steps`, `fast_dev_run`",
-        "None for no end; infinity for all; True",
-        "-1 for no end; -1 for all; a number",
-    ),
-    (
-        "`trainer.min_epochs`, `min_steps`, `gradient_clip_algorithm` that were not given",
-        "None",
-        "0, 0 and `norm`",
-    ),
-    (
-        "`trainer.num_training_batches`, `num_val_batches` with a limit of 0",
-        "infinity; an empty list",
-        "0; a list of 0",
-    ),
-    (
-        "`trainer.num_training_batches` of a loader without a length, after the fit",
-        "infinity",
-        "the batches of the last epoch",
-    ),
-    (
-        "`trainer.num_val_batches` of a `CombinedLoader`",
-        "has a number for each of its loaders",
-        "has one number, of the batches that are run",
-    ),
-    (
-        '`CombinedLoader(mode="sequential")` in training',
-        "is an error",
-        "trains on one loader after another",
-    ),
-    (
-        "A loader without batches",
-        "gives a warning, and nothing is run",
-        "is an error",
-    ),
-    (
-        "`trainer.fit_loop.epoch_loop.batch_progress` after a run",
-        "includes the last epoch and a batch that was begun",
-        "counts complete batches only",
-    ),
-    (
-        "`Trainer(deterministic=True)`",
-        "holds from then on, also after the run",
-        "holds during a run; the former setting is restored",
-    ),
-    (
-        "The class of some errors",
-        "`MisconfigurationException`, or any class of Python",
-        "a `TrainerHooksError`, most of which are a `ValueError`, `TypeError` or `RuntimeError`",
-    ),
-    (
-        "`trainer.global_step` after a batch that made no step",
-        "counts it: the loss was None, or an `optimizer_step` of its own did not step",
-        "counts the actual steps",
-    ),
-    (
-        "`on_before_zero_grad` in manual optimization",
-        "is not called",
-        "is called by `optimizer.zero_grad()`",
-    ),
-    (
-        '`outputs["loss"]` of `on_train_batch_end` with accumulation',
-        "is divided by `accumulate_grad_batches`",
-        "is the return value of the step",
-    ),
-    (
-        "A step with the argument `dataloader_iter`",
-        "takes its batches itself",
-        "is an error; each step gets a batch",
-    ),
-    (
-        "The last digit of means, of logged values and of weights in `WeightAveraging`",
-        "sums up in 32 bits; on the CPU adds the difference, divided",
-        "sums up in 64 bits; interpolates, as torch does on a GPU",
-    ),
-    (
-        "`EarlyStopping` at a value that ends the run by a threshold or by not being finite",
-        "ignores that value",
-        "counts it in `best_score` and `wait_count`, too",
-    ),
-    (
-        "An unknown `annealing_strategy` of `StochasticWeightAveraging`",
-        "is accepted",
-        "is an error",
-    ),
-    (
-        '`lr_find(...).results["loss"]`',
-        "is half of the loss at first, as the mean is corrected for one value too many",
-        "is the smoothed loss",
-    ),
-    (
-        "`trainer.state.status` in `teardown`",
-        "is running",
-        "is finished, or interrupted",
-    ),
-    (
-        "A hyperparameter of one name with two values in module and data module",
-        "is an error if there is a logger",
-        "gives a warning; the loggers get the module's",
-    ),
-    (
-        "`reduce_fx` that is a function of one's own",
-        "is an error",
-        "is called with the tensor of all values",
-    ),
-    (
-        "`clip_gradients` with other values than the Trainer was given",
-        "is an error",
-        "clips by them",
-    ),
-    (
-        "`frequency` of a scheduler that steps by step",
-        "counts the batches, from 1 in each epoch",
-        "counts optimizer steps over all epochs",
-    ),
-    (
-        "Callbacks and counters on a resume",
-        "are restored before `configure_optimizers`, and after `on_fit_start`",
-        "are all restored between these two",
-    ),
-    (
-        "A fit with nothing left to train",
-        "calls neither `on_train_start` nor `on_train_end`; beyond `max_epochs` it is an error",
-        "calls both, with a warning",
-    ),
-    (
-        '`fit(ckpt_path="last")` where nothing was saved',
-        "begins a new training, with a warning",
-        'is an error; `"auto"` begins a new training',
-    ),
-    (
-        "`ModelCheckpoint(save_top_k=-1)` with a filename that does not change",
-        "writes over its file",
-        "keeps all, as `-v1`, `-v2` ...",
-    ),
-    (
-        "`ModelCheckpoint(save_on_exception=True)`",
-        "writes `filename`",
-        "writes `exception-epoch=E-step=S.ckpt`",
-    ),
-    ("`ModelCheckpoint` where the metric is NaN", "it may be the best", "it is never the best"),
-    (
-        "Callback state that only running code could load",
-        "is saved; refused, or run, when loaded",
-        "is an error when saved, which names the callback",
-    ),
-    (
-        "An unknown key of a scheduler's dict",
-        "gives a warning",
-        "is an error",
-    ),
-    (
-        "Copying or pickling a Trainer in a run",
-        "works",
-        "is a `TypeError`; between runs it works",
-    ),
-)
-"""Names with two meanings: where, in Lightning, here.
+}
+"""Names with two meanings, by section: where, in Lightning, here.
 
 The programs in tests/lightning/programs show them, and name them by the first column.
 """
