@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import random
 import sys
 
@@ -55,6 +56,27 @@ def test_a_first_import_inside_a_hook_is_not_the_callbacks_draw(first_run) -> No
     """A module that draws as it is imported changes the first run of a process alone."""
     assert first_run(Imports).consumed == []
     assert NAME in sys.modules
+
+
+class ImportsAndSets(Imports):
+    """Leaves another variable in each run."""
+
+    def on_fit_end(self, trainer, module):
+        os.environ["LEFT_BY_THE_CALLBACK"] = "yes"
+
+
+def test_what_a_first_import_changes_is_not_the_callbacks_doing(first_run, tmp_path) -> None:
+    """A library that sets a variable or filters warnings as it is imported is named in a note."""
+    text = "import os, warnings\nos.environ['SET_BY_IMPORT'] = '1'\nwarnings.simplefilter('once')\n"
+    (tmp_path / f"{NAME}.py").write_text(text, encoding="utf-8")
+    run = first_run(ImportsAndSets)
+    assert [change.what for change in run.changes] == [
+        "environment variable 'LEFT_BY_THE_CALLBACK'"
+    ]
+    assert {change.what for change in run.import_changes} == {
+        "environment variable 'SET_BY_IMPORT'", "warnings 'filters'",
+    }  # fmt: skip
+    assert run.imported == [NAME]
 
 
 def test_a_first_import_without_the_callback_is_not_its_draw_either(first_run) -> None:

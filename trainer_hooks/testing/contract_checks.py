@@ -117,6 +117,9 @@ def check_global_state(harness: CallbackHarness) -> Findings:
             str(change),
             "Put it back in teardown or on_close, or do without changing it.",
         )
+    for change in harness.first_run.import_changes:
+        packages = ", ".join(harness.first_run.imported)
+        yield CheckNote(f"{change}, by the first import of {packages}, and not in a second run")
 
 
 def check_random_numbers(harness: CallbackHarness) -> Findings:

@@ -23,6 +23,7 @@ from trainer_hooks.loggers.base import Logger
 from trainer_hooks.runtime import rng
 from trainer_hooks.testing.nested_diff import nested_differences
 from trainer_hooks.testing.process_state import (
+    ProcessChange,
     process_changes,
     read_process_state,
     restored_process_state,
@@ -175,6 +176,8 @@ class FirstRun:
         make_error: the error with which one of them could not be made.
         errors: the error that left each part of the run: "Trainer", an entry point, "close".
         changes: the changes that the run left in the process.
+        import_changes: those that came with the first import of a module, and no second time.
+        imported: the packages that the run was the first to import from.
         consumed: the global random generators that the callback drew from or seeded.
         entry_points: the entry points that work without the callback; a module may lack a test
             step.
@@ -187,6 +190,7 @@ class FirstRun:
         self.make_error: Exception | None = None
         self.errors: dict[str, Exception] = {}
         self.shared: list[str] = []
+        self.import_changes: tuple[ProcessChange, ...] = ()
         self.entry_points: tuple[str, ...] = ENTRY_POINTS
         baseline = self._baseline(harness)
         self._require_runnable()
@@ -195,6 +199,10 @@ class FirstRun:
             before, modules = read_process_state(), frozenset(sys.modules)
             random_state = _random_state_after(lambda: self._examine(harness))
             self.changes = process_changes(before)
+        new_modules = set(sys.modules) - modules
+        self.imported = sorted({name.partition(".")[0] for name in new_modules})
+        if self.changes and self.imported:
+            self._clear_of_imports(harness)
         self.consumed = _changed_generators(baseline, random_state)
         # As in the baseline: the draw may be that of a module which a hook was the first to
         # import. Only a second run, which imports nothing, can convict the callback.
@@ -212,6 +220,22 @@ class FirstRun:
             if self.errors or modules.issuperset(sys.modules):
                 break
         return baseline
+
+    def _clear_of_imports(self, harness: CallbackHarness) -> None:
+        """Take out of `changes` those that a second run, which imports nothing, does not make."""
+        errors = dict(self.errors)  # the first run's count, whatever a second one raises
+        with harness.new_folder("again"), contextlib.suppress(Exception):
+            before = read_process_state()
+            self._run(harness, harness.make())
+            repeated = {change.what for change in process_changes(before)}
+            self.import_changes = tuple(
+                change
+                for change in self.changes
+                # a thread or an open file of the first run is still there
+                if change.is_restorable and change.what not in repeated
+            )
+        self.errors = errors
+        self.changes = tuple(c for c in self.changes if c not in self.import_changes)
 
     def _consumed_again(self, harness: CallbackHarness, baseline: dict[str, Any]) -> list[str]:
         """Run two new callbacks of the factory and name the generators that changed once more."""

@@ -38,11 +38,14 @@ class ProcessChange:
         what: the setting's name.
         before: its earlier value, as text.
         after: its value now, as text.
+        is_restorable: whether `restored_process_state` puts it back, so that a second run shows it
+            again if it changes it again.
     """
 
     what: str
     before: str
     after: str
+    is_restorable: bool = False
 
     def __str__(self) -> str:
         return f"{self.what}: {self.before} before, {self.after} afterwards"
@@ -52,12 +55,17 @@ class ProcessChange:
 class _Setting:
     """A setting of the process: its name, its reader, and its writer if it can be restored.
 
-    A value that is a dict is compared key by key.
+    A value that is a dict is compared key by key. The warnings are restored without a writer.
     """
 
     name: str
     read: Callable[[], Any]
     restore: Callable[[Any], object] | None = None
+
+    @property
+    def is_restorable(self) -> bool:
+        """Whether `restored_process_state` puts it back."""
+        return self.restore is not None or self.name == "warnings"
 
 
 def read_process_state() -> ProcessState:
@@ -75,9 +83,11 @@ def process_changes(before: ProcessState) -> tuple[ProcessChange, ...]:
     for setting in _SETTINGS:
         old, new = before[setting.name], setting.read()
         if isinstance(old, dict):
-            changes += _changed_items(setting.name, old, new)
+            changes += _changed_items(setting, old, new)
         elif old != new:
-            changes.append(ProcessChange(setting.name, _as_text(old), _as_text(new)))
+            changes.append(
+                ProcessChange(setting.name, _as_text(old), _as_text(new), setting.is_restorable)
+            )
     return tuple(changes)
 
 
@@ -97,7 +107,7 @@ def restored_process_state() -> Iterator[None]:
 
 
 def _changed_items(
-    name: str, before: dict[Any, Any], after: dict[Any, Any]
+    setting: _Setting, before: dict[Any, Any], after: dict[Any, Any]
 ) -> Iterator[ProcessChange]:
     """Yield the keys of a setting that were added, removed or changed."""
     for key in dict.fromkeys((*before, *after)):
@@ -105,7 +115,7 @@ def _changed_items(
         if before.get(key) is not after.get(key) and before.get(key) != after.get(key):
             key_name = key.name if isinstance(key, signal.Signals | threading.Thread) else key
             old, new = (_as_text(side.get(key, "nothing")) for side in (before, after))
-            yield ProcessChange(f"{name} {key_name!r}", old, new)
+            yield ProcessChange(f"{setting.name} {key_name!r}", old, new, setting.is_restorable)
 
 
 def _as_text(value: Any) -> str:
