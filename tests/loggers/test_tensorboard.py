@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import io
 import json
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tensorboard.summary.writer import event_file_writer
 
 from trainer_hooks.errors import OptionError
 from trainer_hooks.loggers import TensorBoardLogger
@@ -139,8 +141,35 @@ def test_a_graph_leaves_the_model_as_it_was(tmp_path):
     assert all(part.training for part in model.modules())
 
 
-def test_a_live_server_is_told_which_steps_are_dropped(tmp_path):
+def test_rows_of_a_full_disk_are_in_the_checkpoint(tmp_path, monkeypatch, scalars):
+    """What may not have reached the disk when a checkpoint is saved is written by its resume."""
+
+    def full(*args):
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    logger = TensorBoardLogger(tmp_path)
+    logger.log_metrics({"loss": 0.0}, 0)
+    logger.save()
+    for step in range(1, 4):
+        logger.log_metrics({"loss": float(step)}, step)
+    with monkeypatch.context() as patch:
+        patch.setattr(logger.experiment, "flush", full)
+        state = json.loads(json.dumps(logger.run_state()))
+    assert logger.unwritten_steps() == [1, 2, 3]
+    again = TensorBoardLogger(tmp_path)
+    again.resume_run(state)
+    again.log_metrics({"loss": 4.0}, 4)
+    again.finalize("success")
+    assert again.unwritten_steps() == []
+    assert again.log_dir == logger.log_dir
+    folder = tmp_path / "trainer_logs/version_0"
+    assert scalars(folder)["loss"] == [(step, float(step)) for step in range(5)]
+
+
+def test_a_live_server_is_told_which_steps_are_dropped(tmp_path, monkeypatch):
     """A resumed run's new file begins by telling a server that has read the old one."""
+    # files of one second are read in the order of their numbers as texts: 10 comes before 9
+    monkeypatch.setattr(event_file_writer, "_global_uid", event_file_writer.AtomicCounter(0))
     logger = TensorBoardLogger(tmp_path)
     for step in range(5):
         logger.log_metrics({"loss": float(step)}, step)
