@@ -105,6 +105,17 @@ def test_tqdm_bars_are_widgets(tmp_path):
     assert found["shown"] >= 1 + 2  # one for the epochs and one for each validation
 
 
+def test_without_widgets_each_epoch_is_a_line(tmp_path):
+    """A cell cannot be drawn over as a terminal can: a bar below another would leave fragments."""
+    cell = "import sys\nsys.modules['ipywidgets'] = None\nfit(TQDMProgressBar())"
+    lines = in_a_shell(tmp_path, cell)["out"]
+    assert "\r" not in lines
+    assert "\x1b" not in lines
+    epochs = [line.partition(" [")[0] for line in lines.splitlines() if line != "said"]
+    assert epochs == ["Epoch 0/1: 6/6", "Epoch 1/1: 6/6"]
+    assert lines.count("said") == 2
+
+
 def test_rich_bars_are_shown(tmp_path):
     """In a notebook rich shows its bars as an output of the cell, and text stays text."""
     found = in_a_shell(tmp_path, "fit(RichProgressBar())")

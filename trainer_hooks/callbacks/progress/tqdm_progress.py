@@ -258,8 +258,9 @@ class TqdmCanvas:
         )
 
     def is_terminal(self) -> bool:
-        """Return whether the standard output is a terminal, or a notebook."""
-        return is_notebook() or is_terminal(sys.stdout)
+        """Return whether bars can be drawn over: on a terminal, or as a notebook's widgets."""
+        # a cell's text has no lines to go up to, as the bar below another one does
+        return shows_widgets() if is_notebook() else is_terminal(sys.stdout)
 
     def stream(self) -> TextIO | None:
         """Return the standard output, or None for widgets."""
