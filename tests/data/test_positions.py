@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import random
-import warnings
 from itertools import islice
 from typing import Any
 from unittest.mock import patch
@@ -53,6 +52,22 @@ class Samples(Dataset):
         return torch.tensor([index, random.random() + torch.rand(()) if self.draws else 0.0])
 
 
+class CountedSamples(Samples):
+    """Samples with a state of their own: how many were taken, which each sample tells."""
+
+    taken = 0
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        self.taken += 1
+        return torch.cat([super().__getitem__(index), torch.tensor([float(self.taken)])])
+
+    def state_dict(self) -> dict[str, int]:
+        return {"taken": self.taken}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.taken = state["taken"]
+
+
 class Numbers(IterableDataset):
     """A stream without a state of its own."""
 
@@ -98,6 +113,33 @@ class StatefulNumbers(IterableDataset):
 
     def load_state_dict(self, state):
         self.epoch, self.place = state["epoch"], state["place"]
+
+
+class UnevenNumbers(StatefulNumbers):
+    """A stream of which each worker has half as much as the one before."""
+
+    def order(self) -> list[int]:
+        info, order = get_worker_info(), super().order()
+        return order[: len(order) >> info.id]
+
+
+class OwnGenerator(StatefulNumbers):
+    """A stream that draws from a generator of its own, which is in its state."""
+
+    def __init__(self) -> None:
+        super().__init__(40)
+        self.generator = generator()
+
+    def __iter__(self):
+        for row in super().__iter__():
+            yield row + torch.rand(2, generator=self.generator)
+
+    def state_dict(self):
+        return {**super().state_dict(), "generator": self.generator.get_state()}
+
+    def load_state_dict(self, state):
+        super().load_state_dict(state)
+        self.generator.set_state(state["generator"])
 
 
 class StatefulIterator:
@@ -372,8 +414,33 @@ WITH_WORKERS = {
     "stateful stream, persistent": lambda: torchdata(
         StatefulNumbers(40), num_workers=2, persistent_workers=True
     ),
+    "stateful stream that draws, persistent": lambda: torchdata(
+        StatefulNumbers(40, draws=True), num_workers=2, persistent_workers=True
+    ),
     # Its last batch takes the data set to the next epoch, where torchdata goes on after a load.
-    "stateful stream that is told": lambda: torchdata(StatefulNumbers(), num_workers=2),
+    "stateful stream, short at the end": lambda: torchdata(StatefulNumbers(), num_workers=2),
+    "stateful stream, short at the end, persistent": lambda: torchdata(
+        StatefulNumbers(), num_workers=2, persistent_workers=True
+    ),
+    "stateful stream that draws, short at the end, persistent": lambda: torchdata(
+        StatefulNumbers(draws=True), num_workers=2, persistent_workers=True
+    ),
+    "stateful stream with a generator, persistent": lambda: torchdata(
+        OwnGenerator(), num_workers=2, persistent_workers=True
+    ),
+    "stateful stream, uneven": lambda: torchdata(UnevenNumbers(), num_workers=2),
+    "stateful stream, uneven, sample by sample": lambda: stateful.StatefulDataLoader(
+        UnevenNumbers(16), batch_size=None, num_workers=2
+    ),
+    "stateful iterator, persistent": lambda: torchdata(
+        IteratorNumbers(), num_workers=2, persistent_workers=True
+    ),
+    "stateful map, persistent": lambda: torchdata(
+        CountedSamples(), shuffle=True, num_workers=2, persistent_workers=True
+    ),
+    "stateful map that draws, persistent": lambda: torchdata(
+        CountedSamples(draws=True), shuffle=True, num_workers=2, persistent_workers=True
+    ),
     "stream that draws": lambda: torchdata(Numbers(draws=True), num_workers=2),
     "stream that draws, persistent": lambda: torchdata(
         Numbers(draws=True), num_workers=1, persistent_workers=True
@@ -517,10 +584,7 @@ def test_chains_with_samplers_that_draw_ahead_of_workers(name, kind, persistent,
 @pytest.mark.parametrize("name", WITH_WORKERS)
 def test_drawn_chains_with_workers_give_the_batches_of_the_uncut_run(name):
     """The same, with up to two workers."""
-    with warnings.catch_warnings():
-        if name.endswith("that is told"):
-            warnings.filterwarnings("ignore", ".*was not led back to its position")
-        check(name, WITH_WORKERS[name], 2)
+    check(name, WITH_WORKERS[name], 4)
 
 
 @pytest.mark.filterwarnings("ignore:.*was not led back to its position:UserWarning")
@@ -617,6 +681,16 @@ def test_a_stream_loses_no_sample_as_persistent_workers_start():
     stream = TrainStream(loader)
     rows = [row for batch in stream.open(0) for row in as_lists(batch)]
     assert sorted(row[0] for row in rows) == list(range(40))
+    stream.release()
+
+
+@pytest.mark.slow
+def test_a_map_with_a_state_begins_with_its_first_samples():
+    """No sample is taken and dropped as persistent workers start."""
+    loader = torchdata(CountedSamples(), shuffle=True, num_workers=1, persistent_workers=True)
+    stream = TrainStream(loader)
+    rows = [row for epoch in range(2) for batch in stream.open(epoch) for row in as_lists(batch)]
+    assert [row[2] for row in rows] == [*range(1, 2 * SAMPLES + 1)]
     stream.release()
 
 

@@ -60,6 +60,7 @@ from trainer_hooks.data.resume_checks import (
 )
 from trainer_hooks.data.workers import (
     depends_on_epochs,
+    go_to_position,
     has_state,
     have_workers_drawn,
     holds_position,
@@ -668,10 +669,9 @@ class LoaderPositions:
                 self.restored_loaders.append(loader)
                 loader.load_state_dict(state)
                 if is_torchdata_loader(loader):
-                    # From a restored position it continues, and after an iterator it starts again.
-                    # The interrupted run had an iterator, so its next epoch started again.
+                    # The interrupted run had an iterator, so its next epoch starts after it.
                     with rng.isolated():
-                        reproducible_iterator(loader)
+                        go_to_position(loader)
 
 
 _RECORDED_FIRST = 4

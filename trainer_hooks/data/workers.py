@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from trainer_hooks.data.draw_recorder import RecordedSampler
 from trainer_hooks.data.generators import (
@@ -26,7 +26,7 @@ from trainer_hooks.runtime import rng
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_SEED, _HAS_DRAWN, _HAS_STARTED = range(3)
+_SEED, _HAS_DRAWN, _HAS_STARTED, _IS_DROPPED = range(4)
 _KEEP_TORCH_SEEDS = -1
 """In place of a seed: the workers keep the random state that torch gave them."""
 
@@ -111,6 +111,14 @@ def reproducible_iterator(loader: Any) -> Iterator[Any]:
         return iter(loader)
 
 
+def go_to_position(loader: DataLoader[Any]) -> None:
+    """Open a loader of torchdata at the position that it was given, and drop the iterator.
+
+    From a given position such a loader continues, and after an iterator it starts its next epoch.
+    """
+    _stateful_iterator(loader, is_dropped=True)
+
+
 def have_workers_drawn(loader: Any) -> bool:
     """Return whether the workers drew random numbers in this epoch; True if that is not known.
 
@@ -125,43 +133,54 @@ class WorkerMonitor:
 
     Args:
         init_fn: the loader's own `worker_init_fn`, or None.
+
+    Attributes:
+        restored: for each worker that starts at a position of torchdata's, whether it had ended.
     """
 
     def __init__(self, init_fn: Callable[[int], None] | None) -> None:
         self._init_fn = init_fn
-        self._shared = torch.zeros(3, dtype=torch.int64)
+        self._shared = torch.zeros(4, dtype=torch.int64)
         # Written here, read in the workers: shared memory needs no message through torch's queues.
         self._shared.share_memory_()  # type: ignore[no-untyped-call]
+        self.restored: dict[int, bool] = {}
 
     @property
     def has_drawn(self) -> bool:
         """Whether a worker drew random numbers since `start_epoch`; True if none was monitored."""
         return bool(self._shared[_HAS_DRAWN]) or not self._shared[_HAS_STARTED]
 
-    def start_epoch(self, seed: int) -> None:
-        """Set the seed of the epoch that begins."""
+    def start_epoch(self, seed: int, *, is_dropped: bool = False) -> None:
+        """Set the seed of the epoch that begins, and whether its iterator is dropped unused."""
         # set before the workers start, or before they are told to resume: they read it then
         self._shared[_SEED] = seed
         self._shared[_HAS_DRAWN] = 0
+        self._shared[_IS_DROPPED] = is_dropped
 
     def __call__(self, worker_id: int) -> None:
         """Set up a worker, in its process."""
         # The user's first: it may seed the generators from which the salts are drawn.
         if self._init_fn is not None:
             self._init_fn(worker_id)
-        _MonitoredWorker(self._shared).hook_into_torch()
+        _MonitoredWorker(self._shared, self.restored.get(worker_id)).hook_into_torch()
 
 
 class _MonitoredWorker:
-    """Seed this worker process at the start of each epoch, and detect whether it draws."""
+    """Seed this worker process at the start of each epoch, and detect whether it draws.
 
-    def __init__(self, shared: torch.Tensor) -> None:
+    Args:
+        shared: what the loader's process and its workers tell each other.
+        had_ended: for a worker that starts at a position, whether it had ended there; else None.
+    """
+
+    def __init__(self, shared: torch.Tensor, had_ended: bool | None) -> None:
         self._shared = shared
+        self._had_ended = had_ended
         self._generators: dict[str, StatefulGenerator] | None = None
         # Drawn once per worker from Python, torch and NumPy; added to the epoch's seed, they make
         # workers differ in each epoch.
         self._salts: tuple[int, int, int] | None = None
-        self._generator_salts: list[int] = []
+        self._generator_salts: dict[str, int] = {}
         self._state_at_start: Any = None
         self._create_fetcher: Any = None
 
@@ -178,21 +197,31 @@ class _MonitoredWorker:
             # uint64, since the default type has 32 bits on Windows.
             of_numpy = 0 if numpy is None else int(numpy.random.randint(2**32, dtype="uint64"))
             self._salts = random.getrandbits(32), rng.draw_seed(), of_numpy
+            # Here: torchdata restores the data set next, and with it perhaps its generators.
+            worker = get_worker_info()
+            assert worker is not None
+            self._find_generators({"dataset": worker.dataset})
         self._create_fetcher = _DatasetKind.create_fetcher
         # Patched in the worker process only, where no other loader exists.
         _DatasetKind.create_fetcher = staticmethod(self.begin_epoch)  # type: ignore[method-assign]
         self._shared[_HAS_STARTED] = 1
+
+    def _find_generators(self, owners: dict[str, Any]) -> dict[str, StatefulGenerator]:
+        """Return the generators that objects hold; draw a salt from each that is to be seeded."""
+        generators = generators_in(owners)
+        if self._salts is not None:
+            for path in generators.keys() - self._generator_salts.keys():
+                self._generator_salts[path] = draw_salt(generators[path])
+        return generators
 
     def begin_epoch(self, *arguments: Any) -> Any:
         """Seed the worker for the epoch and return a fetcher that detects draws."""
         seed = int(self._shared[_SEED])
         if self._generators is None:
             # Generators that the data set and the collate function hold.
-            self._generators = generators_in({"worker": arguments})
-            if self._salts is not None:
-                self._generator_salts = [
-                    draw_salt(generator) for generator in self._generators.values()
-                ]
+            self._generators = self._find_generators(
+                {"dataset": arguments[1], "collate_fn": arguments[3]}
+            )
         if self._salts is not None and seed != _KEEP_TORCH_SEEDS:
             random.seed(self._salts[0] + seed)
             torch.manual_seed(self._salts[1] + seed)
@@ -200,25 +229,60 @@ class _MonitoredWorker:
             if numpy is not None:
                 # NumPy's legacy generator takes seeds below 2**32 only.
                 numpy.random.seed((self._salts[2] + seed) % 2**32)
-            for generator, salt in zip(
-                self._generators.values(), self._generator_salts, strict=True
-            ):
-                reseed(generator, salt + seed)
+            for path, generator in self._generators.items():
+                reseed(generator, self._generator_salts[path] + seed)
+        had_ended, self._had_ended = self._had_ended, None
+        if had_ended is None and self._shared[_IS_DROPPED]:
+            # The data set may have a state, which the batches that are loaded ahead would change.
+            return _EndedFetcher(arguments[1], None)
         fetcher = self._create_fetcher(*arguments)
+        if had_ended:
+            return _EndedFetcher(fetcher.dataset, fetcher.dataset_iter)
         if self._generators:
             # Comparing their states for each batch would be slow, so count them as drawn from.
             self._shared[_HAS_DRAWN] = 1
         self._state_at_start = rng.host_random_state()
-        fetcher.fetch = partial(self._fetch, fetcher.fetch)
+        fetcher.fetch = partial(self._fetch, fetcher, fetcher.fetch)
         return fetcher
 
-    def _fetch(self, fetch: Callable[[Any], Any], index: Any) -> Any:
+    def _fetch(self, fetcher: Any, fetch: Callable[[Any], Any], index: Any) -> Any:
         """Fetch a batch and record whether random numbers were drawn for it."""
-        batch = fetch(index)
+        try:
+            batch = fetch(index)
+        except StopIteration:
+            fetcher.ended = True  # torch records it of batches alone, and not of single samples
+            raise
         # Once a draw is known, no states are read any more: that takes time for each batch.
         if not self._shared[_HAS_DRAWN]:
             self._shared[_HAS_DRAWN] = rng.has_drawn_since(self._state_at_start)
         return batch
+
+
+class _EndedFetcher:
+    """A fetcher of torch's worker loop that gives no batch.
+
+    torchdata has the stream of a restored worker read on, even if it had ended: one that is at the
+    start of its next epoch by then would give batches of that epoch.
+
+    Args:
+        dataset: the worker's data set.
+        dataset_iter: the iterator over it, if it is a stream.
+    """
+
+    def __init__(self, dataset: Any, dataset_iter: Any) -> None:
+        self.dataset, self.dataset_iter = dataset, dataset_iter
+
+    @property
+    def ended(self) -> bool:
+        """Whether the stream has ended; torchdata sets it to False in vain."""
+        return True
+
+    @ended.setter
+    def ended(self, value: bool) -> None: ...
+
+    def fetch(self, _: Any) -> Any:
+        """Raise StopIteration, as at the end of a stream."""
+        raise StopIteration
 
 
 _monitors: WeakKeyDictionary[DataLoader[Any], WorkerMonitor] = WeakKeyDictionary()
@@ -257,39 +321,61 @@ def stateful_sampler(loader: DataLoader[Any]) -> RecordedSampler | None:
     return _stateful_samplers[loader]
 
 
-def _stateful_iterator(loader: DataLoader[Any]) -> Iterator[Any]:
-    """Open a loader that keeps its position; draws inside are repeatable."""
+def _stateful_iterator(loader: DataLoader[Any], *, is_dropped: bool = False) -> Iterator[Any]:
+    """Open a loader that keeps its position; draws inside are repeatable.
+
+    Args:
+        loader: the loader.
+        is_dropped: whether the iterator is dropped: its workers then load no batch of a new epoch.
+    """
     sampler = stateful_sampler(loader) if is_torchdata_loader(loader) else None
     with nullcontext() if sampler is None else replaced_sampler(loader, lambda _: sampler):
         if not loader.num_workers:
             return iter(loader)
         is_first = loader not in _monitors
         monitor, seed = _monitor_of(loader), rng.draw_seed()
+        # This attribute of a torchdata loader is a position that it was given and has not used yet.
+        position = getattr(loader, "next_iter_state", None)
+        starts_again = not loader.persistent_workers and not is_dropped
+        if position is None or (starts_again and position.get("_iterator_finished")):
+            # The same call starts the workers of the position, and those of the next epoch.
+            monitor.restored = {}
+        else:
+            monitor.restored = _ended_workers(position)
         with (
-            _monitored_start(loader, monitor, seed),
+            _monitored_start(loader, monitor, seed, is_dropped=is_dropped),
             rng.SeparateRandomState(seed),
             _same_worker_seeds(loader) if loader.persistent_workers else nullcontext(),
         ):
-            # This attribute of a torchdata loader is a position that it was given and has not used
-            # yet.
-            is_restored = getattr(loader, "next_iter_state", None) is not None
-            # Opened twice, a stream with a state would lose the batches that workers load ahead.
             draws_twice = sampler is None and not isinstance(loader.dataset, IterableDataset)
-            if not (is_first and loader.persistent_workers and draws_twice) or is_restored:
-                return iter(loader)
-            # torchdata's first iterator draws its order twice, and later ones with the same workers
-            # once. Open it twice and restore the generators in between, so that both cases agree.
-            generators = generators_in({"sampler": loader.sampler})
-            states = generator_states(generators)
-            iter(loader)
-            restore_generators(generators, states)
+            if is_first and loader.persistent_workers and draws_twice and position is None:
+                # torchdata's first iterator draws its order twice, and later ones with the same
+                # workers once. Open it twice and restore the generators in between, so that both
+                # cases agree.
+                generators = generators_in({"sampler": loader.sampler})
+                states = generator_states(generators)
+                monitor.start_epoch(seed, is_dropped=True)
+                iter(loader)
+                monitor.start_epoch(seed, is_dropped=is_dropped)
+                restore_generators(generators, states)
             return iter(loader)
 
 
+def _ended_workers(position: dict[str, Any]) -> dict[int, bool]:
+    """Return for each worker of a position of torchdata's whether its stream had ended."""
+    states = position.get("_snapshot", {}).get("_worker_snapshots", {})
+    return {
+        state["worker_id"]: bool((state["fetcher_state"] or {}).get("fetcher_ended"))
+        for state in states.values()
+    }
+
+
 @contextmanager
-def _monitored_start(loader: DataLoader[Any], monitor: WorkerMonitor, seed: int) -> Iterator[None]:
+def _monitored_start(
+    loader: DataLoader[Any], monitor: WorkerMonitor, seed: int, *, is_dropped: bool = False
+) -> Iterator[None]:
     """Let workers that start inside be monitored, with this seed."""
-    monitor.start_epoch(seed)
+    monitor.start_epoch(seed, is_dropped=is_dropped)
     # For the start of workers only: afterwards the loader has the user's function again.
     original, loader.worker_init_fn = loader.worker_init_fn, monitor
     try:
