@@ -73,7 +73,7 @@ class CheckpointRestorer:
         self._checkpoint, self._path, self._read_shards = checkpoint, path, read_shards
         self._weights: dict[str, Any] = {}
         self._is_fit = inputs.fn == "fit"
-        self._is_accepted = False
+        self._is_compared = self._is_accepted = False
         self._loaded: list[str] = []
         self._restored_parts: list[object] | None = None
         self._restored_states: dict[str, Any] = {}
@@ -258,8 +258,8 @@ class CheckpointRestorer:
             optimization = self._context.training.optimization
             with restoring_part("added_groups", self._path):
                 add_groups_again(optimization, self._checkpoint, self._context.module)
-            with restoring_part("optimizer_states", self._path):
-                optimization.require_same_groups(self._checkpoint)
+            self._require_same_groups()
+        self._is_compared = True
 
     @contextmanager
     def _refusals_of_checkpoint(self) -> Iterator[None]:
@@ -306,7 +306,10 @@ class CheckpointRestorer:
         try:
             # an optimizer that refuses a state may have loaded a part of it
             with restored_on_error(optimization):
-                self._require_same_kinds()
+                # else the weights were restored since, and nobody has changed the optimizers
+                if not self._is_compared:
+                    self._require_same_kinds()
+                    self._require_same_groups()
                 self._load_optimizers()
         except OptimizationError:
             optimization.awaited = awaited
@@ -322,12 +325,16 @@ class CheckpointRestorer:
         with restoring_part("setup", self._path):
             require_same_classes(training.optimization, checkpoint, saved_setup, training.setup)
 
+    def _require_same_groups(self) -> None:
+        """Require the groups that the optimizers had when they were saved."""
+        with restoring_part("optimizer_states", self._path):
+            self._context.training.optimization.require_same_groups(self._checkpoint)
+
     def _load_optimizers(self) -> None:
-        """Load the states of optimizers and schedulers, if the optimizers have the same groups."""
+        """Load the states of optimizers and schedulers, which fit."""
         context, training = self._context, self._context.training
         optimization = training.optimization
         with restoring_part("optimizer_states", self._path):
-            optimization.require_same_groups(self._checkpoint)
             # this rank's own shards; the optimizers compare the dtypes of its weights
             checkpoint = context.processes.shard_optimizer_states(
                 {**self._checkpoint, "state_dict": self._weights},
