@@ -103,7 +103,7 @@ class Seen(Callback):
 
 
 class At(Callback):
-    """Does something at the end of one batch, or begin, in one rank."""
+    """Does something at the end or start of one batch, or at the end of an epoch, in one rank."""
 
     def __init__(self, batch, act, rank=1, hook="on_train_batch_end") -> None:
         self.batch, self.act, self.rank, self.hook = batch, act, rank, hook
@@ -117,6 +117,9 @@ class At(Callback):
 
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
         self._do("on_train_batch_end", trainer, batch_idx)
+
+    def on_train_epoch_end(self, trainer, module):
+        self._do("on_train_epoch_end", trainer, trainer.progress.epochs_completed)
 
 
 # --- equal to what is written by hand ---
@@ -659,6 +662,26 @@ def resumes_from_slots(folder: Path) -> dict:
         uncut = fit(saved)
         found[name] = {path.stem: fit(ckpt_path=path) == uncut for path in saved.paths}
         found[name]["batches"] = uncut[2]
+    return found
+
+
+def resumes_before_a_stop(folder: Path) -> dict:
+    """Resume from each slot of runs in which one rank alone requests a stop."""
+    found = {}
+    for rank in range(2):
+        for hook, number in {"on_train_batch_end": 1, "on_train_epoch_end": 0}.items():
+
+            def fit(*callbacks, ckpt_path=None, rank=rank, hook=hook, number=number):
+                torch.manual_seed(5)
+                module, stops = Net(), At(number, lambda t: t.stop("enough"), rank, hook)
+                one = trainer(folder, stops, *callbacks, max_epochs=3)
+                one.fit(module, loader(batch_size=8), ckpt_path=ckpt_path)
+                return [one.progress.batches_completed, digest(module)]
+
+            saved = Slots(folder / f"{rank} {hook}")
+            uncut = fit(saved)
+            same = {path.stem: fit(ckpt_path=path) == uncut for path in saved.paths}
+            found[f"{rank} {hook}"] = [uncut[0], same]
     return found
 
 

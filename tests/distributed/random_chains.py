@@ -52,6 +52,7 @@ SPACE: dict[str, list[Any]] = {
     "scheduler": [False, True],
     "log_every_n_steps": [1, 2],
     "epochs": [2, 3],
+    "stopping_rank": [None, 0, 1],
 }
 WAYS = ("kill", "kill", "SIGTERM", "SIGUSR1", "SIGINT", "error", "disk", "disk")
 DISK = ("fsync", "replace", "rename", "link", "symlink", "unlink")
@@ -109,6 +110,17 @@ class Remembers(Callback):
         self.drawn = list(state["drawn"])
 
 
+class Stops(Callback):
+    """Requests a stop in one rank, inside the second epoch, and keeps no state of it."""
+
+    def __init__(self, rank: int | None) -> None:
+        self.rank = rank
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx) -> None:
+        if trainer.global_rank == self.rank and trainer.progress.batches_completed == 5:
+            trainer.stop("enough")
+
+
 class Stream(IterableDataset):
     """A number of samples, to which it adds random numbers; without a length."""
 
@@ -149,7 +161,8 @@ def train(options: Options, folder: Path, rank: int, seed: int, cut: Cut | None)
     module, remembers = Net(options), Remembers()
     trainer = Trainer(
         max_epochs=options["epochs"], accelerator="cpu", strategy=strategy, plugins=False,
-        callbacks=[cutter, remembers, saver], logger=CSVLogger(folder),
+        callbacks=[cutter, remembers, Stops(options["stopping_rank"]), saver],
+        logger=CSVLogger(folder),
         log_every_n_steps=options["log_every_n_steps"], enable_progress_bar=False,
         enable_model_summary=False, accumulate_grad_batches=options["accumulate"],
         use_distributed_sampler=options["data"] == "shared",

@@ -30,6 +30,19 @@ def test_ranks_with_unequal_loaders_resume_exactly_from_every_slot(ended, kind):
         assert len(found) == 10
 
 
+def test_a_stop_that_one_rank_requested_comes_again_in_a_resume(ended):
+    """Also where the ranks had yet to agree on it, and after the same batch as in the uncut run."""
+    found = ended.found("resumes_before_a_stop")
+    assert found[0] == found[1]
+    batches = {"on_train_batch_end": 3, "on_train_epoch_end": 4}
+    for rank in range(2):
+        for hook, expected in batches.items():
+            done, same = found[0][f"{rank} {hook}"]
+            assert done == expected
+            assert len(same) > 2
+            assert same == dict.fromkeys(same, True)
+
+
 def test_loggers_files_and_prints_are_rank_zeros(ended):
     """Both ranks know the same folders and files, which are written once."""
     first, second = ended.found("loggers_and_files")

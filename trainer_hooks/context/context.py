@@ -352,9 +352,15 @@ class RunContext:
 
     def stop_state(self) -> dict[str, Any] | None:
         """Return the request for a stop that the run has yet to follow; None if there is none."""
+        return self._request_state() if _is_requested(self.requests) else None
+
+    def own_stop_state(self) -> dict[str, Any] | None:
+        """Return this rank's request for a stop that the ranks have yet to agree on, or None."""
+        is_agreed = _is_requested(self.requests) or not _is_requested(self.local_requests)
+        return None if is_agreed else self._request_state()
+
+    def _request_state(self) -> dict[str, Any]:
         requests, local = self.requests, self.local_requests
-        if not (requests.is_stopping or requests.stop_requests or local.is_stopping):
-            return None
         # empty if another rank alone requested it
         stoppers = list(local.stoppers) or [""]
         renewing = {c.state_key for c in self.connector.callbacks if ours(c).renews_stop}
@@ -372,13 +378,20 @@ class RunContext:
         It goes on if it has other limits, or if the callbacks that requested the stop take no part
         any more or decide about it themselves.
         """
+        self._request_again(state, self.requests, self.local_requests)
+
+    def load_own_stop_state(self, state: dict[str, Any]) -> None:
+        """Do the same for this rank's request, on which the ranks have yet to agree."""
+        self._request_again(state, self.local_requests)
+
+    def _request_again(self, state: dict[str, Any], *places: RunRequests) -> None:
         deciding = {c.state_key: not ours(c).renews_stop for c in self.connector.callbacks}
         # an empty key is that of the module, or of code outside of all hooks
         stoppers = [key for key in state["stoppers"] if deciding.get(key, not key)]
         if not stoppers or state["limits"] != self._limits():
             return
         self.trainer.stop(state["reason"])
-        for requests in (self.requests, self.local_requests):
+        for requests in places:
             requests.is_stopping, requests.stoppers = True, stoppers
             requests.stop_requests = int(state["is_raised"])
 
@@ -408,3 +421,8 @@ class RunContext:
                 "accumulate_grad_batches": self.plan.accumulate_grad_batches,
             }
         return positions
+
+
+def _is_requested(requests: RunRequests) -> bool:
+    """Return whether a stop is among these requests."""
+    return requests.is_stopping or requests.stop_requests > 0

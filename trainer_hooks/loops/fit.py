@@ -123,6 +123,7 @@ class FitLoop:
                 # A resume at the end of a cycle closes it; in any other fit none is open there.
                 if progress.stage is EpochStage.BETWEEN:
                     self._cycles.after_epoch()
+                    self._reach_consensus()
                 # A resumed run enters at the stage in which its checkpoint was saved, so each part
                 # of the epoch is guarded by its stage; limits are checked between epochs only.
                 while progress.stage is not EpochStage.BETWEEN or not self.reason_to_end():

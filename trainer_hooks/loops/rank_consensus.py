@@ -23,6 +23,10 @@ _MIN_FROZEN_S = 0.1
 _FROZEN_PER_EXCHANGE = 100
 """The agreed wall time is reused for at least this many times the duration of its exchange."""
 
+_STOPS, _RAISED, _, _, _VALIDATES, _SAVES, _ENDS, _ = range(8)
+_CAN_WAIT = (_STOPS, _RAISED, _VALIDATES, _SAVES, _ENDS)
+"""The requests that wait for the next window if they come after a backward."""
+
 
 class RankConsensus:
     """Share the requests of every rank with one small all-reduce, before any rank acts on them.
@@ -59,6 +63,8 @@ class RankConsensus:
         self._checks_every_window = duration is not None and duration.is_counted
         self._is_first = True
         self._last_sent: list[float] = []
+        # As of the window's last backward; None if no flag went with the gradients.
+        self._at_backward: list[float] | None = None
         self._time_frozen_until = 0.0
         # Loaders with a length were limited to the shortest of all ranks at the start.
         self._is_length_known = not context.data.train_stream.looks_ahead
@@ -72,10 +78,11 @@ class RankConsensus:
     def has_request(self) -> bool:
         """Return whether this rank has a request that the other ranks do not know of."""
         watch = self._context.training.timekeeper.stopwatch
+        self._at_backward = self._own_requests()
         # Only if some code reads the clock: otherwise its time needs no exchange.
         if watch.is_read and time.monotonic() > self._time_frozen_until:
             return True
-        return self._own_requests() != self._last_sent
+        return self._at_backward != self._last_sent
 
     def after_window(self) -> None:
         """Exchange requests at the end of an accumulation window, if any rank has one.
@@ -89,15 +96,23 @@ class RankConsensus:
         is_last = context.batch.is_last or 0 <= max_steps <= steps
         if any_rank_requests or is_last or self._is_first or self._checks_every_window:
             self._is_first = False
-            self.reach()
+            self.reach(None if is_last else self._at_backward)
         context.training.metrics.shares_steps = self._shares_steps
 
-    def reach(self) -> None:
-        """Exchange the requests of all ranks, and store the result in the run context."""
+    def reach(self, earlier: list[float] | None = None) -> None:
+        """Exchange the requests of all ranks, and store the result in the run context.
+
+        Args:
+            earlier: this rank's requests as of the backward; those of callbacks and the user that
+                are newer are not sent. None sends all.
+        """
         context = self._context
         requests, local_requests = context.requests, context.local_requests
         progress, watch = context.training.progress, context.training.timekeeper.stopwatch
-        sent = self._own_requests()
+        sent, self._at_backward = self._own_requests(), None
+        if earlier is not None:
+            for place in _CAN_WAIT:
+                sent[place] = sent[place] and earlier[place]
         # One maximum serves all entries: flags are 0 or 1, and float64 keeps times and signal
         # numbers exact.
         wanted = torch.tensor([*sent, *watch.measure()], dtype=torch.float64)
@@ -115,8 +130,9 @@ class RankConsensus:
         progress.is_checkpoint_requested |= bool(saves)
         progress.is_epoch_end_requested |= bool(ends)
         # All ranks have these now, so they must not be sent once more.
-        local_requests.wants_validation = local_requests.wants_checkpoint = False
-        local_requests.ends_epoch = False
+        local_requests.wants_validation &= not sent[_VALIDATES]
+        local_requests.wants_checkpoint &= not sent[_SAVES]
+        local_requests.ends_epoch &= not sent[_ENDS]
         if signum:
             requests.pending_signal = requests.agreed_signal = int(signum)
             local_requests.pending_signal = 0

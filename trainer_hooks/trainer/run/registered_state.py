@@ -117,6 +117,10 @@ def build_state_registry(
         # as it was when a validation began, which a resume repeats and which may request it again
         entry("stop", lambda: None if context is None else context.stop_state(),
               lambda s: run.load_stop_state(s), is_rolled_back=False),
+        # by the loop: the ranks agree at the fit's start, and had not agreed on this one yet
+        entry("own_stop", lambda: None if context is None else context.own_stop_state(),
+              lambda s: run.load_own_stop_state(s), is_restored_by_loop=True, is_rolled_back=False,
+              is_per_rank=True),
         entry("evaluators",
               lambda: dict(left.get("evaluators", {}) if context is None
                            else context.validation.evaluators),
