@@ -85,6 +85,8 @@ class Looks(Callback):
 def train(case: dict[str, Any]) -> None:
     seed_everything(3)
     savers = [ModelCheckpoint(**options) for options in case["savers"]]
+    for saver in savers:
+        saver.CHECKPOINT_NAME_LAST = case.get("last", "last")
     trainer = Trainer(
         max_epochs=2,
         accelerator="cpu",

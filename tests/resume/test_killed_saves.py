@@ -78,6 +78,7 @@ def draw(seed: int, kills: int) -> dict[str, Any]:
     case["requests"] = [chance.randrange(1, 7)] if chance.random() < 0.3 else []
     case["val_check_interval"] = chance.choice([1.0, 1.0, 2])
     case["is_async"] = any(saver["async_save"] for saver in savers)
+    case["last"] = chance.choice(["last", "last-{step}"])
     return case
 
 
