@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 _OWN_NAMES = frozenset(
     {
-        *HOOKS, "attach", "attach_manual", "hparams_name", "logged_hparams", "num_samples",
-        "num_tokens", "on_predict_model_train", "saved_hparams", "split_batch",
+        *HOOKS, "attach", "attach_manual", "hparams_name", "hparams_type", "logged_hparams",
+        "num_samples", "num_tokens", "on_predict_model_train", "saved_hparams", "split_batch",
     }
 )  # fmt: skip
 """Public names that Lightning's module has not, and the hooks: not for other uses of a user's."""

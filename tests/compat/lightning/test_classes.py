@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from argparse import Namespace
+from operator import attrgetter
 
 import pytest
 import torch
@@ -291,3 +292,33 @@ def test_internal_parts_that_others_use_are_there():
     assert not hasattr(trainer, "_data_connector")
     with pytest.raises(AttributeError, match=r"Trainer._results is not in .*: read trainer.callb"):
         trainer._results  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("part", "advice"),
+    [
+        ("fit_loop._combined_loader", "read trainer.train_dataloader and trainer.val_dataloaders"),
+        ("fit_loop._data_source", "trainer.datamodule is the data module"),
+        ("fit_loop.epoch_loop.val_loop", "read trainer.num_val_batches"),
+        ("strategy.checkpoint_io", "trainer.strategy.load_checkpoint reads one"),
+    ],
+)
+def test_parts_of_loops_and_strategies_that_are_not_there_are_said(part, advice):
+    """The error names the public way, and `hasattr` answers."""
+    owner, _, name = part.rpartition(".")
+    value = attrgetter(owner)(pl.Trainer(**QUIET))
+    assert not hasattr(value, name)
+    with pytest.raises(AttributeError, match=rf"trainer\.{part} is an internal part .*{advice}"):
+        getattr(value, name)
+
+
+def test_the_strategy_reads_a_checkpoint(tmp_path):
+    """`trainer.strategy.load_checkpoint(path)` returns its contents."""
+    trainer = pl.Trainer(**QUIET)
+    trainer.fit(boring_classes.BoringModel())
+    trainer.save_checkpoint(tmp_path / "saved.ckpt")
+    checkpoint = trainer.strategy.load_checkpoint(tmp_path / "saved.ckpt")
+    assert checkpoint["global_step"] == trainer.global_step
+    trainer.strategy.save_checkpoint(checkpoint, tmp_path / "again.ckpt")
+    again = trainer.strategy.load_checkpoint(tmp_path / "again.ckpt")
+    assert again["state_dict"].keys() == checkpoint["state_dict"].keys()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.adapters.lightning.names import DATAMODULE_NAMES, MODULE_NAMES
@@ -25,6 +26,8 @@ _NOT_COPIED = frozenset(
     {*_BOUND, "attach", "attach_manual", "train", "to", "forward", "load_from_checkpoint"}
 )
 """Methods that the adapter has itself, whatever the LightningModule overrides."""
+
+_STEPS = ("training_step", "validation_step", "test_step", "predict_step")
 
 
 def adapt_module(foreign: Any) -> Module:
@@ -66,6 +69,31 @@ def _framework_base(foreign: Any) -> type:
     return next(kind for kind in type(foreign).__mro__ if kind.__module__ in names)
 
 
+def _present_method(foreign: Any, name: str) -> Callable[..., Any]:
+    """Return a function that calls the method which a LightningModule has at that moment.
+
+    Lightning looks up a step in each batch, and modules assign another in the middle of a run.
+    """
+
+    @wraps(getattr(foreign, name))
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return getattr(foreign, name)(*args, **kwargs)
+
+    return call
+
+
+def _hparams_type(foreign: Any) -> type | None:
+    """Return the class of omegaconf's container if the hyperparameters are one, else None."""
+    return None if isinstance(foreign.hparams, dict) else type(foreign.hparams)
+
+
+def _hparams_name(foreign: Any) -> str | None:
+    """Return the name of the single argument that held all hyperparameters, if there was one."""
+    name: str | None = getattr(foreign, "_hparams_name", None)
+    # Lightning's word for arguments that were passed one by one
+    return None if name == "kwargs" else name
+
+
 def _savable_hparams(foreign: Any, warned: dict[str, Any]) -> dict[str, Any] | None:
     """Return the hyperparameters that go into checkpoints, objects as pickles; None without any.
 
@@ -99,24 +127,21 @@ class LightningModuleAdapter(ModuleAdapter):
     def __init__(self, foreign: Any) -> None:
         super().__init__(foreign)
         self._warned_hparams: dict[str, Any] = {}
+        self._take_methods()
+
+    def _take_methods(self) -> None:
+        """Take over the methods that the LightningModule has, also those assigned since."""
+        foreign = self.lightning_object
         for name in overridden_methods(foreign, MODULE_NAMES):
             if name == "teardown":
                 vars(self)[name] = self._teardown_foreign
             elif name == "setup":
-                vars(self)[name] = with_stage_enum(foreign.setup, foreign)
+                vars(self).setdefault(name, with_stage_enum(foreign.setup, foreign))
+            elif name in _STEPS:
+                vars(self).setdefault(name, _present_method(foreign, name))
             # on the instance, and only those: a step that is there counts as the module's own
             elif name not in _NOT_COPIED:
                 vars(self)[name] = getattr(foreign, name)
-        if not isinstance(foreign.hparams, dict):
-            vars(self)["on_save_checkpoint"] = self._save_hparams_type
-
-    def _save_hparams_type(self, checkpoint: dict[str, Any]) -> None:
-        """Save the class of omegaconf's container, of which Lightning makes the hyperparameters."""
-        from trainer_hooks.checkpoint.pickled_object import PickledObject
-
-        foreign = self.lightning_object
-        checkpoint[foreign.CHECKPOINT_HYPER_PARAMS_TYPE] = PickledObject.of(type(foreign.hparams))
-        foreign.on_save_checkpoint(checkpoint)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("_") or hasattr(LightningModuleAdapter, name):
@@ -163,9 +188,12 @@ class LightningModuleAdapter(ModuleAdapter):
     @property
     def hparams_name(self) -> str | None:
         """The name of the single argument that held all hyperparameters, if there was one."""
-        name: str | None = getattr(self.lightning_object, "_hparams_name", None)
-        # Lightning's word for arguments that were passed one by one
-        return None if name == "kwargs" else name
+        return _hparams_name(self.lightning_object)
+
+    @property
+    def hparams_type(self) -> type | None:
+        """The class of omegaconf's container, of which Lightning makes the hyperparameters."""
+        return _hparams_type(self.lightning_object)
 
     def _teardown_foreign(self, stage: str) -> None:
         """Call `teardown`; not after an exception, as in Lightning."""
@@ -189,6 +217,7 @@ class LightningModuleAdapter(ModuleAdapter):
             vars(self).pop(name, None)
         if metrics is None:
             return
+        self._take_methods()
         own = [name for name in overridden_methods(foreign, MODULE_NAMES) if name in _BOUND]
         twin = self._twin() if own else None
         for name in _BOUND:
@@ -293,6 +322,16 @@ class LightningDataModuleAdapter(DataModule):
     def saved_hparams(self) -> Mapping[str, Any] | None:
         """The hyperparameters that go into checkpoints, or None."""
         return _savable_hparams(self.lightning_object, self._warned_hparams)
+
+    @property
+    def hparams_name(self) -> str | None:
+        """The name of the single argument that held all hyperparameters, if there was one."""
+        return _hparams_name(self.lightning_object)
+
+    @property
+    def hparams_type(self) -> type | None:
+        """The class of omegaconf's container, of which Lightning makes the hyperparameters."""
+        return _hparams_type(self.lightning_object)
 
     def __getattr__(self, name: str) -> Any:
         if name == "lightning_object":  # not set yet, as in a copy: no endless recursion
