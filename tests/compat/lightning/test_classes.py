@@ -29,6 +29,7 @@ from trainer_hooks.compat.lightning.utilities.parameter_tying import (
     find_shared_parameters,
     set_shared_parameters,
 )
+from trainer_hooks.errors import ModuleError
 
 QUIET = {
     "logger": False,
@@ -92,6 +93,7 @@ def test_a_hook_for_lightning_1_gets_the_index_of_its_only_loader():
         ("single_device", {Strategy, SingleDeviceStrategy}),
         ("ddp", {Strategy, ParallelStrategy, DDPStrategy}),
         ("ddp_find_unused_parameters_true", {Strategy, ParallelStrategy, DDPStrategy}),
+        ("ddp_find_unused_parameters_false", {Strategy, ParallelStrategy, DDPStrategy}),
         (DDPStrategy(), {Strategy, ParallelStrategy, DDPStrategy}),
         ("fsdp", {Strategy, ParallelStrategy, FSDPStrategy}),
         (FSDPStrategy(), {Strategy, ParallelStrategy, FSDPStrategy}),
@@ -310,6 +312,51 @@ def test_parts_of_loops_and_strategies_that_are_not_there_are_said(part, advice)
     assert not hasattr(value, name)
     with pytest.raises(AttributeError, match=rf"trainer\.{part} is an internal part .*{advice}"):
         getattr(value, name)
+
+
+def test_a_checkpoint_has_the_hyperparameters_under_the_keys_of_its_class(tmp_path):
+    """`Net.CHECKPOINT_HYPER_PARAMS_KEY` and the data module's, as programs read them."""
+
+    class Net(demos.BoringModel):
+        def __init__(self, width=4):
+            super().__init__()
+            self.save_hyperparameters()
+
+    class Data(demos.BoringDataModule):
+        def __init__(self, size=2):
+            super().__init__()
+            self.save_hyperparameters()
+
+    trainer = pl.Trainer(**QUIET)
+    trainer.fit(Net(), datamodule=Data())
+    trainer.save_checkpoint(tmp_path / "saved.ckpt")
+    checkpoint = torch.load(tmp_path / "saved.ckpt", weights_only=True)
+    assert checkpoint[Net.CHECKPOINT_HYPER_PARAMS_KEY] == {"width": 4}
+    assert checkpoint[Data.CHECKPOINT_HYPER_PARAMS_KEY] == {"size": 2}
+    assert checkpoint[Net.CHECKPOINT_HYPER_PARAMS_NAME] == "kwargs"
+
+
+@pytest.mark.parametrize("step", ["validation_step", "test_step", "predict_step"])
+def test_a_step_passes_the_index_of_the_loader_to_super(step):
+    """Positionally and by name, as an override that has it does."""
+    module = pl.LightningModule()
+    module.forward = lambda batch: batch
+    for arguments in (((1, 2, 3), {}), ((1,), {"batch_idx": 2, "dataloader_idx": 3})):
+        with pytest.raises(ModuleError, match="has no"):
+            getattr(module, step)(*arguments[0], **arguments[1])
+
+
+def test_averaging_callbacks_have_the_averaged_model_under_lightnings_name():
+    """`_average_model`, which is private there, but read by many."""
+    averaging = pl.callbacks.WeightAveraging()
+    swa = pl.callbacks.StochasticWeightAveraging(0.1, swa_epoch_start=1)
+    assert averaging._average_model is swa._average_model is None
+    for callback in (averaging, swa):
+        module = boring_classes.BoringModel()
+        pl.Trainer(**{**QUIET, "max_epochs": 3}, callbacks=[callback]).fit(module)
+        model = callback._average_model
+        averaged = getattr(model, "module", model)
+        assert torch.equal(averaged.layer.weight, module.layer.weight)
 
 
 def test_the_strategy_reads_a_checkpoint(tmp_path):

@@ -15,7 +15,7 @@ __all__ = ["ActivationMonitor"]
 
 
 class ActivationMonitor(callbacks.ActivationMonitor, BuiltInCallback):
-    __doc__ = callbacks.ActivationMonitor.__doc__
+    """`trainer_hooks.callbacks.ActivationMonitor`, with the ComposerModel's names of its layers."""
 
     # a search by name, as for a command line, finds the class of trainer_hooks
     guest_class: ClassVar[type[Any]] = callbacks.ActivationMonitor
