@@ -131,7 +131,7 @@ def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     )
 
 
-_FILE, _YAML = "hparams.json", "hparams.yaml"
+_FILE, HPARAMS_YAML = "hparams.json", "hparams.yaml"
 
 
 def as_dict(params: Mapping[str, Any] | Namespace) -> dict[str, Any]:
@@ -174,7 +174,7 @@ def write_hparams(folder: Path, params: Mapping[str, Any]) -> None:
     replace_file(folder / _FILE, lambda file: file.write(text))
     # JSON is YAML, too, so no library for it is needed; an empty file would be read as None
     lines = [f"{json.dumps(name)}: {_yaml(value)}\n" for name, value in plain.items()] or ["{}\n"]
-    replace_file(folder / _YAML, lambda file: file.writelines(lines))
+    replace_file(folder / HPARAMS_YAML, lambda file: file.writelines(lines))
 
 
 def _yaml(value: Any) -> str:
