@@ -126,17 +126,16 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
         """Return the loss of a batch: a tensor, a dict with the key `loss`, or None to skip it."""
         raise ModuleError(f"{type(self).__qualname__} has no training_step.")
 
-    # the base's methods take the loader's index: overrides pass all that they get to super()
-
-    def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:
+    def validation_step(self, batch: Any, batch_idx: int) -> Any:
         """Evaluate a validation batch; add `dataloader_idx` where there are several loaders."""
         raise ModuleError(f"{type(self).__qualname__} has no validation_step.")
 
-    def test_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:
+    def test_step(self, batch: Any, batch_idx: int) -> Any:
         """Evaluate a test batch; add `dataloader_idx` where there are several loaders."""
         raise ModuleError(f"{type(self).__qualname__} has no test_step.")
 
-    def predict_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:
+    # overrides pass all that they get to super(); type checkers take this form for any override
+    def predict_step(self, batch: Any, batch_idx: int, *args: Any, **kwargs: Any) -> Any:
         """Return the predictions for a batch; by default the output of `forward`.
 
         Raises:

@@ -29,7 +29,6 @@ from trainer_hooks.compat.lightning.utilities.parameter_tying import (
     find_shared_parameters,
     set_shared_parameters,
 )
-from trainer_hooks.errors import ModuleError
 
 QUIET = {
     "logger": False,
@@ -336,14 +335,18 @@ def test_a_checkpoint_has_the_hyperparameters_under_the_keys_of_its_class(tmp_pa
     assert checkpoint[Net.CHECKPOINT_HYPER_PARAMS_NAME] == "kwargs"
 
 
-@pytest.mark.parametrize("step", ["validation_step", "test_step", "predict_step"])
-def test_a_step_passes_the_index_of_the_loader_to_super(step):
+def test_a_predict_step_passes_the_index_of_the_loader_to_super():
     """Positionally and by name, as an override that has it does."""
-    module = pl.LightningModule()
-    module.forward = lambda batch: batch
-    for arguments in (((1, 2, 3), {}), ((1,), {"batch_idx": 2, "dataloader_idx": 3})):
-        with pytest.raises(ModuleError, match="has no"):
-            getattr(module, step)(*arguments[0], **arguments[1])
+
+    class Net(pl.LightningModule):
+        def forward(self, batch):
+            return batch + 1
+
+        def predict_step(self, batch, batch_idx, dataloader_idx=0):
+            by_name = super().predict_step(batch, batch_idx=batch_idx, dataloader_idx=0)
+            return by_name, super().predict_step(batch, batch_idx, dataloader_idx)
+
+    assert Net().predict_step(1, 0, 3) == (2, 2)
 
 
 def test_averaging_callbacks_have_the_averaged_model_under_lightnings_name():

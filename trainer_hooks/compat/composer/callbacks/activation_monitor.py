@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["ActivationMonitor"]
 
 
-class ActivationMonitor(callbacks.ActivationMonitor, BuiltInCallback):
+class ActivationMonitor(callbacks.ActivationMonitor, BuiltInCallback):  # type: ignore[misc]
     """`trainer_hooks.callbacks.ActivationMonitor`, with the ComposerModel's names of its layers."""
 
     # a search by name, as for a command line, finds the class of trainer_hooks
