@@ -82,18 +82,6 @@ def _present_method(foreign: Any, name: str) -> Callable[..., Any]:
     return call
 
 
-def _hparams_type(foreign: Any) -> type | None:
-    """Return the class of omegaconf's container if the hyperparameters are one, else None."""
-    return None if isinstance(foreign.hparams, dict) else type(foreign.hparams)
-
-
-def _hparams_name(foreign: Any) -> str | None:
-    """Return the name of the single argument that held all hyperparameters, if there was one."""
-    name: str | None = getattr(foreign, "_hparams_name", None)
-    # Lightning's word for arguments that were passed one by one
-    return None if name == "kwargs" else name
-
-
 def _savable_hparams(foreign: Any, warned: dict[str, Any]) -> dict[str, Any] | None:
     """Return the hyperparameters that go into checkpoints, objects as pickles; None without any.
 
@@ -116,7 +104,24 @@ def _savable_hparams(foreign: Any, warned: dict[str, Any]) -> dict[str, Any] | N
     return {**plain, **pickled_hparams(objects)[0]} or None
 
 
-class LightningModuleAdapter(ModuleAdapter):
+class _HostedHparams:
+    """The form of the hyperparameters of a LightningModule or LightningDataModule."""
+
+    @property
+    def hparams_name(self: Any) -> str | None:
+        """The name of the single argument that held all hyperparameters, if there was one."""
+        name: str | None = getattr(self.lightning_object, "_hparams_name", None)
+        # Lightning's word for arguments that were passed one by one
+        return None if name == "kwargs" else name
+
+    @property
+    def hparams_type(self: Any) -> type | None:
+        """The class of omegaconf's container, of which Lightning makes the hyperparameters."""
+        hparams = self.lightning_object.hparams
+        return None if isinstance(hparams, dict) else type(hparams)
+
+
+class LightningModuleAdapter(_HostedHparams, ModuleAdapter):
     """Adapter of a LightningModule, whose steps, hooks and tensors are used as they are.
 
     Args:
@@ -184,16 +189,6 @@ class LightningModuleAdapter(ModuleAdapter):
     def hparams(self) -> Any:
         """The hyperparameters, as Lightning's own object."""
         return self.lightning_object.hparams
-
-    @property
-    def hparams_name(self) -> str | None:
-        """The name of the single argument that held all hyperparameters, if there was one."""
-        return _hparams_name(self.lightning_object)
-
-    @property
-    def hparams_type(self) -> type | None:
-        """The class of omegaconf's container, of which Lightning makes the hyperparameters."""
-        return _hparams_type(self.lightning_object)
 
     def _teardown_foreign(self, stage: str) -> None:
         """Call `teardown`; not after an exception, as in Lightning."""
@@ -283,7 +278,7 @@ def _do_nothing(*args: Any, **kwargs: Any) -> None:
     """Do nothing: an unpickled module takes part in no run."""
 
 
-class LightningDataModuleAdapter(DataModule):
+class LightningDataModuleAdapter(_HostedHparams, DataModule):
     """Adapter of a LightningDataModule.
 
     Args:
@@ -322,16 +317,6 @@ class LightningDataModuleAdapter(DataModule):
     def saved_hparams(self) -> Mapping[str, Any] | None:
         """The hyperparameters that go into checkpoints, or None."""
         return _savable_hparams(self.lightning_object, self._warned_hparams)
-
-    @property
-    def hparams_name(self) -> str | None:
-        """The name of the single argument that held all hyperparameters, if there was one."""
-        return _hparams_name(self.lightning_object)
-
-    @property
-    def hparams_type(self) -> type | None:
-        """The class of omegaconf's container, of which Lightning makes the hyperparameters."""
-        return _hparams_type(self.lightning_object)
 
     def __getattr__(self, name: str) -> Any:
         if name == "lightning_object":  # not set yet, as in a copy: no endless recursion
