@@ -334,8 +334,8 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ),
         (
             "`ModelCheckpoint(save_on_exception=True)`",
-            "writes `filename`",
-            "writes `exception-epoch=E-step=S.ckpt`",
+            "writes `filename`, or `epoch=E-step=S.ckpt`",
+            "writes `filename` if it is given and free, else `exception-epoch=E-step=S.ckpt`",
         ),
         ("`ModelCheckpoint` where the metric is NaN", "it may be the best", "it is never the best"),
         (

@@ -22,6 +22,8 @@ import trainer_hooks.compat.lightning as pl
 from trainer_hooks import loggers
 from trainer_hooks._names import names_left_to_user
 from trainer_hooks.adapters.lightning.names import CALLBACK_NAMES, MODULE_NAMES
+from trainer_hooks.callback import OWN_NAMES
+from trainer_hooks.compat import accelerated, composer
 from trainer_hooks.errors import (
     CallbackError,
     ModuleError,
@@ -291,6 +293,26 @@ def test_a_clash_in_a_plain_class_is_told_by_name(part, name, form):
         trainer_hooks.Trainer(
             **{**QUIET, "logger": made.logger}, callbacks=[made.callback], max_epochs=1
         ).fit(made.module, datamodule=made.datamodule)
+    assert name in str(raised.value)
+
+
+OTHER_CALLBACKS = {"composer": composer.Callback, "accelerated": accelerated.TrainerCallback}
+
+
+@pytest.mark.parametrize(
+    ("package", "name"),
+    [
+        (package, name)
+        for package, kind in OTHER_CALLBACKS.items()
+        for name in sorted(OWN_NAMES - getattr(kind, "translated_hooks", frozenset()))
+    ],
+)
+def test_a_clash_in_a_callback_of_another_package_is_told_by_name(package, name):
+    """When the class is defined, the object built, or the callback handed to a Trainer."""
+    kind = OTHER_CALLBACKS[package]
+    with pytest.raises((TrainerHooksError, AttributeError)) as raised:
+        made = type("Users", (kind,), {name: own_method})()
+        trainer_hooks.Trainer(**QUIET, callbacks=[made])
     assert name in str(raised.value)
 
 

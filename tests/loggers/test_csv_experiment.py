@@ -8,6 +8,7 @@ import pytest
 
 from trainer_hooks.errors import TrainerHooksError
 from trainer_hooks.loggers import CSVLogger
+from trainer_hooks.loggers.csv import CSVExperiment
 
 
 def test_a_step_that_is_no_number_is_an_error(tmp_path) -> None:
@@ -37,3 +38,15 @@ def test_rows_and_hyperparameters_are_the_loggers(tmp_path) -> None:
     assert (experiment.metrics, experiment.metrics_keys) == ([], ["p-a", "p-b"])
     assert experiment.log_dir == logger.log_dir
     assert Path(experiment.metrics_file_path).read_text() == "step,p-a,p-b\n0,1.0,\n1,,2.0\n"
+
+
+def test_the_names_of_the_files_are_lightnings(tmp_path):
+    """`ExperimentWriter.NAME_METRICS_FILE` and the other are the files that are written."""
+    logger = CSVLogger(tmp_path)
+    logger.log_hyperparams({"width": 3})
+    logger.log_hyperparams()
+    logger.log_metrics({"loss": 1.0}, 0)
+    logger.save()
+    written = {file.name for file in Path(logger.log_dir).iterdir()}
+    assert {CSVExperiment.NAME_METRICS_FILE, CSVExperiment.NAME_HPARAMS_FILE} <= written
+    assert "width" in Path(logger.log_dir, CSVExperiment.NAME_HPARAMS_FILE).read_text()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -31,6 +33,12 @@ def test_an_argument_that_breaks_its_rule(arguments, message):
     """A bad argument is refused at construction."""
     with pytest.raises(OptionError, match=message):
         WandbLogger(**arguments)
+
+
+def test_a_stand_in_counts_as_the_package(monkeypatch):
+    """Tests of others put a module of their own into `sys.modules`, which has no spec."""
+    monkeypatch.setitem(sys.modules, "wandb", ModuleType("wandb"))
+    assert WandbLogger(name="own").name
 
 
 def test_without_wandb(monkeypatch):

@@ -190,6 +190,10 @@ class CallbackConnector:
         self._forget_entries()
         self.relay.connect(self._members())
 
+    def renew_module(self) -> None:
+        """Let the relay call the hooks that the module has now, with those assigned since."""
+        self.relay.connect(self._members())
+
     def check_run(self, module: object, known_methods: Collection[str] = ()) -> None:
         """Check a module's hooks, and that every name in `callback_errors` is a callback's.
 

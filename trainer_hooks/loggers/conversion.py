@@ -28,7 +28,12 @@ def require_package(package: str, extra: str, owner: str) -> None:
         OptionError: it is not installed.
     """
     # the library itself is imported at the first write, as that takes long for some
-    if find_spec(package) is None:
+    try:
+        is_installed = find_spec(package) is not None
+    except ValueError:
+        # a stand-in without a spec that a test has put into sys.modules
+        is_installed = True
+    if not is_installed:
         raise OptionError(
             f"{owner} needs the package {package}, which is not installed: "
             f"pip install 'trainer-hooks[{extra}]'."
@@ -126,7 +131,7 @@ def as_markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     )
 
 
-_FILE, _YAML = "hparams.json", "hparams.yaml"
+_FILE, HPARAMS_YAML = "hparams.json", "hparams.yaml"
 
 
 def as_dict(params: Mapping[str, Any] | Namespace) -> dict[str, Any]:
@@ -169,7 +174,7 @@ def write_hparams(folder: Path, params: Mapping[str, Any]) -> None:
     replace_file(folder / _FILE, lambda file: file.write(text))
     # JSON is YAML, too, so no library for it is needed; an empty file would be read as None
     lines = [f"{json.dumps(name)}: {_yaml(value)}\n" for name, value in plain.items()] or ["{}\n"]
-    replace_file(folder / _YAML, lambda file: file.writelines(lines))
+    replace_file(folder / HPARAMS_YAML, lambda file: file.writelines(lines))
 
 
 def _yaml(value: Any) -> str:

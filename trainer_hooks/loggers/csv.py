@@ -6,12 +6,12 @@ import csv
 import os
 from contextlib import suppress
 from itertools import chain, count, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks._files import remove_stale_temporaries, replace_file
 from trainer_hooks._options import STRING, Rule, check_options, is_int
 from trainer_hooks.errors import OptionError
-from trainer_hooks.loggers.conversion import as_dict, plain_number, write_hparams
+from trainer_hooks.loggers.conversion import HPARAMS_YAML, as_dict, plain_number, write_hparams
 from trainer_hooks.loggers.run_folder import FolderLogger, RunFolder
 
 if TYPE_CHECKING:
@@ -144,14 +144,15 @@ class CSVLogger(FolderLogger):
             self._write_at += self._write_every - 1
         self._logged += 1
 
-    def log_hyperparams(self, params: Mapping[str, Any] | Namespace) -> None:
+    def log_hyperparams(self, params: Mapping[str, Any] | Namespace | None = None) -> None:
         """Write hyperparameters to `hparams.json` and `hparams.yaml`.
 
         A value that JSON has no form for is written as its repr.
 
         Args:
-            params: values by name.
+            params: values by name; None for no more than those that were logged.
         """
+        params = {} if params is None else params
         hparams = {**self._hparams, **as_dict(params)}
         write_hparams(self._claim(), hparams)
         self._hparams = hparams
@@ -249,6 +250,9 @@ class CSVExperiment:
         logger: the logger that does all the work.
     """
 
+    NAME_METRICS_FILE: ClassVar[str] = _METRICS
+    NAME_HPARAMS_FILE: ClassVar[str] = HPARAMS_YAML
+
     def __init__(self, logger: CSVLogger) -> None:
         self._logger = logger
 
@@ -260,7 +264,7 @@ class CSVExperiment:
     @property
     def metrics_file_path(self) -> str:
         """The file with the metrics."""
-        return f"{self._logger.log_dir}/metrics.csv"
+        return f"{self._logger.log_dir}/{_METRICS}"
 
     @property
     def metrics(self) -> list[dict[str, float]]:

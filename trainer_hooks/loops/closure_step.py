@@ -55,6 +55,10 @@ class ClosureStep(TrainStep):
         super().refresh_optimizers()
         self._inner.refresh_optimizers()
 
+    def renew_training_step(self) -> None:
+        """Use the `training_step` that the module has now."""
+        self._inner.renew_training_step()
+
     def set_window(self, batches: int) -> None:
         """Set the number of batches of an accumulation window."""
         super().set_window(batches)

@@ -16,6 +16,7 @@ from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.context.run_state import RunningStage
 from trainer_hooks.data.data_hooks import defines
 from trainer_hooks.errors import (
+    ModuleError,
     OptimizationError,
     StopTraining,
     TerminationSignal,
@@ -52,6 +53,7 @@ class FitLoop:
         self.context = context
         self._consensus: RankConsensus | None = None
         self._step = make_step(context)
+        self._assigned_step = vars(context.module).get("training_step")
         self._schedulers = SchedulerStepper(context)
         # One object for batches and cycles: its warning is given once in a fit.
         self._requested_saves = CheckpointRequests(context)
@@ -261,10 +263,31 @@ class FitLoop:
         context.training.metrics.enter(LogScope.TRAIN_EPOCH)
         hooks.on_epoch_start(trainer, module)
         hooks.on_train_epoch_start(trainer, module)
+        self._renew_training_step()
         # A hook has reloaded the loaders, so the number of batches may differ.
         if stream is not context.data.train_stream:
             self._validation.build_schedule()
             self._validation.start()
+
+    def _renew_training_step(self) -> None:
+        """Use a `training_step` that was assigned to the module after the last epoch had begun.
+
+        Raises:
+            ModuleError: it was assigned in a run of several ranks, or it cannot be called.
+        """
+        module = self.context.module
+        assigned = vars(module).get("training_step")
+        if assigned is self._assigned_step:
+            return
+        if self.context.processes.is_distributed:
+            # DistributedDataParallel and FSDP have wrapped the step that was there.
+            raise ModuleError(
+                f"{type(module).__qualname__}.training_step was assigned in the middle of a fit of "
+                "several ranks, which cannot change it: assign it in __init__, setup or "
+                "configure_model, or let one training_step choose."
+            )
+        self._assigned_step = assigned
+        self._step.renew_training_step()
 
     def _is_complete(self) -> bool:
         """Return whether all batches of the epoch are done, so that nothing ended it early."""

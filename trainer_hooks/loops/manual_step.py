@@ -29,7 +29,8 @@ class ManualStep:
     sync: GradientSync | ShardedGradientSync | None = None
 
     def __init__(self, context: RunContext) -> None:
-        self.training_step = build_training_step(context)
+        self.context = context
+        self.renew_training_step()
         self.trainer = context.trainer
         self.module = context.module
         self.hooks = context.hooks
@@ -52,6 +53,10 @@ class ManualStep:
         if isinstance(output, dict) and "loss" not in output:
             return output
         return hook_outputs(output, extract_loss(output, self.module))
+
+    def renew_training_step(self) -> None:
+        """Use the `training_step` that the module has now."""
+        self.training_step = build_training_step(self.context)
 
     def refresh_optimizers(self) -> None:
         """Wrap the optimizers that the run has now."""

@@ -174,6 +174,10 @@ class TrainStep:
             else False
         )
 
+    def renew_training_step(self) -> None:
+        """Use the `training_step` that the module has now."""
+        self.training_step = build_training_step(self.context)
+
     def attach_sync(self, sync: GradientSync | ShardedGradientSync) -> None:
         """Average gradients over the ranks with `sync` from here on."""
         # With DDP the step runs in its forward, which prepares the reduction of the backward.

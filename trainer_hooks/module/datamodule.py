@@ -35,7 +35,7 @@ class DataModule(HyperparametersMixin, DataHooks):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        names = frozenset({"hparams_name", "logged_hparams", "saved_hparams"})
+        names = frozenset({"hparams_name", "hparams_type", "logged_hparams", "saved_hparams"})
         if clash := definition_clash(cls, names):
             raise ModuleError(clash)
 

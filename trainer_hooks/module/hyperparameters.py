@@ -150,6 +150,11 @@ class HyperparametersMixin:
         return None if self._kept is None else self._kept.name
 
     @own_property
+    def hparams_type(self) -> type | None:
+        """The class that a loader makes of all hyperparameters together; None for a dict."""
+        return None
+
+    @own_property
     def logged_hparams(self) -> Mapping[str, Any] | None:
         """The hyperparameters that loggers get, or None."""
         return self.hparams if self._kept is not None and self._kept.is_logged else None

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 _OWN_NAMES = frozenset(
     {
-        *HOOKS, "attach", "attach_manual", "hparams_name", "logged_hparams", "num_samples",
-        "num_tokens", "on_predict_model_train", "saved_hparams", "split_batch",
+        *HOOKS, "attach", "attach_manual", "hparams_name", "hparams_type", "logged_hparams",
+        "num_samples", "num_tokens", "on_predict_model_train", "saved_hparams", "split_batch",
     }
 )  # fmt: skip
 """Public names that Lightning's module has not, and the hooks: not for other uses of a user's."""
@@ -134,7 +134,8 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
         """Evaluate a test batch; add `dataloader_idx` where there are several loaders."""
         raise ModuleError(f"{type(self).__qualname__} has no test_step.")
 
-    def predict_step(self, batch: Any, batch_idx: int) -> Any:
+    # overrides pass all that they get to super(); type checkers take this form for any override
+    def predict_step(self, batch: Any, batch_idx: int, *args: Any, **kwargs: Any) -> Any:
         """Return the predictions for a batch; by default the output of `forward`.
 
         Raises:

@@ -18,12 +18,24 @@ _R = TypeVar("_R")
 
 
 class RankZeroOnly:
-    """Decorator of functions that run on rank 0 only; `rank` is the rank of this process."""
+    """Decorator of functions that run on rank 0 only; `rank` is the rank of this process.
+
+    `rank` may be set, for processes that the program starts itself. What is set holds until the
+    process gets another rank, as when its process group is initialised.
+    """
+
+    _set_rank: tuple[int, int] | None = None
+    """The rank that was set, and the process's own at that time; None if none was set."""
 
     @property
     def rank(self) -> int:
-        """This process's global rank."""
-        return read_topology().global_rank
+        """This process's global rank, or the rank that was set."""
+        own = read_topology().global_rank
+        return self._set_rank[0] if self._set_rank and self._set_rank[1] == own else own
+
+    @rank.setter
+    def rank(self, rank: int) -> None:
+        self._set_rank = (rank, read_topology().global_rank)
 
     def __call__(self, fn: Callable[_P, _R], default: _R | None = None) -> Callable[_P, _R | None]:
         """Return a function that calls `fn` on rank 0 and returns `default` on the others.
@@ -35,7 +47,7 @@ class RankZeroOnly:
 
         @functools.wraps(fn)
         def call(*args: _P.args, **kwargs: _P.kwargs) -> _R | None:
-            return fn(*args, **kwargs) if read_topology().is_global_zero else default
+            return fn(*args, **kwargs) if rank_zero_only.rank == 0 else default
 
         return call
 

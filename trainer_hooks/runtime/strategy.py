@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from trainer_hooks.runtime.process_group import ProcessGroup
 
 _FORKS = ("ddp_notebook", "ddp_fork")
-_NAMES = ("auto", "ddp", "ddp_find_unused_parameters_true", "fsdp", *_FORKS, "single_device")
+_UNUSED = {"ddp_find_unused_parameters_true": True, "ddp_find_unused_parameters_false": False}
+_NAMES = ("auto", "ddp", *_UNUSED, "fsdp", *_FORKS, "single_device")
 _ALTERNATIVES = {
     "ddp_spawn": " Processes that are spawned get pickled copies of all that is trained with: use "
     "'ddp', which runs the script again, or 'ddp_notebook', which forks.",
@@ -115,8 +116,8 @@ def resolve_strategy(
     """Return the ranks of a trainer and the options of its strategy.
 
     Args:
-        strategy: `"auto"`, `"ddp"`, `"ddp_find_unused_parameters_true"`, `"ddp_notebook"`,
-            `"fsdp"`, `"single_device"`, a `DDPStrategy`, or an `FSDPStrategy`.
+        strategy: `"auto"`, `"ddp"`, `"ddp_find_unused_parameters_true"` or `..._false`,
+            `"ddp_notebook"`, `"fsdp"`, `"single_device"`, a `DDPStrategy`, or an `FSDPStrategy`.
         devices: the Trainer's option.
         num_nodes: the Trainer's option.
         environ: environment variables; by default those of this process.
@@ -128,7 +129,7 @@ def resolve_strategy(
     if isinstance(strategy, DDPStrategy | FSDPStrategy):
         options = strategy
     elif strategy in _NAMES:
-        finds_unused = strategy == "ddp_find_unused_parameters_true"
+        finds_unused = _UNUSED.get(strategy, False)
         options = (
             FSDPStrategy()
             if strategy == "fsdp"

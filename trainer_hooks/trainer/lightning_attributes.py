@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, SupportsIndex
+from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex
 
 import torch
 
@@ -101,15 +101,58 @@ class ProgressView:
     is_last_batch: bool = False
 
 
-class _StepLimits:
-    """The step limits that both loops of Lightning have.
+_LOADERS = "read trainer.train_dataloader and trainer.val_dataloaders"
+_LOOP_PARTS = {
+    "_combined_loader": _LOADERS,
+    "_data_fetcher": f"{_LOADERS}; the hooks are given each batch",
+    "_data_source": f"{_LOADERS}; trainer.datamodule is the data module",
+    "_results": "read trainer.callback_metrics and trainer.logged_metrics",
+    "done": "read trainer.should_stop, and trainer.progress for the counts",
+    "restarting": "read trainer.ckpt_path, the checkpoint that the run goes on from",
+    "setup_data": "the Trainer makes its loaders; reload_dataloaders_every_n_epochs renews them",
+    "val_loop": "read trainer.num_val_batches, trainer.val_dataloaders and trainer.progress",
+}
+"""Internal parts of Lightning's loops that programs read, and what to read in their place."""
+
+_STRATEGY_PARTS = {
+    "checkpoint_io": (
+        "trainer.save_checkpoint and ModelCheckpoint write to a path or an fsspec address, and "
+        "trainer.strategy.load_checkpoint reads one"
+    ),
+}
+"""Internal parts of Lightning's strategies that programs use, and what to use in their place."""
+
+
+def _internal_part(owner: str, name: str, instead: str) -> AttributeError:
+    """Return the error for an internal part of Lightning's Trainer that is not there."""
+    return AttributeError(
+        f"trainer.{owner}.{name} is an internal part of Lightning's Trainer, and not there: "
+        f"{instead}.",
+        name=name,
+    )
+
+
+class _Loop:
+    """What both loops of Lightning have: the step limits, and parts that are not there.
 
     Args:
         core: the trainer's core, which holds its parts.
     """
 
+    _name: ClassVar[str]
+    """The loop's name as an attribute of the Trainer."""
+
     def __init__(self, core: TrainerCore) -> None:
         self._core = core
+
+    if not TYPE_CHECKING:  # type checkers would take any attribute to be there
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _LOOP_PARTS:
+                raise _internal_part(self._name, name, _LOOP_PARTS[name])
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
+            )
 
     @property
     def min_steps(self) -> int:
@@ -140,12 +183,14 @@ def completed_windows(progress: Progress) -> int:
     return int(progress.batches_stepped - bool(is_counted or is_validating))
 
 
-class TrainerEpochLoop(_StepLimits):
+class TrainerEpochLoop(_Loop):
     """`trainer.fit_loop.epoch_loop`: the counts of batches.
 
     Args:
         core: the trainer's core, which holds its parts.
     """
+
+    _name = "fit_loop.epoch_loop"
 
     @property
     def _batches_that_stepped(self) -> int:
@@ -186,12 +231,14 @@ class TrainerEpochLoop(_StepLimits):
         return self._core.training.progress.steps_completed
 
 
-class TrainerFitLoop(_StepLimits):
+class TrainerFitLoop(_Loop):
     """`trainer.fit_loop`: the counts of epochs, and the limits of the training.
 
     Args:
         core: the trainer's core, which holds its parts.
     """
+
+    _name = "fit_loop"
 
     @property
     def epoch_loop(self) -> TrainerEpochLoop:
@@ -382,6 +429,8 @@ class TrainerStrategy:
         self._core = core
 
     def __getattr__(self, name: str) -> Any:
+        if name in _STRATEGY_PARTS:
+            raise _internal_part("strategy", name, _STRATEGY_PARTS[name])
         return getattr(self._core.processes, name)
 
     # isinstance asks the object for this where its type is another class
@@ -483,6 +532,25 @@ class TrainerStrategy:
                 "trainer has no module. Call it in a hook, or load the weights into the module."
             )
         module.load_state_dict(checkpoint["state_dict"], strict=strict)
+
+    def load_checkpoint(
+        self,
+        checkpoint_path: str | os.PathLike[str],
+        weights_only: bool | None = None,  # noqa: ARG002 - a file is never trusted here
+    ) -> dict[str, Any]:
+        """Return the contents of a checkpoint, its tensors on the CPU; nothing of it is run.
+
+        Args:
+            checkpoint_path: a path or an address.
+            weights_only: ignored.
+
+        Raises:
+            CheckpointNotFoundError: there is no such file.
+            CheckpointError: it is damaged, or no checkpoint.
+        """
+        from trainer_hooks.checkpoint.file import load_checkpoint
+
+        return load_checkpoint(checkpoint_path)
 
     def save_checkpoint(
         self,

@@ -384,6 +384,26 @@ def case_data_modules(kind: type) -> Any:
     return calls, weights(module)
 
 
+def case_rank_of_functions(kind: type) -> Any:
+    """Lightning's `rank_zero_only` knows the rank in a run without callbacks, in each process."""
+
+    class Asks(Net):
+        def setup(self, stage):
+            ranks.append(rank_zero_only.rank)
+
+        def training_step(self, batch, batch_idx):
+            ranks.append(rank_zero_only.rank)
+            return super().training_step(batch, batch_idx)
+
+    ranks: list = []
+    # as a program that imports Lightning before it has started its processes
+    rank_zero_only.rank = 7
+    trainer(kind, max_epochs=1).fit(Asks(), shares())
+    called = rank_zero_only(lambda: "called")()
+    rank_zero_only.rank = RANK
+    return ranks, called
+
+
 def case_a_resume_in_the_middle(kind: type) -> Any:
     """A fit that a saver's file goes on from ends as one that was never cut."""
     saver = theirs.ModelCheckpoint("cut", every_n_train_steps=4, save_top_k=-1)

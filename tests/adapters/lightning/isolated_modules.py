@@ -113,6 +113,61 @@ def test_methods_that_a_module_replaces(kind):
     assert here[1]
 
 
+class AssignedLater(Theirs):
+    """One that assigns its steps and a hook in the hook `place`."""
+
+    place = ""
+
+    def assign(self, place):
+        if place != self.place:
+            return
+        self.training_step = self.other_step
+        self.validation_step = lambda batch, batch_idx=0: self.log("assigned", 2.0)
+        self.on_train_batch_end = lambda *_: self.log("hook", 3.0, on_epoch=True)
+
+    def setup(self, stage):
+        self.assign("setup")
+
+    def configure_model(self):
+        self.assign("configure_model")
+
+    def on_fit_start(self):
+        self.assign("on_fit_start")
+
+    def on_train_epoch_start(self):
+        if self.current_epoch == 1 and self.place == "on_train_epoch_start":
+            self.training_step = self.other_step
+
+    def on_train_batch_start(self, batch, batch_idx):
+        if self.global_step == 3 and self.place == "on_train_batch_start":
+            self.training_step = self.other_step
+
+    def other_step(self, batch, batch_idx):
+        loss = self.layer(batch).abs().mean()
+        self.log("other", loss)
+        return loss
+
+
+PLACES = [
+    "", "setup", "configure_model", "on_fit_start", "on_train_epoch_start", "on_train_batch_start",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_methods_that_are_assigned_in_a_hook(place):
+    """From there on they are called, as in Lightning; a hook, if it is assigned before training."""
+    kind = type("AssignedLater", (AssignedLater,), {"place": place})
+    results = []
+    for trainer_class in TRAINERS.values():
+        torch.manual_seed(1)
+        module = kind()
+        trainer = trained(trainer_class, module, loader(), max_epochs=2, enable_checkpointing=False)
+        metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        results.append((metrics, [parameter.tolist() for parameter in module.parameters()]))
+    assert results[0] == results[1]
+    assert ("other" in results[1][0]) == bool(place)
+
+
 def test_a_method_with_super_is_called_on_the_module():
     """What it sets is an attribute of the module, which has its own class in and after the run."""
     kinds = []
@@ -318,6 +373,26 @@ def test_they_are_told_at_the_start(way):
     assert len(left_out) == len(pickles) == 1
     assert "'extra'" not in pickles[0]
     assert "'net'" in pickles[0]
+
+
+def test_a_hosted_data_module_with_an_omegaconf_configuration_alone():
+    """Lightning makes it again from our checkpoint with the container, not with a dict."""
+
+    class Data(pl.LightningDataModule):
+        def __init__(self, config):
+            super().__init__()
+            self.save_hyperparameters(config)
+
+        def train_dataloader(self):
+            return loader()
+
+    config = OmegaConf.create({"model": {"width": 4}})
+    path = Path(tempfile.mkdtemp(), "saved.ckpt")
+    for kind in TRAINERS.values():
+        trained(kind, Theirs(), Data(config)).save_checkpoint(path)
+        made = Data.load_from_checkpoint(path, weights_only=False)
+        assert OmegaConf.is_config(made.hparams)
+        assert made.hparams.model.width == 4
 
 
 def test_a_hosted_omegaconf_configuration_as_the_only_argument():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from argparse import Namespace
+from operator import attrgetter
 
 import pytest
 import torch
@@ -91,6 +92,7 @@ def test_a_hook_for_lightning_1_gets_the_index_of_its_only_loader():
         ("single_device", {Strategy, SingleDeviceStrategy}),
         ("ddp", {Strategy, ParallelStrategy, DDPStrategy}),
         ("ddp_find_unused_parameters_true", {Strategy, ParallelStrategy, DDPStrategy}),
+        ("ddp_find_unused_parameters_false", {Strategy, ParallelStrategy, DDPStrategy}),
         (DDPStrategy(), {Strategy, ParallelStrategy, DDPStrategy}),
         ("fsdp", {Strategy, ParallelStrategy, FSDPStrategy}),
         (FSDPStrategy(), {Strategy, ParallelStrategy, FSDPStrategy}),
@@ -291,3 +293,82 @@ def test_internal_parts_that_others_use_are_there():
     assert not hasattr(trainer, "_data_connector")
     with pytest.raises(AttributeError, match=r"Trainer._results is not in .*: read trainer.callb"):
         trainer._results  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("part", "advice"),
+    [
+        ("fit_loop._combined_loader", "read trainer.train_dataloader and trainer.val_dataloaders"),
+        ("fit_loop._data_source", "trainer.datamodule is the data module"),
+        ("fit_loop.epoch_loop.val_loop", "read trainer.num_val_batches"),
+        ("strategy.checkpoint_io", "trainer.strategy.load_checkpoint reads one"),
+    ],
+)
+def test_parts_of_loops_and_strategies_that_are_not_there_are_said(part, advice):
+    """The error names the public way, and `hasattr` answers."""
+    owner, _, name = part.rpartition(".")
+    value = attrgetter(owner)(pl.Trainer(**QUIET))
+    assert not hasattr(value, name)
+    with pytest.raises(AttributeError, match=rf"trainer\.{part} is an internal part .*{advice}"):
+        getattr(value, name)
+
+
+def test_a_checkpoint_has_the_hyperparameters_under_the_keys_of_its_class(tmp_path):
+    """`Net.CHECKPOINT_HYPER_PARAMS_KEY` and the data module's, as programs read them."""
+
+    class Net(demos.BoringModel):
+        def __init__(self, width=4):
+            super().__init__()
+            self.save_hyperparameters()
+
+    class Data(demos.BoringDataModule):
+        def __init__(self, size=2):
+            super().__init__()
+            self.save_hyperparameters()
+
+    trainer = pl.Trainer(**QUIET)
+    trainer.fit(Net(), datamodule=Data())
+    trainer.save_checkpoint(tmp_path / "saved.ckpt")
+    checkpoint = torch.load(tmp_path / "saved.ckpt", weights_only=True)
+    assert checkpoint[Net.CHECKPOINT_HYPER_PARAMS_KEY] == {"width": 4}
+    assert checkpoint[Data.CHECKPOINT_HYPER_PARAMS_KEY] == {"size": 2}
+    assert checkpoint[Net.CHECKPOINT_HYPER_PARAMS_NAME] == "kwargs"
+
+
+def test_a_predict_step_passes_the_index_of_the_loader_to_super():
+    """Positionally and by name, as an override that has it does."""
+
+    class Net(pl.LightningModule):
+        def forward(self, batch):
+            return batch + 1
+
+        def predict_step(self, batch, batch_idx, dataloader_idx=0):
+            by_name = super().predict_step(batch, batch_idx=batch_idx, dataloader_idx=0)
+            return by_name, super().predict_step(batch, batch_idx, dataloader_idx)
+
+    assert Net().predict_step(1, 0, 3) == (2, 2)
+
+
+def test_averaging_callbacks_have_the_averaged_model_under_lightnings_name():
+    """`_average_model`, which is private there, but read by many."""
+    averaging = pl.callbacks.WeightAveraging()
+    swa = pl.callbacks.StochasticWeightAveraging(0.1, swa_epoch_start=1)
+    assert averaging._average_model is swa._average_model is None
+    for callback in (averaging, swa):
+        module = boring_classes.BoringModel()
+        pl.Trainer(**{**QUIET, "max_epochs": 3}, callbacks=[callback]).fit(module)
+        model = callback._average_model
+        averaged = getattr(model, "module", model)
+        assert torch.equal(averaged.layer.weight, module.layer.weight)
+
+
+def test_the_strategy_reads_a_checkpoint(tmp_path):
+    """`trainer.strategy.load_checkpoint(path)` returns its contents."""
+    trainer = pl.Trainer(**QUIET)
+    trainer.fit(boring_classes.BoringModel())
+    trainer.save_checkpoint(tmp_path / "saved.ckpt")
+    checkpoint = trainer.strategy.load_checkpoint(tmp_path / "saved.ckpt")
+    assert checkpoint["global_step"] == trainer.global_step
+    trainer.strategy.save_checkpoint(checkpoint, tmp_path / "again.ckpt")
+    again = trainer.strategy.load_checkpoint(tmp_path / "again.ckpt")
+    assert again["state_dict"].keys() == checkpoint["state_dict"].keys()

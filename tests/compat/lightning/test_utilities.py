@@ -227,6 +227,18 @@ class TestRankZero:
             rank_zero_deprecation("unheard")
         assert caplog.records == []
 
+    def test_the_rank_may_be_set(self, monkeypatch):
+        """It holds for the decorator, until the process gets another rank."""
+        monkeypatch.setattr(rank_zero_only, "_set_rank", None)
+        rank_zero_only.rank = 3
+        assert rank_zero_only.rank == 3
+        assert rank_zero_only(lambda: "called")() is None
+        rank_zero_only.rank = 0
+        assert rank_zero_only(lambda: "called")() == "called"
+        second = Topology(world_size=2, global_rank=1, local_world_size=2)
+        monkeypatch.setattr("trainer_hooks.runtime.rank_zero.read_topology", lambda: second)
+        assert rank_zero_only.rank == 1
+
 
 class TestInitArguments:
     def test_they_are_those_of_the_constructor(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.adapters.lightning.names import DATAMODULE_NAMES, MODULE_NAMES
@@ -25,6 +26,8 @@ _NOT_COPIED = frozenset(
     {*_BOUND, "attach", "attach_manual", "train", "to", "forward", "load_from_checkpoint"}
 )
 """Methods that the adapter has itself, whatever the LightningModule overrides."""
+
+_STEPS = ("training_step", "validation_step", "test_step", "predict_step")
 
 
 def adapt_module(foreign: Any) -> Module:
@@ -66,6 +69,19 @@ def _framework_base(foreign: Any) -> type:
     return next(kind for kind in type(foreign).__mro__ if kind.__module__ in names)
 
 
+def _present_method(foreign: Any, name: str) -> Callable[..., Any]:
+    """Return a function that calls the method which a LightningModule has at that moment.
+
+    Lightning looks up a step in each batch, and modules assign another in the middle of a run.
+    """
+
+    @wraps(getattr(foreign, name))
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return getattr(foreign, name)(*args, **kwargs)
+
+    return call
+
+
 def _savable_hparams(foreign: Any, warned: dict[str, Any]) -> dict[str, Any] | None:
     """Return the hyperparameters that go into checkpoints, objects as pickles; None without any.
 
@@ -88,7 +104,24 @@ def _savable_hparams(foreign: Any, warned: dict[str, Any]) -> dict[str, Any] | N
     return {**plain, **pickled_hparams(objects)[0]} or None
 
 
-class LightningModuleAdapter(ModuleAdapter):
+class _HostedHparams:
+    """The form of the hyperparameters of a LightningModule or LightningDataModule."""
+
+    @property
+    def hparams_name(self: Any) -> str | None:
+        """The name of the single argument that held all hyperparameters, if there was one."""
+        name: str | None = getattr(self.lightning_object, "_hparams_name", None)
+        # Lightning's word for arguments that were passed one by one
+        return None if name == "kwargs" else name
+
+    @property
+    def hparams_type(self: Any) -> type | None:
+        """The class of omegaconf's container, of which Lightning makes the hyperparameters."""
+        hparams = self.lightning_object.hparams
+        return None if isinstance(hparams, dict) else type(hparams)
+
+
+class LightningModuleAdapter(_HostedHparams, ModuleAdapter):
     """Adapter of a LightningModule, whose steps, hooks and tensors are used as they are.
 
     Args:
@@ -99,24 +132,21 @@ class LightningModuleAdapter(ModuleAdapter):
     def __init__(self, foreign: Any) -> None:
         super().__init__(foreign)
         self._warned_hparams: dict[str, Any] = {}
+        self._take_methods()
+
+    def _take_methods(self) -> None:
+        """Take over the methods that the LightningModule has, also those assigned since."""
+        foreign = self.lightning_object
         for name in overridden_methods(foreign, MODULE_NAMES):
             if name == "teardown":
                 vars(self)[name] = self._teardown_foreign
             elif name == "setup":
-                vars(self)[name] = with_stage_enum(foreign.setup, foreign)
+                vars(self).setdefault(name, with_stage_enum(foreign.setup, foreign))
+            elif name in _STEPS:
+                vars(self).setdefault(name, _present_method(foreign, name))
             # on the instance, and only those: a step that is there counts as the module's own
             elif name not in _NOT_COPIED:
                 vars(self)[name] = getattr(foreign, name)
-        if not isinstance(foreign.hparams, dict):
-            vars(self)["on_save_checkpoint"] = self._save_hparams_type
-
-    def _save_hparams_type(self, checkpoint: dict[str, Any]) -> None:
-        """Save the class of omegaconf's container, of which Lightning makes the hyperparameters."""
-        from trainer_hooks.checkpoint.pickled_object import PickledObject
-
-        foreign = self.lightning_object
-        checkpoint[foreign.CHECKPOINT_HYPER_PARAMS_TYPE] = PickledObject.of(type(foreign.hparams))
-        foreign.on_save_checkpoint(checkpoint)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("_") or hasattr(LightningModuleAdapter, name):
@@ -160,13 +190,6 @@ class LightningModuleAdapter(ModuleAdapter):
         """The hyperparameters, as Lightning's own object."""
         return self.lightning_object.hparams
 
-    @property
-    def hparams_name(self) -> str | None:
-        """The name of the single argument that held all hyperparameters, if there was one."""
-        name: str | None = getattr(self.lightning_object, "_hparams_name", None)
-        # Lightning's word for arguments that were passed one by one
-        return None if name == "kwargs" else name
-
     def _teardown_foreign(self, stage: str) -> None:
         """Call `teardown`; not after an exception, as in Lightning."""
         if not self.trainer.interrupted:
@@ -189,6 +212,7 @@ class LightningModuleAdapter(ModuleAdapter):
             vars(self).pop(name, None)
         if metrics is None:
             return
+        self._take_methods()
         own = [name for name in overridden_methods(foreign, MODULE_NAMES) if name in _BOUND]
         twin = self._twin() if own else None
         for name in _BOUND:
@@ -254,7 +278,7 @@ def _do_nothing(*args: Any, **kwargs: Any) -> None:
     """Do nothing: an unpickled module takes part in no run."""
 
 
-class LightningDataModuleAdapter(DataModule):
+class LightningDataModuleAdapter(_HostedHparams, DataModule):
     """Adapter of a LightningDataModule.
 
     Args:

@@ -126,6 +126,11 @@ class StochasticWeightAveraging(WeightOwner):
         """The number of updates of the average, or None before the first."""
         return None if self._average is None else torch.tensor(self._average.count)
 
+    @property
+    def _average_model(self) -> Module | None:
+        """The averaged module, which programs for Lightning read under this name."""
+        return None if self._average is None else self._average.module
+
     @staticmethod
     def pl_module_contains_batch_norm(pl_module: torch.nn.Module) -> bool:
         """Return whether a module has BatchNorm layers whose statistics a forward changes."""

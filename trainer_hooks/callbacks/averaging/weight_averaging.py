@@ -22,6 +22,7 @@ from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
     import torch
+    from torch.optim.swa_utils import AveragedModel
 
     from trainer_hooks.callbacks.averaging.running_average import AvgFn, MultiAvgFn
     from trainer_hooks.context.context import Trainer
@@ -111,6 +112,12 @@ class WeightAveraging(WeightOwner):
         """A copy of the module with the averaged weights; None before the first fit."""
         average = self._average.average
         return None if average is None else average.module
+
+    @property
+    def _average_model(self) -> AveragedModel | None:
+        """Torch's AveragedModel, which programs for Lightning read under this name."""
+        average = self._average.average
+        return None if average is None else average.model
 
     @property
     def num_averaged(self) -> int:

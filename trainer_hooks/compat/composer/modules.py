@@ -19,7 +19,6 @@ _METRICS = f"{_PACKAGE}.metrics"
 _MODELS = f"{_PACKAGE}.models.base"
 _HELPERS = f"{_PACKAGE}.utils.helpers"
 _SHARED_CALLBACKS = (
-    "activation_monitor.ActivationMonitor",
     "export_for_inference.ExportForInferenceCallback",
     "free_outputs.FreeOutputs",
     "generate.Generate",

@@ -5,7 +5,7 @@ The module is private, so that command lines do not take them for a second `CSVL
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks import loggers
 
@@ -33,6 +33,8 @@ class CSVLogger(loggers.CSVLogger):
 
 class TensorBoardLogger(loggers.TensorBoardLogger):
     """A `trainer_hooks.loggers.TensorBoardLogger` that writes into `lightning_logs` by default."""
+
+    NAME_HPARAMS_FILE: ClassVar[str] = "hparams.yaml"
 
     def __init__(
         self,

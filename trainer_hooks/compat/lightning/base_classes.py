@@ -146,11 +146,20 @@ class LightningModule(_OptionalDataloaderIdx, Module):
     that only `trainer_hooks.Module` has, such as `num_samples` and `on_epoch_end`, are the user's.
     """
 
+    # where a checkpoint has the hyperparameters, for programs that read it themselves
+    CHECKPOINT_HYPER_PARAMS_KEY: ClassVar[str] = "hyper_parameters"
+    CHECKPOINT_HYPER_PARAMS_NAME: ClassVar[str] = "hparams_name"
+    CHECKPOINT_HYPER_PARAMS_TYPE: ClassVar[str] = "hparams_type"
+
     _pickles_hparams: ClassVar[bool] = True
 
 
 class LightningDataModule(DataModule):
     """A `trainer_hooks.DataModule`, which has Lightning's hooks and arguments."""
+
+    CHECKPOINT_HYPER_PARAMS_KEY: ClassVar[str] = "datamodule_hyper_parameters"
+    CHECKPOINT_HYPER_PARAMS_NAME: ClassVar[str] = "datamodule_hparams_name"
+    CHECKPOINT_HYPER_PARAMS_TYPE: ClassVar[str] = "datamodule_hparams_type"
 
     _pickles_hparams: ClassVar[bool] = True
 

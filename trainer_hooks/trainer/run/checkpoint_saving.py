@@ -14,6 +14,7 @@ from trainer_hooks.checkpoint.encoding import encode_checkpoint
 from trainer_hooks.checkpoint.file import write_checkpoint
 from trainer_hooks.checkpoint.migrations import FORMAT
 from trainer_hooks.checkpoint.paths import absolute_path
+from trainer_hooks.checkpoint.pickled_object import PickledObject
 from trainer_hooks.checkpoint.safetensors_file import (
     dump_safetensors,
     is_safetensors,
@@ -290,6 +291,8 @@ def _contents(
         # Lightning's word for hyperparameters that are passed one by one
         checkpoint["hparams_name"] = own.hparams_name or "kwargs"
         checkpoint["hyper_parameters"] = dict(own.saved_hparams)
+        if own.hparams_type is not None:
+            checkpoint["hparams_type"] = PickledObject.of(own.hparams_type)
     # a hook that logs while it saves would change the metrics that are being saved
     with training.metrics.closed():
         datamodule = core.datamodule
@@ -298,6 +301,8 @@ def _contents(
             if own.saved_hparams is not None:
                 checkpoint["datamodule_hparams_name"] = own.hparams_name or "kwargs"
                 checkpoint[lightning.DATA_HPARAMS] = dict(own.saved_hparams)
+                if own.hparams_type is not None:
+                    checkpoint["datamodule_hparams_type"] = PickledObject.of(own.hparams_type)
             state = datamodule.state_dict()
             if state:
                 checkpoint[type(datamodule).__qualname__] = state

@@ -23,6 +23,7 @@ from trainer_hooks.hooks.relay import (
     error_summary_with_notes,
     hook_broken_off,
 )
+from trainer_hooks.hooks.spec import HOOKS
 from trainer_hooks.loggers.run_folder import FolderLogger, open_folders, remove_unused_folders
 from trainer_hooks.metrics.store import LogScope
 from trainer_hooks.module.added_groups import note_group_twice
@@ -99,6 +100,7 @@ class TrainerRun:
         self._error: BaseException | None = None
         self._has_ended = False
         self._loop: FitLoop | None = None
+        self._assigned_hooks: dict[str, Any] = {}
         self._reason = ""
         self._distributed_run: DistributedRun | None = None
         self._profiler: ProfilerAttachment | None = None
@@ -160,6 +162,7 @@ class TrainerRun:
             loop = self._make_loop(context)
             if inputs.fn == "fit":
                 hooks.on_fit_start(trainer, module)
+                self._attach_again()
         if inputs.fn == "fit":
             self._log_hparams()
         elif inputs.fn != "predict":
@@ -346,6 +349,7 @@ class TrainerRun:
         for callback in core.connector.callbacks:
             ours(callback).attach_module(module)
         core.connector.check_run(module, _MODULE_METHODS)
+        self._assigned_hooks = _assigned_hooks(module)
         set_backends(core.config, self._exit_stack)
         if core.profiler is not None:
             from trainer_hooks.trainer.run.profiler_attachment import ProfilerAttachment
@@ -361,9 +365,7 @@ class TrainerRun:
         hooks = core.connector.relay
         hooks.on_configure_model(trainer, module)
         module.configure_model()
-        ours(module).attach(
-            trainer, core.log_target
-        )  # again, for submodules that were made just now
+        self._attach_again()
         # before the shards are made, which have the dtype of the parameters
         core.precision.convert_module(module)
         core.processes.place(
@@ -375,6 +377,16 @@ class TrainerRun:
         hooks.on_after_configure_model(trainer, module)
         if self._profiler is not None:
             self._profiler.attach()
+
+    def _attach_again(self) -> None:
+        """Attach the module with the submodules and methods that its hooks have assigned to it."""
+        core, module = self.core, self.inputs.module
+        ours(module).attach(self.trainer, core.log_target)
+        assigned = _assigned_hooks(module)
+        if assigned != self._assigned_hooks:
+            self._assigned_hooks = assigned
+            core.connector.check_run(module, _MODULE_METHODS)
+            core.connector.renew_module()
 
     def _make_context(self, module: Module) -> RunContext:
         core, inputs = self.core, self.inputs
@@ -446,6 +458,11 @@ class TrainerRun:
                 logger.log_hyperparams(hparams)
         for logger in self.core.loggers:
             logger.log_graph(self.inputs.module)
+
+
+def _assigned_hooks(module: Module) -> dict[str, Any]:
+    """Return the hooks that were assigned to a module itself, by name."""
+    return {name: value for name, value in vars(module).items() if name in HOOKS}
 
 
 def check_folders(core: TrainerCore, trainer: Trainer) -> None:

@@ -8,7 +8,6 @@ from trainer_hooks.compat.composer.modules import package_getattr
 
 if TYPE_CHECKING:
     from trainer_hooks.callbacks import (
-        ActivationMonitor,
         ExportForInferenceCallback,
         FreeOutputs,
         Generate,
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
         RuntimeEstimator,
         SystemMetricsMonitor,
     )
+    from trainer_hooks.compat.composer.callbacks.activation_monitor import ActivationMonitor
     from trainer_hooks.compat.composer.callbacks.checkpoint_saver import CheckpointSaver
     from trainer_hooks.compat.composer.callbacks.early_stopper import EarlyStopper, ThresholdStopper
     from trainer_hooks.compat.composer.callbacks.nan_monitor import NaNMonitor
@@ -55,6 +55,7 @@ __all__ = [
 ]
 
 _FILES = {
+    "ActivationMonitor": "activation_monitor",
     "CheckpointSaver": "checkpoint_saver",
     "EarlyStopper ThresholdStopper": "early_stopper",
     "GradMonitor LRMonitor OptimizerMonitor": "optimizer_monitor",
