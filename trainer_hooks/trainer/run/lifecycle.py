@@ -324,7 +324,7 @@ class TrainerRun:
         context = core.context = self._make_context(module)
         context.state_registry = build_state_registry(core, module, context)
         if core.start.record:
-            context.on_first_batch = partial(update_start, core)
+            context.after_first_batches.append(partial(update_start, core))
         core.connector.relay.begin_run(context.stop_by, context.leave_epoch)
         # before a folder is opened: a resumed run logs into that of its checkpoint
         self._starting_point.read_and_resume_loggers()
@@ -435,7 +435,7 @@ class TrainerRun:
         from trainer_hooks.loops.fit import FitLoop
 
         advise(self.core, context)
-        loop = self._loop = FitLoop(context)
+        loop = self._loop = FitLoop(context, is_advising=not self.core.is_trial)
         warn_of_nothing_to_do(context, loop.reason_to_end())
         return loop
 
