@@ -106,7 +106,7 @@ class FitLoop:
         shutdown = GracefulShutdown(context)
         with shutdown:
             try:
-                if not context.resumed and not context.should_stop:
+                if not context.resumed and not self.reason_to_end():
                     self._validation.check_sanity()
                 context.state.stage = RunningStage.TRAINING
                 context.training.timekeeper.stopwatch.start()

@@ -99,6 +99,7 @@ class TrainerRun:
         self._error: BaseException | None = None
         self._has_ended = False
         self._loop: FitLoop | None = None
+        self._batches_before = 0
         self._reason = ""
         self._distributed_run: DistributedRun | None = None
         self._profiler: ProfilerAttachment | None = None
@@ -267,7 +268,10 @@ class TrainerRun:
         if self._profiler is not None:
             steps.append((self._profiler.close, ()))
         steps.append((remove_unused_folders, (core.loggers,)))
-        if self._loop is not None:
+        is_unchanged = core.training.progress.batches_completed == self._batches_before
+        is_idle = core.state.has_nothing_to_do and is_unchanged and self._error is None
+        # a hook may have raised the limit since it was told that there is nothing to do
+        if self._loop is not None and not is_idle:
             steps.append((log_end, (core, self.trainer, self._reason, self._error)))
         # here, where a closed pipe is still no error: Python itself would complain as it exits
         steps.append((flush_output, ()))
@@ -306,6 +310,7 @@ class TrainerRun:
         core.state.fn = TrainerFn(inputs.fn)
         core.state.stage = None
         core.state.status = TrainerStatus.RUNNING
+        core.state.has_nothing_to_do = False
         core.take(inputs)
         core.guards.install(core.loggers)
         # before `has_run` is set: the profile of a first run also has what came before the run
@@ -436,7 +441,9 @@ class TrainerRun:
 
         advise(self.core, context)
         loop = self._loop = FitLoop(context, is_advising=not self.core.is_trial)
-        warn_of_nothing_to_do(context, loop.reason_to_end())
+        self._batches_before = self.core.training.progress.batches_completed
+        is_idle = warn_of_nothing_to_do(context, loop.reason_to_end())
+        self.core.state.has_nothing_to_do = is_idle
         return loop
 
     def _log_hparams(self) -> None:

@@ -24,19 +24,25 @@ _LONGEST = 160
 """The length from which a call is shown as `fit(...)`."""
 
 
-def resume_line(trainer: Trainer, path: str, *, finds_itself: bool = False) -> str:
+def resume_line(trainer: Trainer, path: str, *, finds_itself: bool = False, limit: str = "") -> str:
     """Return the command or call with which the running fit resumes from a checkpoint.
 
     Args:
         trainer: the trainer, inside its call of fit.
         path: the checkpoint.
         finds_itself: whether the same command finds the checkpoint, as with `ckpt_path="auto"`.
+        limit: the limit that ended the fit, `"max_epochs"` or `"max_steps"`: the command of a
+            config doubles it. A call cannot: the limit is in the Trainer.
     """
     config = class_if_loaded("trainer_hooks.callbacks.reporting.run_config", "RunConfigCallback")
     is_command_line = any(isinstance(callback, config) for callback in trainer.callbacks)
     shown = shown_path(path)
     if is_command_line and "fit" in sys.argv[1:]:
-        return shlex.join([*_program(), *_without_checkpoint(sys.argv[1:]), "--ckpt_path", shown])
+        words = _without(sys.argv[1:], "--ckpt_path")
+        if limit:
+            words = _without(words, f"--trainer.{limit}")
+            words += [f"--trainer.{limit}", str(2 * max(1, getattr(trainer, limit)))]
+        return shlex.join([*_program(), *words, "--ckpt_path", shown])
     # a notebook's command line is its server's
     if finds_itself and sys.argv[0] and "ipykernel" not in sys.modules:
         return shlex.join([*_program(), *sys.argv[1:]])
@@ -62,14 +68,14 @@ def _program() -> list[str]:
     return ["python", shown_path(sys.argv[0])]
 
 
-def _without_checkpoint(words: list[str]) -> list[str]:
+def _without(words: list[str], option: str) -> list[str]:
     kept: list[str] = []
     skips_value = False
     for word in words:
         name, separator, _ = word.partition("=")
-        if not skips_value and name != "--ckpt_path":
+        if not skips_value and name != option:
             kept.append(word)
-        skips_value = name == "--ckpt_path" and not separator
+        skips_value = name == option and not separator
     return kept
 
 

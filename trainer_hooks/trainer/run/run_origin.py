@@ -152,7 +152,9 @@ def is_live_elsewhere(identity: str) -> bool:
 
     machine, _, rest = identity.partition(" ")
     pid, _, started = rest.partition(" ")
-    if machine != _machine() or not pid.isdigit() or int(pid) == os.getpid():
+    # a process that has started this one, as a notebook or a script does, waits for it
+    is_own = pid.isdigit() and int(pid) in (os.getpid(), os.getppid())
+    if machine != _machine() or not pid.isdigit() or is_own:
         return False
     # None where no such process is: that equals no text
     return process_start_time(int(pid)) == started
