@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import sys
 import time
 import uuid
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -12,7 +11,6 @@ import torch
 import torch.distributed as dist
 
 from trainer_hooks._log import log
-from trainer_hooks._output import losing_output
 from trainer_hooks.errors import CheckpointError, OptionError, TrainerHooksError, UsageError
 from trainer_hooks.runtime.processes import Processes
 from trainer_hooks.runtime.rank_watchdog import RankWatchdog, SignalInbox
@@ -139,8 +137,6 @@ class ProcessGroup(Processes):
         if text:
             # Before the error of this rank, which follows from that, and is longer.
             self.watchdog.report_rank_failure(rank, text)
-            with losing_output():
-                print(f"rank {self.global_rank}: {text}", file=sys.stderr, flush=True)
         return text
 
     def signal_inbox(self, numbers: Collection[int]) -> SignalInbox:

@@ -81,8 +81,8 @@ def deferring_signals(context: RunContext) -> Iterator[None]:
 def shorten_traceback() -> None:
     """Make Python print a Ctrl-C that was deferred to a batch's end, or came in an import.
 
-    It is one line: its frames are the package's and show no fault. All other errors, and a second Ctrl-C, which
-    shows where a program hangs, are printed as before.
+    It is one line: its frames are the package's and show no fault. All other errors, and a second
+    Ctrl-C, which shows where a program hangs, are printed as before.
     """
     if not isinstance(sys.excepthook, _InOneLine):
         sys.excepthook = _InOneLine(sys.excepthook)
