@@ -11,8 +11,8 @@ import sys
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks.checkpoint.paths import is_remote
+from trainer_hooks.trainer.run.run_origin import run_config
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -34,8 +34,7 @@ def resume_line(trainer: Trainer, path: str, *, finds_itself: bool = False, limi
         limit: the limit that ended the fit, `"max_epochs"` or `"max_steps"`: the command of a
             config doubles it. A call cannot: the limit is in the Trainer.
     """
-    config = class_if_loaded("trainer_hooks.callbacks.reporting.run_config", "RunConfigCallback")
-    is_command_line = any(isinstance(callback, config) for callback in trainer.callbacks)
+    is_command_line = run_config(trainer.callbacks) is not None
     shown = shown_path(path)
     if is_command_line and "fit" in sys.argv[1:]:
         words = _without(sys.argv[1:], "--ckpt_path")
