@@ -179,7 +179,7 @@ def test_the_summary_is_told_without_loading(path, monkeypatch):
         (b'"size": ', b'"size":-'),
         (b'"saved_at": 1', b'"saved_at": "'),
         (b'{"size"', b'["size"'),
-        (b'"process": ""}', b'"process": ""]'),
+        (b'"command": ""}', b'"command": ""]'),
         (b'"saved_at"', b'"saved_by"'),
     ],
     ids=str,

@@ -143,3 +143,36 @@ def test_version_does_not_wait_for_torch(tmp_path: Path) -> None:
     )
     done = run(["-c", code], tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+INTERRUPTED_IMPORT = """
+import os, signal, sys
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+"""
+
+
+def test_ctrl_c_in_the_first_imports_is_one_line(tmp_path: Path) -> None:
+    """A Ctrl-C while the command is being imported ends it as one later does."""
+    program = f"{INTERRUPTED_IMPORT}from trainer_hooks.__main__ import main\nsys.exit(main())"
+    done = run(["-c", program, "trainer_hooks.cli.main"], tmp_path)
+    assert (done.returncode, done.stderr) == (130, "\ninterrupted\n")
+
+
+@pytest.mark.parametrize(
+    "module", ["trainer_hooks.trainer.run.lifecycle", "trainer_hooks.loops.fit"]
+)
+def test_ctrl_c_in_the_imports_of_a_fit_is_one_line(tmp_path: Path, module: str) -> None:
+    """A Ctrl-C while fit imports what it needs is told without a traceback."""
+    fit = (
+        "from trainer_hooks import Trainer\nfrom trainer_hooks.testing import TinyModule\n"
+        "trainer = Trainer(max_epochs=1, accelerator='cpu', logger=False, plugins=False,"
+        " enable_checkpointing=False)\ntrainer.fit(TinyModule())"
+    )
+    done = run(["-c", INTERRUPTED_IMPORT + fit, module], tmp_path)
+    # 1 where `tabulate` is installed: torch uses it at the exit, and Python forgets the Ctrl-C
+    assert done.returncode in (-2, 1)
+    assert done.stderr == "KeyboardInterrupt\n"

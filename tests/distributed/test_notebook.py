@@ -52,7 +52,10 @@ def test_an_error_of_a_process_is_the_callers(cells):
     found, _ = cells
     kind, text = found["fail"]
     assert (kind, "in rank 1 of 2" in text) == ("ValueError", True)
-    assert found["kill"] == ["UsageError", "rank 1 of 2 has ended by SIGKILL."]
+    assert found["kill"] == [
+        "UsageError",
+        "rank 1 of 2 was killed by SIGKILL, perhaps for want of memory.",
+    ]
     assert found["interrupt"][0] == "KeyboardInterrupt"
     assert [found[f"{name} moved"] for name in ("fail", "kill", "interrupt")] == [
         False, False, True,

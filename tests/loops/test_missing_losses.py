@@ -79,7 +79,7 @@ def test_no_optimizer(Forgetful, quiet_trainer, batches) -> None:
 
     class Untrained(Forgetful):
         def configure_optimizers(self):
-            return None
+            return []
 
     with warnings.catch_warnings(action="error"):
         quiet_trainer().fit(Untrained(), batches(2))

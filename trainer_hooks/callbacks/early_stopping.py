@@ -21,7 +21,9 @@ from trainer_hooks._options import (
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitored_metric import (
     acts_at_train_epoch_end,
+    advise_on_missing_validation,
     advise_on_misspelt_monitor,
+    advise_on_mode,
     as_score,
     is_better,
     missing_monitor_message,
@@ -141,6 +143,7 @@ class EarlyStopping(Callback):
         self.check_on_train_epoch_end = check_on_train_epoch_end
         self.log_rank_zero_only = log_rank_zero_only
         self.name = name
+        advise_on_mode(monitor, mode, type(self).__name__)
         self._is_warned = False
         self._request = ""
         self.stopping_reason_message: str | None = None
@@ -192,7 +195,11 @@ class EarlyStopping(Callback):
             self._reset()
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
-        """Request a stop again if a resumed training had stopped and this run's options agree."""
+        """Request a stop again if a resumed training had stopped and this run's options agree.
+
+        A validation metric that no validation of this fit can log is advised of.
+        """
+        advise_on_missing_validation(self.monitor, _WHERE, trainer)
         # A resumed trainer starts without the stop request.
         value = self.stopping_value
         if value is not None:

@@ -54,8 +54,10 @@ class ModelSummary(Callback):
 
     @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
-        """Summarize the model and print the table."""
-        if self.max_depth == 0:
+        """Summarize the model and print the table, unless there is nothing to train."""
+        # a trainer of another framework has no such state
+        is_idle = getattr(getattr(trainer, "state", None), "has_nothing_to_do", False)
+        if self.max_depth == 0 or is_idle:
             return
         # on all ranks: the forward of a sharded model is a collective
         table = summarize(module, self.max_depth)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,6 +27,18 @@ _ACCELERATED_NAMES = {
     "eval_loss_epoch": ("val_loss_epoch", "val_loss"),
     "train_loss_epoch": ("train_loss",),
 }
+
+
+_MORE_IS_BETTER = frozenset(
+    {
+        *("acc", "accuracy", "auc", "auprc", "auroc", "bleu", "dice", "f1", "iou", "map", "miou"),
+        *("mrr", "ndcg", "precision", "psnr", "r2", "recall", "rouge", "ssim"),
+    }
+)
+_LESS_IS_BETTER = frozenset({"cost", "err", "error", "loss"})
+_OF_VALIDATION = frozenset({"eval", "val", "valid", "validation"})
+_WORD = re.compile(r"[A-Z]+\d*(?![a-z])|[A-Z]?[a-z]+\d*")
+"""A word of a name such as `val_MulticlassF1Score`, with its number."""
 
 
 class MonitoredMetric:
@@ -149,6 +162,46 @@ def advise_on_misspelt_monitor(monitor: str, where: str, trainer: Trainer) -> No
         warn(
             f"monitor {monitor!r} of {where}: the sanity check logged {similar[0]!r} and no such "
             f"metric. If {similar[0]!r} is meant, stop now and choose it.",
+            TrainerHooksAdvice,
+        )
+
+
+def advise_on_mode(monitor: str | None, mode: str, where: str) -> None:
+    """Warn if `mode="min"` was chosen for a metric whose name says that more is better.
+
+    Args:
+        monitor: the monitored metric's name, if any.
+        mode: `"min"` or `"max"`.
+        where: the callback that monitors, for the message.
+    """
+    name = monitor or ""
+    words = {word.lower() for word in (*_WORD.findall(name), *re.split("[^A-Za-z0-9]", name))}
+    if mode == "min" and words & _MORE_IS_BETTER and not words & _LESS_IS_BETTER:
+        warn(
+            f'monitor {monitor!r} of {where}: with mode="min", which is the default, a lower value '
+            f'is taken for a better one. If more is better, write {where}(..., mode="max").',
+            TrainerHooksAdvice,
+        )
+
+
+def advise_on_missing_validation(monitor: str | None, where: str, trainer: Trainer) -> None:
+    """Warn before the first batch if a validation metric is monitored in a fit without validations.
+
+    A callback or `training_step` may still log a metric of this name; so this is advice and no
+    error.
+
+    Args:
+        monitor: the monitored metric's name, if any.
+        where: the callback that monitors, for the message.
+        trainer: the trainer of the run.
+    """
+    first_word = _WORD.match(monitor or "")
+    is_of_validation = first_word is not None and first_word[0].lower() in _OF_VALIDATION
+    if is_of_validation and not has_validation(trainer) and monitor not in trainer.callback_metrics:
+        warn(
+            f"monitor {monitor!r} of {where}: this fit runs no validation that could log it. Pass "
+            "validation data, and a module with a validation_step; or choose a metric that "
+            "training_step logs.",
             TrainerHooksAdvice,
         )
 

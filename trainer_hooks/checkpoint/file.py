@@ -60,6 +60,7 @@ def write_checkpoint(
     saved_at: int | None = None,
     origin: str = "",
     process: str = "",
+    command: str = "",
 ) -> str:
     """Write `checkpoint` to `path`, making its folder; return the absolute path, or the address.
 
@@ -76,13 +77,14 @@ def write_checkpoint(
         saved_at: when it is saved, in nanoseconds since 1970; now, unless given.
         origin: the run's origin, for the summary.
         process: the identity of this process, for the summary.
+        command: the beginning of the run's command line, for the summary.
 
     Raises:
         CheckpointError: it cannot be written; the file that was there before is untouched.
     """
     target = absolute_path(path)
     now = time.time_ns() if saved_at is None else saved_at
-    summary = CheckpointSummary.of(checkpoint, now, module, origin, process)
+    summary = CheckpointSummary.of(checkpoint, now, module, origin, process, command)
 
     # neither is entered here: the errors of opening are handled with those of writing
     opened = _open_upload(target) if is_remote(target) else open_atomically(Path(target))

@@ -61,6 +61,7 @@ class CheckpointSummary:
         origin: a digest that the run shares with its restarts, and not with other runs; empty if
             unknown.
         process: the identity of the process that saved it; empty if unknown.
+        command: the beginning of the run's command line, for messages; empty if unknown.
     """
 
     saved_at: int
@@ -71,6 +72,7 @@ class CheckpointSummary:
     step: int = 0
     origin: str = ""
     process: str = ""
+    command: str = ""
 
     @classmethod
     def of(
@@ -80,6 +82,7 @@ class CheckpointSummary:
         module: str = "",
         origin: str = "",
         process: str = "",
+        command: str = "",
     ) -> CheckpointSummary:
         """Return the summary of a checkpoint, of another tool's as far as its keys are known."""
         own, loops = checkpoint.get("trainer_hooks"), checkpoint.get("loops")
@@ -96,7 +99,7 @@ class CheckpointSummary:
             )
         )
         is_resumable = "optimizer_states" in checkpoint
-        return cls(saved_at, module, is_resumable, epoch, batches, step, origin, process)
+        return cls(saved_at, module, is_resumable, epoch, batches, step, origin, process, command)
 
 
 def write_seal(file: IO[bytes], summary: CheckpointSummary) -> None:

@@ -191,7 +191,7 @@ class RunContext:
         resumed_path: the path of that checkpoint.
         predictions: the predictions that a prediction returns, so far: a list for each loader.
         rebind_optimizers: lets the step of a fit use the present optimizers; None outside fit.
-        on_first_batch: called once, when a resumed fit has trained its first batch; else None.
+        after_first_batches: functions to call after each training batch, until they return True.
     """
 
     trainer: Trainer
@@ -217,7 +217,7 @@ class RunContext:
     resumed_path: str = ""
     predictions: list[list[Any]] = field(default_factory=list)
     rebind_optimizers: Callable[[], None] | None = None
-    on_first_batch: Callable[[], None] | None = None
+    after_first_batches: list[Callable[[], bool]] = field(default_factory=list)
     local_requests: RunRequests = field(init=False)
 
     def __post_init__(self) -> None:

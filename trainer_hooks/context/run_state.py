@@ -62,11 +62,13 @@ class RunState:
             None before the first.
         stage: `"train"`, `"sanity_check"`, `"validate"`, `"test"`, `"predict"`; None between runs.
         status: `"initializing"`, `"running"`, `"finished"` or `"interrupted"`.
+        has_nothing_to_do: whether the run is a fit that began with nothing to train.
     """
 
     fn: TrainerFn | None = None
     stage: RunningStage | None = None
     status: TrainerStatus = TrainerStatus.INITIALIZING
+    has_nothing_to_do: bool = False
 
     @property
     def finished(self) -> bool:

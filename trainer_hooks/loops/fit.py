@@ -26,6 +26,7 @@ from trainer_hooks.errors import (
 from trainer_hooks.loops.batch_end import BatchEnd, CheckpointRequests, UnfinishedSlot
 from trainer_hooks.loops.batch_fetcher import END, BatchFetcher
 from trainer_hooks.loops.duration import batch_counter, make_duration_limit
+from trainer_hooks.loops.learning_check import LearningCheck
 from trainer_hooks.loops.metric_flush import flush_metrics
 from trainer_hooks.loops.scheduler_stepper import SchedulerStepper
 from trainer_hooks.loops.train_step import TrainStep
@@ -47,10 +48,12 @@ class FitLoop:
 
     Args:
         context: the run context, with its loaders.
+        is_advising: whether to advise on a fit that trains no weight.
     """
 
-    def __init__(self, context: RunContext) -> None:
+    def __init__(self, context: RunContext, *, is_advising: bool = True) -> None:
         self.context = context
+        self._learning_check = LearningCheck(context) if is_advising else None
         self._consensus: RankConsensus | None = None
         self._step = make_step(context)
         self._assigned_step = vars(context.module).get("training_step")
@@ -105,7 +108,7 @@ class FitLoop:
         shutdown = GracefulShutdown(context)
         with shutdown:
             try:
-                if not context.resumed and not context.should_stop:
+                if not context.resumed and not self.reason_to_end():
                     self._validation.check_sanity()
                 context.state.stage = RunningStage.TRAINING
                 context.training.timekeeper.stopwatch.start()
@@ -118,6 +121,8 @@ class FitLoop:
                 hooks.on_train_start(trainer, module)
                 context.training.metrics.enter(LogScope.CLOSED)
                 self._check_states()
+                if self._learning_check is not None:
+                    self._learning_check.start()
                 # `on_train_start` may have requested a stop on one rank alone.
                 self._reach_consensus()
                 self._validation.start()
@@ -225,9 +230,10 @@ class FitLoop:
             # Before the end hook: a checkpoint saved in it must hold this batch as trained.
             progress.count_batch(closes_window, samples, tokens)
             context.batch.is_taken = False
-            if context.on_first_batch is not None:
-                context.on_first_batch()
-                context.on_first_batch = None
+            if context.after_first_batches:
+                context.after_first_batches = [
+                    call for call in context.after_first_batches if not call()
+                ]
             if has_step_schedulers and closes_window:
                 self._schedulers.after_step()
             if context.batch.is_last:
@@ -325,6 +331,8 @@ class FitLoop:
             context.training.metrics.publish_reductions(LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH)
         # After the hook: a scheduler may monitor a metric that it has logged just now.
         self._schedulers.after_epoch()
+        if self._learning_check is not None:
+            self._learning_check.after_epoch()
         hooks.on_epoch_end(trainer, module)
         context.training.metrics.reduce_over_ranks(LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH)
         flush_metrics(

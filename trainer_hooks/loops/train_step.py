@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from trainer_hooks.runtime.fsdp import ShardedGradientSync
     from trainer_hooks.runtime.gradient_sync import GradientSync
 
-_ENDLESS_LOADER_LIMIT = 1000
-"""Batches without a loss after which an epoch of unknown length is an error."""
+ENDLESS_LOADER_LIMIT = 1000
+"""Batches without a loss after which an epoch of unknown length is an error; likewise steps."""
 
 
 class TrainStep:
@@ -322,7 +322,7 @@ class MissingLossCheck:
         self._last = batch_position
         self._num_missing += 1
         # The check at the end of the epoch would never come.
-        if self._num_missing >= _ENDLESS_LOADER_LIMIT and (
+        if self._num_missing >= ENDLESS_LOADER_LIMIT and (
             context.data.stream is not None and context.data.stream.num_batches == math.inf
         ):
             self.require_one_loss(batch_idx + 1)

@@ -92,12 +92,14 @@ class Optimization:
         awaited: the states of a checkpoint that is being resumed from, until they are restored;
             empty if they are shards that are not read yet.
         has_groups_again: whether a resume has added groups that a hook had added before.
+        is_none: whether `configure_optimizers` returned None.
     """
 
     optimizers: list[Optimizer] = field(default_factory=list)
     schedulers: list[LRSchedulerConfig] = field(default_factory=list)
     awaited: dict[str, list[Any]] | None = None
     has_groups_again: bool = False
+    is_none: bool = False
 
     def state_dict(self) -> dict[str, list[Any]]:
         """Return the states under Lightning's keys.
@@ -370,9 +372,9 @@ def parse_optimizers(returned: Any, owner: str) -> Optimization:
     Raises:
         OptimizationError: the value has none of these forms.
     """
-    result = Optimization()
     if returned is None:
-        return result
+        return Optimization(is_none=True)
+    result = Optimization()
     if isinstance(returned, Optimizer | Mapping):
         returned = [returned]
     if (
@@ -574,9 +576,11 @@ def warn_of_foreign_parameters(optimization: Optimization, module: nn.Module) ->
         given = [p for group in optimizer.param_groups for p in group["params"]]
         count = sum(id(parameter) not in own for parameter in given)
         if count:
+            name = type(module).__qualname__
+            effect = "it trains nothing of the module, " if count == len(given) else ""
             warn(
                 f"{count} of {len(given)} parameters of {type(optimizer).__qualname__} belong to "
-                f"no part of {type(module).__qualname__}: no checkpoint holds them, and they are "
+                f"no part of {name}: {effect}no checkpoint holds them, and they are "
                 "not moved to the device. Make what they are of an attribute of the module, or "
                 "leave them out of configure_optimizers.",
                 TrainerHooksWarning,

@@ -82,6 +82,15 @@ def end_with_parent(parent: int) -> None:
         os._exit(1)
 
 
+def how_ended(code: int) -> str:
+    """Return how a process ended, by its exit code or the negative number of a signal."""
+    if code >= 0:
+        return f"has ended with exit code {code}"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+    # of the kernel's kills there is no other trace for who looks at a terminal
+    return f"was killed by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
+
+
 class LaunchedProcesses:
     """The other ranks on this node, from their launch to their exit.
 
@@ -122,16 +131,8 @@ class LaunchedProcesses:
         exit_codes = [(rank, process.poll()) for rank, process in self._processes.items()]
         for rank, code in sorted(exit_codes, key=lambda rank_and_code: not rank_and_code[1]):
             if code is not None:
-                how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-                return rank, f"rank {rank} of {self._world_size} has ended {how}"
+                return rank, f"rank {rank} of {self._world_size} {how_ended(code)}"
         return -1, ""
-
-    def wait_for_exit(self, seconds: float = 1.0) -> str:
-        """Wait up to `seconds` for a process to exit; return how it did, or an empty text."""
-        deadline = time.monotonic() + seconds
-        while not (text := self.find_exit()[1]) and time.monotonic() < deadline:
-            self._is_finished.wait(_POLL_S / 2)
-        return text
 
     def require_running(self) -> None:
         """Check that no process has exited.

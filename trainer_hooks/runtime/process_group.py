@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import time
 import uuid
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from trainer_hooks.runtime.topology import Topology
 
 Decision = TypeVar("Decision")
+
+_EXIT_SEEN_S = 1.0
+"""Seconds in which the exit of a process is seen once its connections are closed."""
+_POLL_S = 0.05
 
 _GROUPS: dict[Any, tuple[Any, Any, RankWatchdog]] = {}
 """Own groups and watchdog for each default process group, shared by all trainers.
@@ -119,11 +124,20 @@ class ProcessGroup(Processes):
     def remote_failure(self, error: BaseException) -> str:
         """Return the failure of another rank that may have caused `error`, or an empty text."""
         text = self.watchdog.remote_failure()
-        # A lost connection is a RuntimeError; the rank that launched the others sees them exit.
-        if text or self._launched is None or not isinstance(error, RuntimeError):
+        # A lost connection is a RuntimeError.
+        if text or not isinstance(error, RuntimeError):
             return text
-        # The connections of a process that dies close a moment before its exit can be seen.
-        return self._launched.wait_for_exit()
+        # The rank that launched the others sees how they exit; others only that one is gone.
+        find = self.watchdog.find_dead_rank if self._launched is None else self._launched.find_exit
+        deadline = time.monotonic() + _EXIT_SEEN_S
+        rank, text = find()
+        while not text and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+            rank, text = find()
+        if text:
+            # Before the error of this rank, which follows from that, and is longer.
+            self.watchdog.report_rank_failure(rank, text)
+        return text
 
     def signal_inbox(self, numbers: Collection[int]) -> SignalInbox:
         """Return where signals are received while the ranks wait for each other."""

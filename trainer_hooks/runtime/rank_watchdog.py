@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -110,6 +111,8 @@ class RankWatchdog:
         self._declared_wait = None
         self._own_call = self._answered_call = 0
         self._called_at, self.signals, self.on_end = 0.0, None, None
+        # For ranks that lose the connection to this one.
+        self._store.set(self._key(f"process/{self._rank}"), f"{socket.gethostname()} {os.getpid()}")
         self._thread = threading.Thread(
             target=self._watch, args=(self._stopped,), name="trainer_hooks watchdog", daemon=True
         )
@@ -152,6 +155,26 @@ class RankWatchdog:
         except RuntimeError:
             return ""
         return text if text and rank != self._rank else ""
+
+    def find_dead_rank(self) -> tuple[int, str]:
+        """Return a rank on this machine whose process has ended inside the run, and a sentence.
+
+        It is -1 and an empty text if there is none.
+        """
+        # The rank that hosts the store may be gone.
+        with suppress(RuntimeError):
+            for rank in range(self._topology.world_size):
+                key = self._key(f"process/{rank}")
+                has_left = self._store.check([self._key(f"left/{rank}")])
+                if has_left or not self._store.check([key]):
+                    continue
+                host, pid = self._store.get(key).decode().rsplit(" ", 1)
+                if host == socket.gethostname() and not _is_running(int(pid)):
+                    return rank, (
+                        f"rank {rank} of {self._topology.world_size} has ended without an error: "
+                        f"its process {pid} was killed, perhaps for want of memory"
+                    )
+        return -1, ""
 
     def add_to_counter(self, purpose: str, number: int) -> int:
         """Add `number` to a counter that all ranks share, and return its new value."""
@@ -322,6 +345,20 @@ class RankWatchdog:
                 "to the same collectives in the same order",
             )
         return waits
+
+
+def _is_running(pid: int) -> bool:
+    """Return whether a process of this machine runs, and is none that is only to be reaped."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    with suppress(OSError):  # there is no such file but on Linux
+        # the state stands after the name, which may hold anything
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    return True
 
 
 def _exit_now(code: int) -> None:

@@ -1468,7 +1468,13 @@ class Trainer:
         return self._core.training.progress
 
     def _run(self, inputs: RunInputs) -> Any:
-        from trainer_hooks.trainer.run.lifecycle import TrainerRun
+        try:
+            from trainer_hooks.trainer.run.lifecycle import TrainerRun
+        except KeyboardInterrupt:
+            from trainer_hooks.trainer.run.signals import shorten_traceback
+
+            shorten_traceback()
+            raise
 
         inputs = inputs.normalized()
         # not true in the forks: there the ranks run already, and come by here with the same inputs

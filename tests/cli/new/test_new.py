@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -88,6 +89,29 @@ def test_the_command_of_its_readme_trains(project: Path, tmp_path) -> None:
     done = run(copied, "trainer_hooks", *words.split())
     assert done.returncode == 0, done.stderr
     assert (copied / "trainer_logs" / "version_0" / "config.yaml").exists()
+
+
+@pytest.mark.slow
+def test_each_command_of_a_new_project(project: Path, tmp_path) -> None:
+    """Training, evaluation and prediction with the config end well and without a warning."""
+    copied = shutil.copytree(project, tmp_path / "copied")
+    line = ("--config", "config.yaml")
+    for words in (
+        ["fit", *line],
+        *([name, *line] for name in ("validate", "test", "predict")),
+        *([name, *line, "--ckpt_path", "best"] for name in ("validate", "test", "predict")),
+        ["fit", *line, "--ckpt_path", "auto", "--trainer.max_epochs", "6"],
+    ):
+        done = run(copied, "trainer_hooks", *words)
+        assert done.returncode == 0, (words, done.stderr)
+        assert "Warning" not in done.stderr, (words, done.stderr)
+    ended, way_on = done.stderr.splitlines()[-2:]
+    assert ended.startswith("fit ended at epoch 6, ")
+    words = shlex.split(way_on.partition(": ")[2])
+    assert words[:4] == ["python", "-m", "trainer_hooks", "fit"]
+    done = run(copied, *words[2:])
+    assert done.returncode == 0, done.stderr
+    assert "fit ended at epoch 12, " in done.stderr
 
 
 def test_nothing_is_overwritten(tmp_path, monkeypatch, capsys) -> None:

@@ -88,7 +88,21 @@ def test_another_config_is_another_run(ask, config) -> None:
     ask("fit", "--config", file, "--ckpt_path", "auto")
     answer = ask("fit", "--config", file, "--ckpt_path", "auto", "--model.init_args.lr", "0.5")
     assert "a new training" in answer.out
+    assert "model.init_args.lr is 0.5, was " in answer.out
     assert Path("trainer_logs/version_1/config.yaml").exists()
+
+
+def test_more_epochs_without_a_bar_are_the_same_run(ask, config, caplog) -> None:
+    """`auto` resumes where only the length, the bar or the logging differs."""
+    file = config(LINE)
+    ask("fit", "--config", file, "--ckpt_path", "auto")
+    with caplog.at_level("INFO", "trainer_hooks"):
+        ask(
+            "fit", "--config", file, "--ckpt_path", "auto", "--trainer.max_epochs", "3",
+            "--trainer.enable_progress_bar", "false", "--trainer.log_every_n_steps", "1",
+        )  # fmt: skip
+    assert any(record.getMessage().startswith("resuming from") for record in caplog.records)
+    assert not Path("trainer_logs/version_1").exists()
 
 
 def test_a_resume_with_another_config_says_in_what_it_differs(ask, config, caplog) -> None:

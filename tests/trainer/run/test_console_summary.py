@@ -56,14 +56,40 @@ def told(bare, tmp_path: Path, monkeypatch, caplog):
     return fit
 
 
-def test_four_lines_at_the_end(told) -> None:
-    """Why it ended, the best checkpoint and its value, the folder, and how to go on."""
-    why, best, logs, way_on = told()
+FIT = "trainer.fit(TinyModule(), ckpt_path={!r})"
+LAST = "checkpoints/epoch=2-step=9.ckpt"
+
+
+def test_two_lines_at_the_end(told) -> None:
+    """Why it ended, the best checkpoint and its value, the report; and how to go on."""
+    ended, way_on = told()
+    why, best, report = ended.split("; ")
     assert why == "fit ended at epoch 3, step 9: max_epochs=3 epochs are done"
-    assert best.startswith("best checkpoint: 'checkpoints/epoch=2-step=9.ckpt' (val_loss 0.")
-    report = "trainer-hooks report logs/trainer_logs/version_0"
-    assert logs == f"logs: 'logs/trainer_logs/version_0'; for a report: {report}"
-    assert way_on == 'to go on: fit(..., ckpt_path="last") with a higher max_epochs'
+    assert best.startswith(f"best checkpoint: {LAST!r} (val_loss 0.")
+    assert report == "for a report: trainer-hooks report logs/trainer_logs/version_0"
+    assert way_on == f"to go on, with a higher max_epochs: {FIT.format(LAST)}"
+
+
+def test_the_call_can_be_pasted(bare, tmp_path, monkeypatch, caplog) -> None:
+    """It is the user's own, on one line, with the checkpoint in the place of another."""
+    monkeypatch.chdir(tmp_path)
+    net, saver = TinyModule(), ModelCheckpoint("checkpoints")
+    trainer = bare(saver, max_epochs=1, enable_checkpointing=True)
+    fit = trainer.fit
+    with caplog.at_level("INFO", "trainer_hooks"):
+        trainer.fit(
+            model=net,
+            ckpt_path=None,  # ä, which is two bytes long
+        )
+        call = caplog.messages[-1].partition(": ")[2]
+        assert call == f"trainer.fit(model=net, ckpt_path={'checkpoints/epoch=0-step=3.ckpt'!r})"
+        trainer.max_epochs = 2
+        eval(call)
+        assert trainer.current_epoch == 2
+        trainer.max_epochs = 3
+        fit(net)
+    last = "checkpoints/epoch=2-step=9.ckpt"
+    assert caplog.messages[-1].endswith(f": fit(..., ckpt_path={last!r})")
 
 
 @pytest.mark.parametrize(
@@ -77,13 +103,17 @@ def test_four_lines_at_the_end(told) -> None:
 )
 def test_a_stop_in_the_words_of_who_asked(told, act, words) -> None:
     """The reason that trainer.stop or StopTraining was given is in the first line."""
-    assert told(Acts(act))[0].endswith(f"a stop was asked for{words}")
+    ended, way_on = told(Acts(act))
+    assert f"a stop was asked for{words}; best checkpoint: " in ended
+    assert way_on.startswith("to go on: trainer.fit(")
 
 
 def test_a_callback_says_why_it_stopped(told) -> None:
     """A run that EarlyStopping ended says by which metric, without verbose."""
-    first = told(EarlyStopping("val_loss", patience=1, min_delta=1e9))[0]
+    first, way_on = told(EarlyStopping("val_loss", patience=1, min_delta=1e9))
     assert first.startswith("fit ended at epoch 2, step 6: a stop was asked for: EarlyStopping: ")
+    condition = "to go on, without EarlyStopping or with options of it that stop later: "
+    assert way_on == condition + FIT.format("checkpoints/epoch=1-step=6.ckpt")
 
 
 @pytest.mark.parametrize(
@@ -96,29 +126,36 @@ def test_a_callback_says_why_it_stopped(told) -> None:
 )
 def test_a_run_that_was_broken_off(told, act, words) -> None:
     """It names the newest checkpoint, what is lost since, and the word that goes on from it."""
-    why, newest, _, way_on = told(Acts(act))
+    ended, way_on = told(Acts(act))
+    why, newest, _ = ended.split("; ")
     assert why == f"fit {words} at epoch 1, step 4, after 1 batches"
     path = "checkpoints/epoch=0-step=3.ckpt"
     assert newest == f"newest checkpoint: '{path}' (saved 1 batches earlier)"
-    assert way_on == 'to go on: fit(..., ckpt_path="auto")'
+    assert way_on == f"to go on: {FIT.format(path)}"
 
 
 def test_a_signal_loses_nothing(told) -> None:
     """After SIGTERM the checkpoint of that moment is named."""
-    why, newest, *_ = told(Acts(lambda trainer: os.kill(os.getpid(), signal.SIGTERM)))
+    ended, _ = told(Acts(lambda trainer: os.kill(os.getpid(), signal.SIGTERM)))
+    why, newest, _ = ended.split("; ")
     assert why.startswith("fit made way for SIGTERM at epoch 1, step 4")
     assert newest.endswith("preempted-epoch=1-step=4.ckpt' (saved at that moment)")
 
 
-def test_a_resume_says_where_it_goes_on_and_from_what(told) -> None:
-    """The next run names the file, and if it is broken off before it saved, the file again."""
+def test_a_resume_says_where_it_goes_on_and_from_what(told, monkeypatch) -> None:
+    """The next run names the file, and if it is broken off before it saved, the file again.
+
+    Where the program asks for "auto" itself, its command is the way to go on.
+    """
     told(Acts(raising(ValueError("broken"))))
-    begun, _, newest, *_, way_on = told(Acts(raising(ValueError("broken"))), ckpt_path="auto")
+    monkeypatch.setattr("sys.argv", ["train.py", "--epochs", "3", "a b"])
+    begun, ended, way_on = told(Acts(raising(ValueError("broken"))), ckpt_path="auto")
+    newest = ended.split("; ")[1]
     assert begun.startswith(
         "resuming from 'checkpoints/epoch=0-step=3.ckpt' at the end of epoch 0, step "
     )
     assert newest.startswith("newest checkpoint: 'checkpoints/epoch=0-step=3.ckpt' (saved 1 ")
-    assert way_on == 'to go on: fit(..., ckpt_path="auto")'
+    assert way_on == "to go on: python train.py --epochs 3 'a b'"
 
 
 def test_a_checkpoint_elsewhere_is_named(told) -> None:
@@ -130,7 +167,7 @@ def test_a_checkpoint_elsewhere_is_named(told) -> None:
                 trainer.save_checkpoint("mine/by_hand.ckpt")
                 raise ValueError
 
-    assert told(Saves(print))[-1] == 'to go on: fit(..., ckpt_path="mine/by_hand.ckpt")'
+    assert told(Saves(print))[-1] == f"to go on: {FIT.format('mine/by_hand.ckpt')}"
 
 
 def test_without_checkpoints_it_is_short(told, bare, caplog) -> None:
@@ -142,7 +179,8 @@ def test_without_checkpoints_it_is_short(told, bare, caplog) -> None:
         caplog.clear()
         with pytest.raises(ValueError, match="broken"):
             bare(Acts(raising(ValueError("broken"))), **off).fit(TinyModule())
-    assert caplog.messages[1:] == ["no checkpoint was saved"]
+    (only,) = caplog.messages
+    assert only.endswith("; no checkpoint was saved")
 
 
 def test_a_resume_that_saves_nothing_gives_no_way_on(bare, tmp_path, monkeypatch, caplog) -> None:

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from trainer_hooks import TrainerHooksWarning
+from trainer_hooks import Callback, Trainer, TrainerHooksWarning
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.errors import DataError, UsageError
 
 
 @pytest.mark.parametrize("ckpt_path", ["auto", "last"])
-def test_a_run_that_is_finished(ckpt_path, Tiny, quiet_trainer, batches, tmp_path) -> None:
+def test_a_run_that_is_finished(ckpt_path, Tiny, quiet_trainer, batches, tmp_path, caplog) -> None:
     """A resume from the end of a finished run says that nothing is trained, and what to set."""
 
     def trainer():
@@ -22,14 +22,41 @@ def test_a_run_that_is_finished(ckpt_path, Tiny, quiet_trainer, batches, tmp_pat
         return quiet_trainer(max_epochs=2, enable_checkpointing=True, callbacks=saver)
 
     trainer().fit(Tiny(), batches(2))
+    caplog.clear()
     again = trainer()
-    with pytest.warns(TrainerHooksWarning) as caught:
+    with pytest.warns(TrainerHooksWarning) as caught, caplog.at_level("INFO", "trainer_hooks"):
         again.fit(Tiny(), batches(2), ckpt_path=ckpt_path)
     (told,) = caught
+    assert [text.split()[0] for text in caplog.messages] == ["resuming"]
     assert "fit has nothing to do: max_epochs=2 epochs are done" in str(told.message)
     assert "Set trainer.max_epochs" in str(told.message)
     assert "leave ckpt_path out" in str(told.message)
     assert (again.global_step, again.current_epoch) == (4, 2)
+
+
+def test_nothing_to_do_does_nothing(Tiny, batches, capsys, caplog, tmp_path) -> None:
+    """No table, no sanity check and no closing lines: one warning; unless a hook raises a limit."""
+    seen = []
+
+    class Net(Tiny):
+        def validation_step(self, batch, batch_idx):
+            seen.append(batch_idx)
+
+    trainer = Trainer(max_epochs=0, default_root_dir=tmp_path, accelerator="cpu", plugins=False)
+    with pytest.warns(TrainerHooksWarning, match="nothing to do"):
+        trainer.fit(Net(), batches(2), batches(1))
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err, seen, caplog.messages) == ("", "", [], [])
+
+    class Raises(Callback):
+        def on_fit_start(self, trainer, module):
+            trainer.max_epochs = 1
+
+    trainer.callbacks.append(Raises())
+    with pytest.warns(TrainerHooksWarning, match="nothing to do"):
+        trainer.fit(Net(), batches(2), batches(1))
+    assert trainer.current_epoch == 1
+    assert any(text.startswith("fit ended at epoch 1") for text in caplog.messages)
 
 
 @pytest.mark.parametrize("several", [False, True])

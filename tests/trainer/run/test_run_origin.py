@@ -19,6 +19,7 @@ from trainer_hooks.trainer.run.run_origin import (
     compute_run_origin,
     is_running_elsewhere,
     process_identity,
+    training_values,
 )
 
 
@@ -67,8 +68,59 @@ def test_a_sweep_in_one_process(started, capsys) -> None:
     assert started(rate=0.2).ckpt_path is None
     told = capsys.readouterr().out
     assert told.startswith("ckpt_path='auto': a new training. All checkpoints here (1) are of")
-    assert f"the newest is {first!r}." in told
+    assert f"the newest is {first!r}, and hyperparameter rate 0.1 -> 0.2. To resume it" in told
+    assert told.rstrip().endswith(f"trainer.fit(net(rate), batches(), ckpt_path={first!r})")
     assert started(rate=0.1, epochs=2).ckpt_path == first
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (["--epochs", "1"], ["--epochs=2"]),
+        (["7", "--max-steps", "-1", "--quiet"], ["7", "--max_steps=4"]),
+        (["--no-progress", "7"], ["7"]),
+        (["trainer.max_epochs=1"], ["trainer.max_epochs=2", "--trainer.logger", "csv"]),
+        (["--verbose", "true"], ["--log-every-n-steps", "5"]),
+    ],
+)
+def test_options_that_change_no_training(started, before, after) -> None:
+    """Limits of length, bars and loggers on the command line make no other run."""
+    first = started(*before).checkpoint_callback.best_model_path
+    assert started(*after, epochs=2).ckpt_path == first
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (["0.1"], ["0.2"]),
+        (["--seed", "1"], ["--seed", "2"]),
+        (["--epochs", "5", "7"], ["--epochs", "5", "8"]),
+        (["--quiet", "7"], ["--quiet", "8"]),
+        (["--precision", "32"], ["--precision", "bf16-mixed"]),
+        (["--model.epochs", "5"], ["--model.epochs", "6"]),
+        ([], ["max_epochs"]),
+    ],
+)
+def test_words_that_may_change_the_training(started, before, after, capsys) -> None:
+    """Any other word may be a seed or a rate: the run is new, and the message names both lines."""
+    first = started(*before).checkpoint_callback.best_model_path
+    capsys.readouterr()
+    assert started(*after).ckpt_path is None
+    told = capsys.readouterr().out
+    assert "its command line was 'train.py" in told
+    assert f"ckpt_path={first!r})" in told
+
+
+def test_a_config_without_what_changes_no_training() -> None:
+    """Of a config the trainer's options count only if they change the training."""
+    config = {"model": {"lr": 1}, "seed_everything": 3, "ckpt_path": "auto", "verbose": True}
+    options = {"max_epochs": 3, "logger": "csv", "enable_progress_bar": False}
+    assert training_values({**config, "trainer": options}) == {
+        "model": {"lr": 1},
+        "seed_everything": 3,
+    }
+    changed = training_values({**config, "trainer": {**options, "gradient_clip_val": 1.0}})
+    assert changed["trainer"] == {"gradient_clip_val": 1.0}
 
 
 def test_last_takes_another_runs_with_a_warning(started) -> None:
@@ -145,6 +197,7 @@ def test_a_file_that_says_nothing_of_itself_is_taken(started, monkeypatch) -> No
         saving = "trainer_hooks.trainer.run.checkpoint_saving"
         patch.setattr(f"{saving}.compute_run_origin", lambda *_: "")
         patch.setattr(f"{saving}.process_identity", lambda: "")
+        patch.setattr(f"{saving}.shown_command", lambda *_: "")
         first = started("1")
     assert started("2", epochs=2).ckpt_path == first.checkpoint_callback.best_model_path
 

@@ -89,7 +89,7 @@ class RunConfigCallback(Callback):
         before = checkpoint.get(_KEY)
         if not self._is_fit or not isinstance(before, dict):
             return
-        differences = list(_differences(before, self.values))
+        differences = list(config_differences(before, self.values))
         if differences:
             hidden = len(differences) - _SHOWN
             rest = f"; and {hidden} more" if hidden > 0 else ""
@@ -123,7 +123,7 @@ class RunConfigCallback(Callback):
         return path
 
 
-def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+def config_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     """Yield each difference between two configs as text."""
     old, new = dict(_flattened(before)), dict(_flattened(now))
     for key in [*new, *(key for key in old if key not in new)]:

@@ -16,6 +16,8 @@ from trainer_hooks.callbacks.base import decide_on_rank_zero, is_real_fit
 from trainer_hooks.callbacks.monitored_metric import (
     MonitoredMetric,
     acts_at_train_epoch_end,
+    advise_on_missing_validation,
+    advise_on_mode,
     monitorable_metrics,
 )
 from trainer_hooks.callbacks.option_checks import check_count
@@ -169,6 +171,7 @@ class ModelCheckpoint(Saver):
             auto_insert_metric_name,
             enable_version_counter,
         )
+        advise_on_mode(monitor, mode, type(self).__name__)
         self.monitor = monitor
         self.save_top_k = check_top_k(save_top_k, monitor, _WHERE)
         self.save_last = save_last
@@ -268,8 +271,9 @@ class ModelCheckpoint(Saver):
         return f"{'' if self._file is None else self._file.stem}{self.FILE_EXTENSION}"
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
-        """Start the schedule."""
+        """Start the schedule; advise of a validation metric that no validation can log."""
         self._schedule.start(trainer)
+        advise_on_missing_validation(self._watched.name, type(self).__name__, trainer)
 
     def on_validation_start(self, trainer: Trainer, module: Module) -> None:
         """Record the monitor's value, to find out whether validation logs it."""

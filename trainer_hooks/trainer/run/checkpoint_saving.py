@@ -24,7 +24,11 @@ from trainer_hooks.errors import TrainerHooksWarning, UsageError
 from trainer_hooks.hooks.relay import current_hook
 from trainer_hooks.module.torch_wrappers import unsharded_class
 from trainer_hooks.trainer.run.registered_state import build_state_registry
-from trainer_hooks.trainer.run.run_origin import compute_run_origin, process_identity
+from trainer_hooks.trainer.run.run_origin import (
+    compute_run_origin,
+    process_identity,
+    shown_command,
+)
 
 if TYPE_CHECKING:
     import os
@@ -201,6 +205,7 @@ def _begin_write(core: TrainerCore, *, is_sharded: bool) -> Callable[..., str]:
         "saved_at": training.saved_at,
         "origin": training.origin,
         "process": process_identity(),
+        "command": shown_command(core.connector.callbacks),
     }
     if is_sharded:
         from trainer_hooks.trainer.run.sharded_checkpoint import (

@@ -17,10 +17,11 @@ from torch.utils.data import DataLoader, RandomSampler
 from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks._log import log, warn
 from trainer_hooks._names import ours
-from trainer_hooks.checkpoint.paths import exists, is_inside, is_remote
+from trainer_hooks.checkpoint.paths import exists, is_remote
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.data.loaders import describe_loader
 from trainer_hooks.errors import TerminationSignal, TrainerHooksAdvice, TrainerHooksWarning
+from trainer_hooks.trainer.run.resume_line import resume_line, shown_path
 
 if TYPE_CHECKING:
     from trainer_hooks.callbacks import ModelCheckpoint
@@ -37,11 +38,14 @@ def log_resume(training: TrainingState, report: LoadReport, path: str) -> None:
     states = f"callback states restored: {len(report.restored)}"
     if report.upgraded:
         states += f", upgraded: {len(report.upgraded)}"
-    log.info("resuming from %r at %s (%s)", _shown(path), _place_of(training), states)
+    log.info("resuming from %r at %s (%s)", shown_path(path), _place_of(training), states)
 
 
-def warn_of_nothing_to_do(context: RunContext, reason: str) -> None:
+def warn_of_nothing_to_do(context: RunContext, reason: str) -> bool:
     """Warn if a fit has nothing to train, unless this fit requested a stop itself.
+
+    Returns:
+        Whether it warned.
 
     Args:
         context: the run.
@@ -50,7 +54,7 @@ def warn_of_nothing_to_do(context: RunContext, reason: str) -> None:
     progress, stream = context.training.progress, context.data.stream
     is_over = progress.stage in (EpochStage.BETWEEN, EpochStage.ENDED)
     if not reason or not is_over:
-        return
+        return False
     if context.should_stop:
         if context.resumed:
             log.info(
@@ -60,11 +64,11 @@ def warn_of_nothing_to_do(context: RunContext, reason: str) -> None:
                 "on_train_start.",
                 reason,
             )
-        return
+        return False
     if stream is not None and stream.num_batches == 0:
         advice = "Set limit_train_batches to more, or call validate() to run the validation alone."
         warn(f"fit has nothing to do: {reason}. {advice}", TrainerHooksWarning)
-        return
+        return True
     epochs = progress.epochs_completed + (progress.stage is EpochStage.ENDED)
     anew = "leave ckpt_path out" if context.resumed else "pass another module"
     warn(
@@ -73,12 +77,13 @@ def warn_of_nothing_to_do(context: RunContext, reason: str) -> None:
         f"{anew} to start anew.",
         TrainerHooksWarning,
     )
+    return True
 
 
 def log_end(
     core: TrainerCore, trainer: Trainer, reason: str, error: BaseException | None = None
 ) -> None:
-    """Log in at most four lines how a fit ended, its newest and best files, and how to go on.
+    """Log in two lines how a fit ended, with its best or newest file, and the call to go on with.
 
     Args:
         core: the core of the trainer whose fit is over.
@@ -89,11 +94,9 @@ def log_end(
     if core.is_trial or not trainer.is_global_zero:
         return
     place = _place_of(core.training)
-    if error is None:
-        log.info("fit ended at %s: %s", place, reason)
-    else:
-        log.info("fit %s at %s", _broken_by(error), place)
+    how = f"ended at {place}: {reason}" if error is None else f"{_broken_by(error)} at {place}"
     if trainer.fast_dev_run:
+        log.info("fit %s", how)
         return
     newest = core.training.newest_path
     if newest and not is_remote(newest) and not exists(newest):
@@ -101,14 +104,16 @@ def log_end(
     if error is None and not trainer.checkpoint_callbacks and _lost(core.training):
         newest = ""  # it is older than what was trained now, and nothing was to save that
     is_expected = bool(newest or trainer.checkpoint_callbacks) or error is not None
-    for line in (
+    parts = (
+        how,
         (_best(trainer) if error is None else "")
         or (_newest(core.training, newest) if is_expected else ""),
         _report_of(trainer),
-        _way_on(trainer, newest, reason if error is None else "", is_over=error is None),
-    ):
-        if line:
-            log.info("%s", line)
+    )
+    log.info("fit %s", "; ".join(filter(None, parts)))
+    if newest:
+        is_auto = core.start.is_auto
+        log.info("%s", _way_on(core, trainer, newest, reason, is_auto=is_auto))
 
 
 def _place_of(training: TrainingState) -> str:
@@ -135,7 +140,7 @@ def _newest(training: TrainingState, newest: str) -> str:
         return "no checkpoint was saved"
     lost = _lost(training)
     since = f"saved {lost} batches earlier" if lost else "saved at that moment"
-    return f"newest checkpoint: {_shown(newest)!r} ({since})"
+    return f"newest checkpoint: {shown_path(newest)!r} ({since})"
 
 
 def _lost(training: TrainingState) -> int:
@@ -151,41 +156,35 @@ def _best(trainer: Trainer) -> str:
         if saver.monitor is not None and saver.best_model_path:
             score = saver.best_model_score
             value = "" if score is None else f" ({saver.monitor} {score.item():.5g})"
-            return f"best checkpoint: {_shown(saver.best_model_path)!r}{value}"
+            return f"best checkpoint: {shown_path(saver.best_model_path)!r}{value}"
     return ""
 
 
 def _report_of(trainer: Trainer) -> str:
-    """Return the line with the log folder and the command that makes a report of it."""
+    """Return the command that makes a report of the log folder; empty without one."""
     folder = trainer.log_dir if trainer.logger is not None else None
     if folder is None or is_remote(folder) or not os.path.isdir(folder):  # noqa: PTH112 - any text
         return ""
-    shown = _shown(folder)
-    return f"logs: {shown!r}; for a report: trainer-hooks report {shlex.quote(shown)}"
+    return f"for a report: trainer-hooks report {shlex.quote(shown_path(folder))}"
 
 
-def _way_on(trainer: Trainer, newest: str, reason: str, *, is_over: bool) -> str:
-    """Return the line with the call that resumes from the newest checkpoint."""
-    if not newest:
-        return ""
-    from trainer_hooks.callbacks.saving.saver import Saver
+def _way_on(core: TrainerCore, trainer: Trainer, newest: str, reason: str, *, is_auto: bool) -> str:
+    """Return the line with the command or call that resumes from the newest checkpoint.
 
-    savers = [saver for saver in trainer.checkpoint_callbacks if isinstance(saver, Saver)]
-    # "last" and "auto" only find files in the folders of savers
-    is_found = any(saver.dirpath and is_inside(newest, saver.dirpath) for saver in savers)
-    asked = ("last" if is_over else "auto") if is_found else _shown(newest)
+    It ends with that, and names before it what has to change first.
+    """
     # a reason begins with its limit, as in "max_epochs=3 epochs are done"
     limit = reason.partition("=")[0]
-    more = f" with a higher {limit}" if limit in _LIMITS else ""
-    return f'to go on: fit(..., ckpt_path="{asked}"){more}'
-
-
-def _shown(path: str) -> str:
-    """Return a path relative to the working directory, if it lies inside it."""
-    if is_remote(path):
-        return path
-    near = os.path.relpath(path)  # a path with ".." would be harder to read than the absolute one
-    return path if near.startswith(os.pardir) else near
+    callbacks = (type(c).__name__ for c in core.connector.callbacks if ours(c).renews_stop)
+    stopper = next((name for name in callbacks if f": {name}: " in reason), None)
+    condition = ""
+    if limit in _LIMITS:
+        condition = f", with a higher {limit}"
+    elif stopper is not None:
+        condition = f", without {stopper} or with options of it that stop later"
+    raised = limit if limit in ("max_epochs", "max_steps") else ""
+    line = resume_line(trainer, newest, finds_itself=is_auto, limit=raised)
+    return f"to go on{condition}: {line}"
 
 
 def advise(core: TrainerCore, context: RunContext) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from itertools import repeat
 from typing import TYPE_CHECKING
 
 import torch
 
 from trainer_hooks._log import silence_below_errors
+from trainer_hooks._output import losing_output
 from trainer_hooks.errors import TerminationSignal, add_note
 from trainer_hooks.runtime.process_group import ProcessGroup
 from trainer_hooks.runtime.rendezvous import RestartNotes, can_be_restarted
@@ -116,6 +118,10 @@ class DistributedRun:
         # first: a lost connection here may only follow from the failure of another rank
         heard = self._processes.remote_failure(error)
         add_note(error, heard or f"in rank {rank} of {world_size}")
+        if heard and isinstance(error, RuntimeError):
+            # at once: the error is that of a lost connection, whose text is long and names nobody
+            with losing_output():
+                print(f"rank {rank}: {heard.splitlines()[0]}", file=sys.stderr, flush=True)
         self._watchdog.report_failure(error)
 
     def leave(self) -> None:

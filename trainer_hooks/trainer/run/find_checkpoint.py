@@ -27,7 +27,14 @@ from trainer_hooks.errors import (
 from trainer_hooks.module.module import Module
 from trainer_hooks.module.torch_wrappers import unsharded_class
 from trainer_hooks.trainer.run.failed_start import warn_of_failed_start
-from trainer_hooks.trainer.run.run_origin import compute_run_origin, is_running_elsewhere
+from trainer_hooks.trainer.run.resume_line import resume_line
+from trainer_hooks.trainer.run.run_origin import (
+    compute_run_origin,
+    is_running_elsewhere,
+    run_config,
+    shown_command,
+    training_values,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -215,7 +222,7 @@ def find_checkpoint(trainer: Trainer, asked: str, fn: str, module: Module) -> st
             f"{'' if fn != 'fit' else ' that a training can go on from'}. Train first, give a "
             "path, or let fit start anew where there is none: ckpt_path='auto'."
         )
-    _tell_of_others(trainer, search)
+    _tell_of_others(trainer, search, adapt_if_foreign(module, Module))
     if checkpoint_path is not None and fn == "fit":
         warn_of_failed_start(checkpoint_path, asked)
     return checkpoint_path
@@ -279,20 +286,55 @@ def _search(trainer: Trainer, asked: str, fn: str, module: Module) -> Checkpoint
     )
 
 
-def _tell_of_others(trainer: Trainer, search: CheckpointSearch) -> None:
+def _tell_of_others(trainer: Trainer, search: CheckpointSearch, module: Module) -> None:
     """Report if all checkpoints, or the chosen one, belong to other runs."""
     if not search.of_others:
         return
-    whose = "another command line, other hyperparameters, or still going"
     if search.taken is None:
         newest = max(search.of_others, key=search.of_others.__getitem__)
         trainer.print(
             f"ckpt_path={search.asked!r}: a new training. All checkpoints here "
-            f"({len(search.of_others)}) are of other runs ({whose}); the newest is {newest!r}."
+            f"({len(search.of_others)}) are of other runs; the newest is {newest!r}, and "
+            f"{'; '.join(_differences(trainer, module, newest))}. To resume it all the same: "
+            f"{resume_line(trainer, newest)}"
         )
     elif search.taken in search.of_others:
         warn(
             f"ckpt_path={search.asked!r} took {search.taken!r}, which another run has saved "
-            f"({whose}): this one has saved none. Give the path of the one that is meant.",
+            f"({'; '.join(_differences(trainer, module, search.taken))}): this one has saved none. "
+            "Give the path of the one that is meant.",
             TrainerHooksWarning,
         )
+
+
+def _differences(trainer: Trainer, module: Module, path: str) -> list[str]:
+    """Return why a checkpoint is not taken for one of this run, each reason as text."""
+    from trainer_hooks.callbacks.reporting.run_config import config_differences
+    from trainer_hooks.trainer.run.restoring import setting_changes
+
+    summary = summarize(path)
+    reasons = []
+    if is_running_elsewhere(summary):
+        reasons.append("its process is still going")
+    name = unsharded_class(module).__name__
+    if summary.module not in ("", name):
+        reasons.append(f"it was saved with a {summary.module}, not a {name}")
+    command = shown_command(trainer.callbacks)
+    if summary.command != command and summary.command:
+        reasons.append(f"its command line was {summary.command!r}, and is {command!r}")
+    try:
+        # without tensors in shards: only the options are looked at
+        checkpoint = load_checkpoint(path, reads_shards=False)
+    except CheckpointError as error:
+        return [*reasons, _reason(error)]
+    config = run_config(trainer.callbacks)
+    saved = checkpoint.get("config")
+    if config is not None and isinstance(saved, dict):
+        reasons += config_differences(training_values(saved), training_values(config.values))
+    hparams = checkpoint.get("hyper_parameters")
+    known = hparams if isinstance(hparams, dict) else {}
+    changes = setting_changes(known, dict(ours(module).saved_hparams or {}))
+    reasons += [f"hyperparameter {change}" for change in changes]
+    hidden = len(reasons) - _SHOWN
+    more = [f"{hidden} more differences"] if hidden > 0 else []
+    return [*reasons[:_SHOWN], *more] or ["it does not say how it was started"]

@@ -34,7 +34,7 @@ from trainer_hooks.context.training import TrainingState
 from trainer_hooks.errors import TerminationSignal, UsageError, add_note
 from trainer_hooks.module.optimization import import_compiler
 from trainer_hooks.runtime.device import pick_device
-from trainer_hooks.runtime.launcher import end_with_parent, rank_environment
+from trainer_hooks.runtime.launcher import end_with_parent, how_ended, rank_environment
 from trainer_hooks.runtime.nested_tensors import map_tensors
 from trainer_hooks.runtime.process_group import ProcessGroup
 from trainer_hooks.runtime.strategy import resolve_strategy
@@ -195,8 +195,8 @@ class ForkedRuns:
         # by time: the errors of the other ranks are mostly consequences of the first
         failed = sorted((one for one in results if one.error is not None), key=lambda one: one.at)
         if by is not None or not failed:
-            how = f"by {by}" if by else f"with exit code {getattr(end, 'exit_code', 1)}"
-            raise UsageError(f"rank {rank} of {world_size} has ended {how}.") from None
+            how = how_ended(getattr(end, "exit_code", 1))
+            raise UsageError(f"rank {rank} of {world_size} {how}.") from None
         error = failed[0].error
         assert error is not None
         add_note(error, f"there:\n{failed[0].trace}")

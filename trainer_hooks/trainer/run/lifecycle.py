@@ -101,6 +101,7 @@ class TrainerRun:
         self._has_ended = False
         self._loop: FitLoop | None = None
         self._assigned_hooks: dict[str, Any] = {}
+        self._batches_before = 0
         self._reason = ""
         self._distributed_run: DistributedRun | None = None
         self._profiler: ProfilerAttachment | None = None
@@ -270,7 +271,10 @@ class TrainerRun:
         if self._profiler is not None:
             steps.append((self._profiler.close, ()))
         steps.append((remove_unused_folders, (core.loggers,)))
-        if self._loop is not None:
+        is_unchanged = core.training.progress.batches_completed == self._batches_before
+        is_idle = core.state.has_nothing_to_do and is_unchanged and self._error is None
+        # a hook may have raised the limit since it was told that there is nothing to do
+        if self._loop is not None and not is_idle:
             steps.append((log_end, (core, self.trainer, self._reason, self._error)))
         # here, where a closed pipe is still no error: Python itself would complain as it exits
         steps.append((flush_output, ()))
@@ -309,6 +313,7 @@ class TrainerRun:
         core.state.fn = TrainerFn(inputs.fn)
         core.state.stage = None
         core.state.status = TrainerStatus.RUNNING
+        core.state.has_nothing_to_do = False
         core.take(inputs)
         core.guards.install(core.loggers)
         # before `has_run` is set: the profile of a first run also has what came before the run
@@ -327,7 +332,7 @@ class TrainerRun:
         context = core.context = self._make_context(module)
         context.state_registry = build_state_registry(core, module, context)
         if core.start.record:
-            context.on_first_batch = partial(update_start, core)
+            context.after_first_batches.append(partial(update_start, core))
         core.connector.relay.begin_run(context.stop_by, context.leave_epoch)
         # before a folder is opened: a resumed run logs into that of its checkpoint
         self._starting_point.read_and_resume_loggers()
@@ -447,8 +452,10 @@ class TrainerRun:
         from trainer_hooks.loops.fit import FitLoop
 
         advise(self.core, context)
-        loop = self._loop = FitLoop(context)
-        warn_of_nothing_to_do(context, loop.reason_to_end())
+        loop = self._loop = FitLoop(context, is_advising=not self.core.is_trial)
+        self._batches_before = self.core.training.progress.batches_completed
+        is_idle = warn_of_nothing_to_do(context, loop.reason_to_end())
+        self.core.state.has_nothing_to_do = is_idle
         return loop
 
     def _log_hparams(self) -> None:

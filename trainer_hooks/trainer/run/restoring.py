@@ -423,10 +423,7 @@ def _reconcile_settings(
     if was != core.precision.name:
         ours.append(f"precision {was} -> {core.precision.name}")
     known = noted.get("hparams", checkpoint.get("hyper_parameters")) or {}
-    ours += [
-        f"hyperparameter {_told(name, before, now)}"
-        for name, before, now in _changes(known, training.setup["hparams"])
-    ]
+    ours += [f"hyperparameter {one}" for one in setting_changes(known, training.setup["hparams"])]
     if overrides:
         apply_options(checkpoint, training.optimization, training.setup, overrides)
     # what the next checkpoint holds: the values with which the training goes on
@@ -480,6 +477,11 @@ def _rates_in(checkpoint: Mapping[str, Any]) -> list[dict[str, Any]]:
         }
         for state in checkpoint["optimizer_states"]
     ]
+
+
+def setting_changes(before: Mapping[Any, Any], now: Mapping[Any, Any]) -> list[str]:
+    """Return the plain values that differ, each as text with its name, old and new value."""
+    return [_told(*change) for change in _changes(before, now)]
 
 
 def _changes(

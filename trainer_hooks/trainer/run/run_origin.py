@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import socket
 import sys
 from collections.abc import Mapping
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from trainer_hooks._lazy import class_if_loaded
+from trainer_hooks.trainer.options.config import TrainerConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,32 +23,109 @@ if TYPE_CHECKING:
     from trainer_hooks.checkpoint.seal import CheckpointSummary
 
 _DIGITS = 16
+_LONGEST_COMMAND = 300
+_OF_TRAINING = frozenset(
+    {
+        *("accumulate_grad_batches", "gradient_clip_algorithm", "gradient_clip_val", "precision"),
+        *("limit_train_batches", "microbatch_size", "overfit_batches", "sync_batchnorm"),
+        *("reload_dataloaders_every_n_epochs", "use_distributed_sampler"),
+    }
+)
+"""The options of the Trainer that change the weights which a training leads to."""
+_FLAGS = frozenset(
+    {"no_progress", "no_progress_bar", "progress", "progress_bar", "quiet", "silent", "verbose"}
+)
+"""Options of scripts that may come without a value."""
+_OTHER_NAMES = frozenset({"epochs", "n_epochs", "num_epochs", "num_train_epochs", "num_steps"})
+"""Names that scripts give to limits of length."""
 
 
 def compute_run_origin(hparams: Mapping[str, Any] | None, callbacks: Iterable[Any] = ()) -> str:
-    """Return a digest that a restart of this run shares, and other runs do not.
+    """Return a digest that a restart of this run shares, and other trainings do not.
 
-    It covers the command line, without the program's folder, and the module's hyperparameters. In
-    a notebook the command line is the server's, and is left out. If the run was made from a
-    config, the config replaces the command line.
+    It covers the module's hyperparameters, and the command line without the program's folder and
+    without what changes no training, such as the number of epochs. In a notebook the command line
+    is the server's, and is left out. If the run was made from a config, what the config says of the
+    training replaces the command line.
 
     Args:
         hparams: the module's hyperparameters, as checkpoints hold them.
         callbacks: the run's callbacks, which may include its config.
     """
-    from trainer_hooks.callbacks.reporting.run_facts import command  # without secrets
-
-    kind = class_if_loaded("trainer_hooks.callbacks.reporting.run_config", "RunConfigCallback")
-    configs = cast(
-        "list[RunConfigCallback]",
-        [callback for callback in callbacks if isinstance(callback, kind)],
-    )
-    program, *arguments = command(sys.argv or [""])
-    told = [] if "ipykernel" in sys.modules else [Path(program).name, *arguments]
-    if configs:
-        told = [_plain(configs[0].identity)]
+    config = run_config(callbacks)
+    told = run_command(callbacks) if config is None else [_plain(training_values(config.identity))]
     text = "\0".join([*told, _plain(dict(hparams or {}))])
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:_DIGITS]
+
+
+def run_config(callbacks: Iterable[Any]) -> RunConfigCallback | None:
+    """Return the callback that keeps the config of a run, if it was made from one."""
+    kind = class_if_loaded("trainer_hooks.callbacks.reporting.run_config", "RunConfigCallback")
+    configs = (callback for callback in callbacks if isinstance(callback, kind))
+    return cast("RunConfigCallback | None", next(configs, None))
+
+
+def run_command(callbacks: Iterable[Any] = ()) -> list[str]:
+    """Return the words of the command line that may change the training, the program's name first.
+
+    There are none in a notebook, or where a config replaces them.
+    """
+    from trainer_hooks.callbacks.reporting.run_facts import command  # without secrets
+
+    if "ipykernel" in sys.modules or run_config(callbacks) is not None:
+        return []
+    program, *arguments = command(sys.argv or [""])
+    words = [Path(program).name]
+    previous = ""  # the option before, if its value may follow and is to be left out
+    for word in arguments:
+        name, separator, _ = word.partition("=")
+        if _is_beside_training(name) and (separator or name.startswith("-")):
+            previous = "" if separator else name
+        elif not (previous and _is_value(word, previous)):
+            words.append(word)
+            previous = ""
+        else:
+            previous = ""
+    return words
+
+
+def shown_command(callbacks: Iterable[Any] = ()) -> str:
+    """Return the beginning of `run_command` as printable text, short enough for a seal."""
+    text = shlex.join(run_command(callbacks))[:_LONGEST_COMMAND]
+    return "".join(each if " " <= each <= "~" else "?" for each in text)
+
+
+def training_values(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parts of a config that change the training."""
+    beside = ("ckpt_path", "config", "overrides", "verbose", "weights_only")
+    values = {name: value for name, value in config.items() if name not in beside}
+    trainer = values.pop("trainer", None)
+    if isinstance(trainer, Mapping):
+        options = {name: trainer[name] for name in trainer if name in _OF_TRAINING}
+        if options:
+            values["trainer"] = options
+    return values
+
+
+def _is_beside_training(option: str) -> bool:
+    """Return whether an option of a command line is a limit of length, a bar or a logger."""
+    path = option.lstrip("-").replace("-", "_").removesuffix("+").split(".")
+    name = path[1] if path[0] == "trainer" and len(path) > 1 else path[0]
+    return len(path) == 1 + (path[0] == "trainer") and name in _beside_training()
+
+
+def _is_value(word: str, option: str) -> bool:
+    """Return whether the word after an option is its value."""
+    is_flag = option.lstrip("-").replace("-", "_") in _FLAGS
+    if is_flag:
+        return word.lower() in ("true", "false")
+    return not word.startswith("-") or word[1:2].isdigit()
+
+
+@cache
+def _beside_training() -> frozenset[str]:
+    options = {item.name for item in fields(TrainerConfig)}
+    return frozenset(options - _OF_TRAINING | _FLAGS | _OTHER_NAMES)
 
 
 def process_identity() -> str:
@@ -72,7 +152,9 @@ def is_live_elsewhere(identity: str) -> bool:
 
     machine, _, rest = identity.partition(" ")
     pid, _, started = rest.partition(" ")
-    if machine != _machine() or not pid.isdigit() or int(pid) == os.getpid():
+    # a process that has started this one, as a notebook or a script does, waits for it
+    is_own = pid.isdigit() and int(pid) in (os.getpid(), os.getppid())
+    if machine != _machine() or not pid.isdigit() or is_own:
         return False
     # None where no such process is: that equals no text
     return process_start_time(int(pid)) == started

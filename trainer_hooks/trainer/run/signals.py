@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from trainer_hooks.context.context import RunContext
 
+_PACKAGE = __name__.partition(".")[0] + "."
 _DEFERRED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
@@ -78,10 +79,10 @@ def deferring_signals(context: RunContext) -> Iterator[None]:
 
 
 def shorten_traceback() -> None:
-    """Make Python print a Ctrl-C that was deferred to the end of a batch in one line.
+    """Make Python print a Ctrl-C that was deferred to a batch's end, or came in an import.
 
-    Its frames are the package's and show no fault. All other errors, and a second Ctrl-C, which
-    shows where a program hangs, are printed as before.
+    It is one line: its frames are the package's and show no fault. All other errors, and a second
+    Ctrl-C, which shows where a program hangs, are printed as before.
     """
     if not isinstance(sys.excepthook, _InOneLine):
         sys.excepthook = _InOneLine(sys.excepthook)
@@ -102,7 +103,9 @@ class _InOneLine:
     ) -> None:
         # notes tell of further errors, for which one line is not enough
         is_told = kind is KeyboardInterrupt and not hasattr(error, "__notes__")
-        if is_told and _is_from(RunRequests.raise_pending_signal, traceback):
+        if is_told and (
+            _is_from(RunRequests.raise_pending_signal, traceback) or _is_in_import(traceback)
+        ):
             with losing_output():
                 print(kind.__name__, file=sys.stderr)
         else:
@@ -114,3 +117,16 @@ def _is_from(function: Callable[..., object], traceback: TracebackType | None) -
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
     return traceback is not None and traceback.tb_frame.f_code is function.__code__
+
+
+def _is_in_import(traceback: TracebackType | None) -> bool:
+    """Return whether an error was raised in an import that a function of the package makes."""
+    is_import = False
+    while traceback is not None:
+        code, module = traceback.tb_frame.f_code, traceback.tb_frame.f_globals.get("__name__", "")
+        if code.co_filename.startswith("<frozen importlib"):
+            is_import = True
+        elif module.startswith(_PACKAGE) and code.co_name != "<module>":
+            is_import = False
+        traceback = traceback.tb_next
+    return is_import

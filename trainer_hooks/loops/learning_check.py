@@ -1,0 +1,158 @@
+"""Advise once in a fit that trains no weight."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainer_hooks._log import warn
+from trainer_hooks.errors import TrainerHooksAdvice
+from trainer_hooks.loops.train_step import ENDLESS_LOADER_LIMIT
+
+if TYPE_CHECKING:
+    from torch.nn import Parameter
+    from torch.optim import Optimizer
+
+    from trainer_hooks.context.context import RunContext
+
+
+class LearningCheck:
+    """Find a reason why a fit trains no weight, at its first step or after its first epoch.
+
+    The reasons: no optimizer, no step in manual optimization, frozen parameters, a loss that does
+    not depend on the weights, a learning rate of 0. The first one found is told.
+
+    Args:
+        context: the run context, with its optimizers.
+    """
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._is_settled = False
+        self._batches = 0
+        self._steps_before = 0
+        self._version_before = 0
+
+    def start(self) -> None:
+        """Look at the optimizers before the first batch, and ask to be called after batches."""
+        context = self._context
+        optimization = context.training.optimization
+        if not optimization.optimizers:
+            self._is_settled = True
+            module = context.module
+            # a module without anything to train needs no optimizer
+            if optimization.is_none and any(p.requires_grad for p in module.parameters()):
+                self._advise(
+                    f"{_name_of(context)}.configure_optimizers returned None: fit runs without an "
+                    "optimizer, and trains nothing. Return the optimizer, or [] if none is meant."
+                )
+            return
+        own = set(map(id, context.module.parameters()))
+        if not any(id(parameter) in own for parameter in self._parameters()):
+            self._is_settled = True  # `warn_of_foreign_parameters` has told that
+            return
+        self._steps_before = context.training.progress.steps_completed
+        self._version_before = self._version()
+        context.after_first_batches.append(self.after_batch)
+
+    def after_batch(self) -> bool:
+        """Look at the batch that was just trained; return whether no other has to be looked at."""
+        context = self._context
+        self._batches += 1
+        if context.module.automatic_optimization:
+            is_trained = context.training.progress.has_gradients
+        else:
+            is_trained = context.training.progress.steps_completed > self._steps_before
+            if not is_trained and self._version() != self._version_before:
+                self._is_settled = True  # steps that nobody counted, of the bare optimizer
+            elif not is_trained and self._batches >= ENDLESS_LOADER_LIMIT:
+                self._advise_on_missing_steps()
+        if is_trained and not self._is_settled:
+            self._look_at_step()
+        return is_trained or self._is_settled
+
+    def after_epoch(self) -> None:
+        """Look at the first epoch as a whole, after its schedulers."""
+        if self._is_settled or not self._batches:
+            return
+        context = self._context
+        is_manual = not context.module.automatic_optimization
+        if is_manual and context.training.progress.steps_completed == self._steps_before:
+            self._advise_on_missing_steps()
+        elif self._has_no_rate():
+            self._advise(
+                f"the learning rate of {self._names()} is still 0 after the first epoch, in which "
+                "nothing was trained. Check the scheduler, or the callback, that sets it."
+            )
+        self._is_settled = True
+
+    def _look_at_step(self) -> None:
+        parameters = self._parameters()
+        # also where a hook has dropped the gradients: then the weights have changed
+        is_unreached = all(p.grad is None for p in parameters) and (
+            self._version() == self._version_before
+        )
+        if not any(parameter.requires_grad for parameter in parameters):
+            self._advise(
+                f"each parameter of {self._names()} is frozen: nothing is trained. Call "
+                "requires_grad_(True) on the layers to train, and pass these to the optimizer."
+            )
+        elif is_unreached:
+            self._advise(
+                f"no parameter of {self._names()} has a gradient after the first backward: the "
+                f"loss of {_name_of(self._context)} does not depend on them, and nothing is "
+                "trained. Compute it from the output of the module's layers, without detach() or "
+                "a new tensor in between."
+            )
+        elif self._has_no_rate() and not self._may_have_a_rate_later():
+            self._advise(
+                f"the learning rate of {self._names()} is 0, and no scheduler changes it: nothing "
+                "is trained. Pass lr= to the optimizer."
+            )
+
+    def _has_no_rate(self) -> bool:
+        rates = [group.get("lr") for one in self._optimizers() for group in one.param_groups]
+        return bool(rates) and all(rate is not None and float(rate) == 0.0 for rate in rates)
+
+    def _may_have_a_rate_later(self) -> bool:
+        training = self._context.training
+        made_with = [
+            group.get("lr") for one in training.setup["optimizers"] for group in one["groups"]
+        ]
+        groups = [group for one in self._optimizers() for group in one.param_groups]
+        # each scheduler of torch sets `initial_lr`, also one that was not returned
+        return (
+            bool(training.optimization.schedulers)
+            or any("initial_lr" in group for group in groups)
+            or any(made_with)  # a hook has set it to 0, and may set it again
+        )
+
+    def _advise_on_missing_steps(self) -> None:
+        self._advise(
+            f"{_name_of(self._context)}.training_step has made no optimizer step in "
+            f"{self._batches} batches: with manual optimization the trainer makes none, and "
+            "nothing is trained. Call self.optimizers().step() after self.manual_backward(loss), "
+            "or set self.automatic_optimization = True and return the loss."
+        )
+
+    def _advise(self, message: str) -> None:
+        self._is_settled = True
+        warn(message, TrainerHooksAdvice)
+
+    def _optimizers(self) -> list[Optimizer]:
+        return self._context.training.optimization.optimizers
+
+    def _parameters(self) -> list[Parameter]:
+        groups = (group for one in self._optimizers() for group in one.param_groups)
+        return [parameter for group in groups for parameter in group["params"]]
+
+    def _version(self) -> int:
+        """Return a number that grows with each change of a parameter in place."""
+        # an inference tensor has no count
+        return sum(p._version for p in self._parameters() if not p.is_inference())  # noqa: SLF001
+
+    def _names(self) -> str:
+        return ", ".join(dict.fromkeys(type(one).__qualname__ for one in self._optimizers()))
+
+
+def _name_of(context: RunContext) -> str:
+    return type(context.module).__qualname__
