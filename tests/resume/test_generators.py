@@ -11,6 +11,8 @@ import torch
 from torch.utils.data import ConcatDataset, DataLoader, Subset, random_split
 from torch.utils.data import default_collate as collate
 
+from trainer_hooks import Callback
+
 
 class Noise:
     def __init__(self) -> None:
@@ -125,3 +127,30 @@ def test_other_generators_inside_an_epoch_are_named(lab, kit):
         lab.run(lambda: make(Compose(Noise())), "other", lab.folder / "uncut" / "batch-02.ckpt")
     assert "was 1 (train loader.dataset.augment.rng)" in str(said.value)
     assert "is 1 (train loader.dataset.augment.parts[0].rng)" in str(said.value)
+
+
+class KeepsLoaders(Callback):
+    """Keeps the validation loaders of the epoch in which the fit starts."""
+
+    def on_fit_start(self, trainer, module):
+        self.loaders = trainer.val_dataloaders
+
+    def on_train_end(self, trainer, module):
+        self.loaders = None  # of another epoch after a resume
+
+
+def test_a_loader_that_was_replaced_leaves_the_generator_of_the_present_one_alone(lab, kit):
+    """A callback still holds the first validation loader, and a resumed one the present loader."""
+
+    class Reloads(kit.Net):
+        def val_dataloader(self):
+            generator = torch.Generator().manual_seed(self.trainer.current_epoch)
+            return DataLoader(kit.Samples(), batch_size=4, shuffle=True, generator=generator)
+
+    def make():
+        return kit.Setup(
+            Reloads(), DataLoader(kit.Samples(), batch_size=4), callbacks=[KeepsLoaders()],
+            options={"reload_dataloaders_every_n_epochs": 1},
+        )  # fmt: skip
+
+    assert lab.check(make)

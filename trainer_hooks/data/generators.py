@@ -52,8 +52,8 @@ _MODULE_INTERNALS = frozenset(vars(torch.nn.Module()))
 _RUN_OBJECTS = tuple(
     f"trainer_hooks.{room}."
     for room in (
-        "checkpoint", "clock", "connector", "context", "hooks", "loggers", "loops", "metrics",
-        "runtime", "trainer",
+        "adapters.composer.state", "checkpoint", "clock", "connector", "context", "hooks",
+        "loggers", "loops", "metrics", "runtime", "trainer",
     )
 )  # fmt: skip
 """Rooms whose objects belong to the run, although a module or callback may refer to them."""
@@ -140,7 +140,7 @@ def _inspect_class(cls: type) -> _ClassTraits:
     is_leaf = (
         issubclass(cls, _LEAVES)
         or hasattr(cls, "__array__")
-        or str(cls.__module__).startswith(_RUN_OBJECTS)
+        or f"{cls.__module__}.".startswith(_RUN_OBJECTS)
     )
     slots = (
         (path, name)

@@ -141,10 +141,6 @@ def build_state_registry(
         entry("sharding_seed",
               lambda: left.get("sharding_seed") if context is None else context.data.sharding_seed,
               lambda s: setattr(run.data, "sharding_seed", s), only_training_changes=True),
-        entry("val_generators",
-              lambda: (evaluation["validate"].generator_states() if "validate" in evaluation
-                       else left.get("val_generators", {})),
-              load_val_generators, is_restored_by_loop=True, is_per_rank=True),
         # buffers that differ between ranks, as they do inside an accumulation window
         *([entry("own_buffers",
                  lambda: ({} if processes.has_common_buffers and not progress.batches_in_window
@@ -166,6 +162,11 @@ def build_state_registry(
               lambda s: restore_generators(
                   generators_in({"module": module, **owners_of(core)}), s),
               is_restored_by_loop=True, is_per_rank=True),
+        # after those of callbacks, which may still hold loaders that others have replaced since
+        entry("val_generators",
+              lambda: (evaluation["validate"].generator_states() if "validate" in evaluation
+                       else left.get("val_generators", {})),
+              load_val_generators, is_restored_by_loop=True, is_per_rank=True),
         entry("rng", rng.capture, rng.restore,
               missing=REFUSE, is_restored_by_loop=True, is_per_rank=True),
     ]  # fmt: skip
