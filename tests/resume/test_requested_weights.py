@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from torch.utils.data import DataLoader
 
 from trainer_hooks import Callback
@@ -46,3 +47,30 @@ def test_a_resume_saves_no_second_file_of_weights(lab, kit, most) -> None:
     lab.run(lambda: setup("two"), "resumed", "auto")
     one, two = (sorted(p.name for p in (kit.folder / name).iterdir()) for name in ("one", "two"))
     assert one == two == ["epoch=0-step=3.ckpt", "weights.ckpt"]
+
+
+def test_a_requested_file_leaves_the_one_alone_that_the_resume_has_saved_again(lab, kit) -> None:
+    """The file of a fixed name was saved before the cut and after it; the request comes later."""
+
+    def setup(name, **options):
+        where = {"dirpath": kit.folder / name}
+        weights = ModelCheckpoint(
+            filename="weights", save_weights_only=True, every_n_train_steps=2,
+            enable_version_counter=False, **where,
+        )  # fmt: skip
+        whole = ModelCheckpoint(every_n_train_steps=1, save_top_k=-1, **where)
+        return kit.Setup(
+            kit.Net(), DataLoader(kit.Samples(), kit.BATCH_SIZE),
+            callbacks=[weights, whole, Asking(**options)], options={"max_steps": 3},
+        )  # fmt: skip
+
+    def steps(name):
+        files = (kit.folder / name).glob("weights*")
+        return {path.stem: torch.load(path, weights_only=True)["global_step"] for path in files}
+
+    lab.run(lambda: setup("one"), "uncut")
+    with pytest.raises(RuntimeError):
+        lab.run(lambda: setup("two", most=2), "cut")
+    assert steps("two") == {"weights": 2}
+    lab.run(lambda: setup("two"), "resumed", "auto")
+    assert steps("two") == steps("one") == {"weights": 2, "weights-v1": 3}

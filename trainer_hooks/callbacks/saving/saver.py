@@ -700,13 +700,14 @@ class Saver(Checkpoint):
             self.tracker.pending.save.wait()
 
         path, version = self.format_checkpoint_name(metrics, filename, None), 0
-        if not self.enable_version_counter and not is_versioned:
-            return path
-        reusable = {*reusable, *self.tracker.repeated}
-        # a reservation and not a look at the disk: another run may choose at the same moment
-        while path not in reusable and not self.tracker.reserved_names.take(path):
-            path = self.format_checkpoint_name(metrics, filename, self.STARTING_VERSION + version)
-            version += 1
+        if self.enable_version_counter or is_versioned:
+            reusable = {*reusable, *self.tracker.repeated}
+            # a reservation and not a look at the disk: another run may choose at the same moment
+            while path not in reusable and not self.tracker.reserved_names.take(path):
+                path = self.format_checkpoint_name(
+                    metrics, filename, self.STARTING_VERSION + version
+                )
+                version += 1
         self.tracker.repeated.discard(path)  # a later save of that name gets a version
         return path
 
