@@ -433,8 +433,6 @@ class ModelPruning(WeightOwner):
 
     PARAMETER_NAMES = ("weight", "bias")
 
-    _is_pruning_method = staticmethod(is_pruning_method)
-
     @option_rules(
         use_global_unstructured=FLAG,
         make_pruning_permanent=FLAG,
