@@ -204,18 +204,6 @@ def test_exception_leaves_a_checkpoint(fake, tmp_path, error):
     assert saver.best_model_path == ""
 
 
-def test_exception_leaves_a_checkpoint_under_the_filename(fake, tmp_path):
-    """As in Lightning; a file of that name that is there already stays as it is."""
-    for expected in ("own.ckpt", "exception-epoch=0-step=1.ckpt"):
-        saver = ModelCheckpoint(tmp_path, filename="own", save_on_exception=True)
-        trainer = fake(saver)
-        trainer.start()
-        trainer.run_batch(0)
-        saver.on_exception(trainer, None, RuntimeError())
-        assert saver.last_exception_path == str(tmp_path / expected)
-    assert files(tmp_path) == ["exception-epoch=0-step=1.ckpt", "own.ckpt"]
-
-
 def test_exception_without_the_option_leaves_nothing(fake, tmp_path):
     """Without save_on_exception nothing is saved."""
     saver = ModelCheckpoint(tmp_path)

@@ -244,20 +244,10 @@ def a_metric_that_is_nan(x):
 
 @differs(
     "`ModelCheckpoint(save_on_exception=True)`",
-    files=(["saved/epoch=0-step=1.ckpt"], ["saved/exception-epoch=0-step=1.ckpt"]),
+    files=(["saved/model.ckpt"], ["saved/exception-epoch=0-step=1.ckpt"]),
 )
 def save_on_exception(x):
     """A file is written when something raises."""
-    return _saved_on_exception(x)
-
-
-def save_on_exception_by_name(x):
-    """A file of the name that was given is written when something raises."""
-    return _saved_on_exception(x, filename="model")
-
-
-def _saved_on_exception(x, **options):
-    """Return the files of a fit that an error ends."""
 
     class Net(x.Net):
         def training_step(self, batch, batch_idx):
@@ -266,7 +256,7 @@ def _saved_on_exception(x, **options):
             return super().training_step(batch, batch_idx)
 
     saver = x.callbacks.ModelCheckpoint(
-        dirpath=x.folder / "saved", save_on_exception=True, **options
+        dirpath=x.folder / "saved", filename="model", save_on_exception=True
     )
     error = x.error(lambda: x.trainer(saver, enable_checkpointing=True).fit(Net(), x.loader(3)))
     return {"error": error, "files": x.files("saved/*")}

@@ -85,9 +85,8 @@ class ModelCheckpoint(Saver):
             whatever `every_n_epochs` is, so that it is never further behind than that. A fit in
             which no save came due leaves one at its end.
         save_top_k: how many of the best to keep: -1 all, 0 none; without a monitor -1, 0 or 1.
-        save_on_exception: whether any error that ends a fit, Ctrl-C too, leaves a checkpoint under
-            `last_exception_path`: `filename`, or `exception-epoch=E-step=S.ckpt` if that is None or
-            there already. SIGTERM always does.
+        save_on_exception: whether any error that ends a fit, Ctrl-C too, leaves a checkpoint,
+            `exception-epoch=E-step=S.ckpt`, under `last_exception_path`. SIGTERM always does.
         save_weights_only: leave out everything that only a resume needs.
         mode: `"min"` or `"max"`: which values of `monitor` are better. NaN is never the best.
         auto_insert_metric_name: whether `{epoch}` becomes `epoch=3` or `3`.
@@ -331,10 +330,7 @@ class ModelCheckpoint(Saver):
         if is_due and is_real_fit(trainer):
             # not by the tracker: the ranking does not contain this file, and nothing deletes it
             metrics = monitorable_metrics(trainer)
-            path = self.format_checkpoint_name(metrics) if self.filename else ""
-            # never over a ranked checkpoint, which the user's name may already be
-            if not path or not self.tracker.reserved_names.take(path):
-                path = self._free_path(metrics, self.CHECKPOINT_NAME_EXCEPTION)
+            path = self._free_path(metrics, self.CHECKPOINT_NAME_EXCEPTION)
             trainer.save_checkpoint(path, self.save_weights_only)
             self.last_exception_path = path
 
