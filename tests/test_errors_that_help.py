@@ -379,6 +379,13 @@ def test_something_else_as_a_callback() -> None:
         Trainer(callbacks=[5])
 
 
+@pytest.mark.parametrize("callbacks", ["EarlyStopping", ["EarlyStopping"]])
+def test_the_name_of_a_callback(callbacks) -> None:
+    """A name, which a config may hold, is shown whole; the class is to be imported."""
+    with refused(CallbackError, "callbacks[0] is the text 'EarlyStopping'", "Import the class"):
+        Trainer(callbacks=callbacks)
+
+
 class Stateful(Callback):
     """A callback with a state."""
 

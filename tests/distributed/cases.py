@@ -951,6 +951,11 @@ def fails_unused(folder: Path) -> dict:
     return {}
 
 
+def fails_unused_manually(folder: Path) -> dict:
+    trainer(folder).fit(Manual(), loader())
+    return {}
+
+
 def fails_in_step(folder: Path) -> dict:
     class Raises(Net):
         def training_step(self, batch, batch_idx):

@@ -74,6 +74,7 @@ def test_a_start_that_failed_is_told_at_the_next_one(early):
         ),
         ("fails_in_step", ["rank 1 of 2 failed: ValueError: a bad batch of rank 1"]),
         ("fails_unused", ["spare.weight, spare.bias of Unused got no gradient"]),
+        ("fails_unused_manually", ["strategy='ddp_find_unused_parameters_true'"]),
         ("dies", ["rank 0: rank 1 of 2 has ended without an error: its process "]),
     ],
 )

@@ -211,7 +211,7 @@ def collect_callbacks(callbacks: Callback | Iterable[Callback] | None) -> tuple[
         return ()
     listed: tuple[Any, ...]
     # a callback, or a class such as an Enum, may be iterable itself and is still one item
-    if isinstance(callbacks, Callback | type) or not isinstance(callbacks, Iterable):
+    if isinstance(callbacks, Callback | type | str) or not isinstance(callbacks, Iterable):
         listed = (callbacks,)
     else:
         listed = tuple(callbacks)
@@ -260,6 +260,11 @@ def validate_callback(item: object, where: str) -> Callback:
         raise CallbackError(
             f"{where} is the class {item.__qualname__}: callbacks are instances. "
             f"Write {item.__qualname__}(...) instead of {item.__qualname__}."
+        )
+    if isinstance(item, str):
+        raise CallbackError(
+            f"{where} is the text {item!r}: callbacks are instances. Import the class and pass an "
+            "instance of it. Only a config, which `trainer-hooks fit` runs, names classes by text."
         )
     item = adapt_if_foreign(item)
     if not isinstance(item, Callback):

@@ -207,12 +207,27 @@ class GradientSync:
         return False
 
     def prepare_manual_backward(self, loss: Tensor) -> None:
-        """Reduce gradients in the backward of `loss`, which the step itself runs."""
+        """Reduce gradients in the backward of `loss`, which the step itself runs.
+
+        Raises:
+            OptimizationError: the backward before gave some parameters no gradient.
+        """
         if self._ddp is None:
             return
         # Off in the forward, as a step may run no backward or several, and each must be prepared.
         self._ddp.require_backward_grad_sync = True
-        self._prepare_reducer([loss])
+        try:
+            self._prepare_reducer([loss])
+        except RuntimeError as error:
+            # torch has no class of its own for this error
+            if "Expected to have finished reduction" not in str(error):
+                raise
+            raise OptimizationError(
+                "the manual_backward before this one gave some parameters of "
+                f"{type(self._module).__qualname__} no gradient, such as those of another "
+                "optimizer: the processes still wait for these. Pass "
+                "Trainer(strategy='ddp_find_unused_parameters_true')."
+            ) from error
 
     def finish_manual_backward(self) -> None:
         """Record that a backward which the step ran is done."""

@@ -81,10 +81,13 @@ def test_a_sweep_in_one_process(started, capsys) -> None:
         (["--no-progress", "7"], ["7"]),
         (["trainer.max_epochs=1"], ["trainer.max_epochs=2", "--trainer.logger", "csv"]),
         (["--verbose", "true"], ["--log-every-n-steps", "5"]),
+        (["7"], ["7", "--ckpt", "auto"]),
+        (["--resume", "7"], ["7"]),
+        (["--ckpt-path=auto", "7"], ["7", "--resume_from_checkpoint", "last"]),
     ],
 )
 def test_options_that_change_no_training(started, before, after) -> None:
-    """Limits of length, bars and loggers on the command line make no other run."""
+    """Limits of length, bars, loggers and words for a checkpoint make no other run."""
     first = started(*before).checkpoint_callback.best_model_path
     assert started(*after, epochs=2).ckpt_path == first
 
@@ -99,6 +102,9 @@ def test_options_that_change_no_training(started, before, after) -> None:
         (["--precision", "32"], ["--precision", "bf16-mixed"]),
         (["--model.epochs", "5"], ["--model.epochs", "6"]),
         ([], ["max_epochs"]),
+        (["--resume", "7"], ["--resume", "8"]),
+        (["--ckpt", "a.ckpt"], ["--ckpt", "b.ckpt"]),
+        (["--ckpt=a.ckpt"], ["--ckpt=b.ckpt"]),
     ],
 )
 def test_words_that_may_change_the_training(started, before, after, capsys) -> None:

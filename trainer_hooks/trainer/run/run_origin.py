@@ -38,6 +38,15 @@ _FLAGS = frozenset(
 """Options of scripts that may come without a value."""
 _OTHER_NAMES = frozenset({"epochs", "n_epochs", "num_epochs", "num_train_epochs", "num_steps"})
 """Names that scripts give to limits of length."""
+_CHECKPOINT_NAMES = frozenset(
+    {
+        *("checkpoint", "checkpoint_path", "ckpt", "ckpt_path"),
+        *("resume", "resume_from", "resume_from_checkpoint"),
+    }
+)
+"""Names that scripts give to `ckpt_path`; as a flag they come without a value."""
+_CHECKPOINT_WORDS = frozenset({"auto", "best", "false", "last", "true"})
+"""Values of those options that name no checkpoint of another run."""
 
 
 def compute_run_origin(hparams: Mapping[str, Any] | None, callbacks: Iterable[Any] = ()) -> str:
@@ -78,8 +87,8 @@ def run_command(callbacks: Iterable[Any] = ()) -> list[str]:
     words = [Path(program).name]
     previous = ""  # the option before, if its value may follow and is to be left out
     for word in arguments:
-        name, separator, _ = word.partition("=")
-        if _is_beside_training(name) and (separator or name.startswith("-")):
+        name, separator, value = word.partition("=")
+        if _is_beside_training(name, value) and (separator or name.startswith("-")):
             previous = "" if separator else name
         elif not (previous and _is_value(word, previous)):
             words.append(word)
@@ -107,15 +116,30 @@ def training_values(config: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _is_beside_training(option: str) -> bool:
-    """Return whether an option of a command line is a limit of length, a bar or a logger."""
+def _is_beside_training(option: str, value: str) -> bool:
+    """Return whether an option of a command line changes no training.
+
+    Such are limits of length, bars, loggers, and a word that lets the run find its own checkpoint.
+
+    Args:
+        option: the option.
+        value: its value after `=`; empty if it has none there.
+    """
+    if _is_for_checkpoint(option):
+        return not value or value.lower() in _CHECKPOINT_WORDS
     path = option.lstrip("-").replace("-", "_").removesuffix("+").split(".")
     name = path[1] if path[0] == "trainer" and len(path) > 1 else path[0]
     return len(path) == 1 + (path[0] == "trainer") and name in _beside_training()
 
 
+def _is_for_checkpoint(option: str) -> bool:
+    return option.lstrip("-").replace("-", "_") in _CHECKPOINT_NAMES
+
+
 def _is_value(word: str, option: str) -> bool:
-    """Return whether the word after an option is its value."""
+    """Return whether the word after an option is its value, and is to be left out with it."""
+    if _is_for_checkpoint(option):
+        return word.lower() in _CHECKPOINT_WORDS
     is_flag = option.lstrip("-").replace("-", "_") in _FLAGS
     if is_flag:
         return word.lower() in ("true", "false")
