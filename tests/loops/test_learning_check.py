@@ -293,10 +293,12 @@ def test_a_monitor_that_no_validation_logs(tmp_path, kind, module, loader, optio
         pytest.warns(
             TrainerHooksAdvice, match=f"monitor 'val_loss' of {kind.__name__}: this fit runs no val"
         ) as warned,
-        pytest.raises(Exception, match="must be a metric that was logged"),
+        pytest.raises(Exception, match="must be a metric that was logged") as error,
     ):
         trainer.fit(module(), batches(), loader)
     assert seen[0] == 1
+    assert "Pass validation data, and a module with a validation_step" in str(error.value)
+    assert "Did you mean" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["train_loss", "loss", "valence"])

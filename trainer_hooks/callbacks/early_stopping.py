@@ -26,6 +26,7 @@ from trainer_hooks.callbacks.monitored_metric import (
     advise_on_mode,
     as_score,
     is_better,
+    lacks_validation,
     missing_monitor_message,
 )
 from trainer_hooks.errors import MetricError, TrainerHooksWarning
@@ -232,7 +233,10 @@ class EarlyStopping(Callback):
             return
         metrics = trainer.callback_metrics
         if self.monitor not in metrics:
-            self._report_missing(missing_monitor_message(self.monitor, _WHERE, metrics))
+            lacking = lacks_validation(self.monitor, trainer)
+            self._report_missing(
+                missing_monitor_message(self.monitor, _WHERE, metrics, lacks_validation=lacking)
+            )
             return
         score = as_score(metrics[self.monitor], self.monitor, _WHERE)
         value, best = score.item(), self.best_score.item()

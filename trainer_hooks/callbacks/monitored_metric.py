@@ -39,6 +39,10 @@ _LESS_IS_BETTER = frozenset({"cost", "err", "error", "loss"})
 _OF_VALIDATION = frozenset({"eval", "val", "valid", "validation"})
 _WORD = re.compile(r"[A-Z]+\d*(?![a-z])|[A-Z]?[a-z]+\d*")
 """A word of a name such as `val_MulticlassF1Score`, with its number."""
+_VALIDATION_CURE = (
+    "Pass validation data, and a module with a validation_step; or choose a metric that "
+    "training_step logs."
+)
 
 
 class MonitoredMetric:
@@ -95,7 +99,12 @@ class MonitoredMetric:
         metrics, name = monitorable_metrics(trainer), self.name or ""
         if name in metrics:
             return as_score(metrics[name], name, self._where)
-        message = missing_monitor_message(name, self._where, trainer.callback_metrics)
+        message = missing_monitor_message(
+            name,
+            self._where,
+            trainer.callback_metrics,
+            lacks_validation=lacks_validation(name, trainer),
+        )
         # no validation is to come that could log it for the first time
         if not has_validation(trainer) or trainer.progress.validated_at >= 0:
             raise MetricError(message)
@@ -134,15 +143,26 @@ def resolve_metric_name(watched: str, logged: Container[str]) -> str:
     return next((name for name in names if name in logged), watched)
 
 
-def missing_monitor_message(monitor: str, where: str, logged: Iterable[str]) -> str:
-    """Return the message for a monitor that is not among the `logged` metrics."""
+def missing_monitor_message(
+    monitor: str, where: str, logged: Iterable[str], *, lacks_validation: bool = False
+) -> str:
+    """Return the message for a monitor that is not among the `logged` metrics.
+
+    Args:
+        monitor: the monitored metric's name.
+        where: the callback that monitors.
+        logged: the names that were logged.
+        lacks_validation: whether only a validation could log it, and the fit runs none.
+    """
     names = sorted(logged)
     listed = f"logged so far: {', '.join(map(repr, names))}" if names else "nothing was logged yet"
-    return (
-        f"monitor {monitor!r} of {where}: it must be a metric that was logged; {listed}."
-        f"{did_you_mean(monitor, names)} Call self.log({monitor!r}, ...) in the module, or choose "
-        "another monitor."
+    cure = (
+        f" This fit runs no validation that could log it. {_VALIDATION_CURE}"
+        if lacks_validation
+        else f"{did_you_mean(monitor, names)} Call self.log({monitor!r}, ...) in the module, or "
+        "choose another monitor."
     )
+    return f"monitor {monitor!r} of {where}: it must be a metric that was logged; {listed}.{cure}"
 
 
 def advise_on_misspelt_monitor(monitor: str, where: str, trainer: Trainer) -> None:
@@ -195,15 +215,19 @@ def advise_on_missing_validation(monitor: str | None, where: str, trainer: Train
         where: the callback that monitors, for the message.
         trainer: the trainer of the run.
     """
-    first_word = _WORD.match(monitor or "")
-    is_of_validation = first_word is not None and first_word[0].lower() in _OF_VALIDATION
-    if is_of_validation and not has_validation(trainer) and monitor not in trainer.callback_metrics:
+    if lacks_validation(monitor or "", trainer) and monitor not in trainer.callback_metrics:
         warn(
-            f"monitor {monitor!r} of {where}: this fit runs no validation that could log it. Pass "
-            "validation data, and a module with a validation_step; or choose a metric that "
-            "training_step logs.",
+            f"monitor {monitor!r} of {where}: this fit runs no validation that could log it. "
+            f"{_VALIDATION_CURE}",
             TrainerHooksAdvice,
         )
+
+
+def lacks_validation(monitor: str, trainer: Trainer) -> bool:
+    """Return whether a metric is one of validations, by its name, and the fit runs none."""
+    first_word = _WORD.match(monitor)
+    is_of_validation = first_word is not None and first_word[0].lower() in _OF_VALIDATION
+    return is_of_validation and not has_validation(trainer)
 
 
 def as_score(value: Any, monitor: str, where: str) -> Tensor:

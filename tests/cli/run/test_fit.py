@@ -40,6 +40,23 @@ def test_the_other_commands_run(ask, config, command: str) -> None:
     assert {"validate": "val_loss", "test": "test_loss", "predict": ""}[command] in answer.out
 
 
+def test_predictions_that_nothing_keeps(ask, config, tmp_path) -> None:
+    """`predict` says that its predictions are lost, unless a callback of the user gets them."""
+    told = "no callback took the predictions"
+    lost = ask("predict", "--config", config(LINE))
+    assert lost.code == 0
+    assert told in lost.err
+    Path("writers.py").write_text(
+        "from trainer_hooks.callbacks import BasePredictionWriter\n"
+        "class Writer(BasePredictionWriter):\n"
+        "    def write_on_batch_end(self, *given): pass\n"
+    )
+    added = ["--trainer.callbacks+=writers.Writer", "--trainer.callbacks.write_interval=batch"]
+    kept = ask("predict", "--config", config(LINE), *added)
+    assert kept.code == 0, kept
+    assert told not in kept.err
+
+
 @pytest.mark.parametrize("command", ["validate", "test", "predict"])
 def test_an_evaluation_of_a_checkpoint_is_warned_of_nothing(ask, config, command: str) -> None:
     """A run that saves nothing is not told in whose folder the checkpoint lies."""

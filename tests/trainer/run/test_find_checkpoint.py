@@ -174,6 +174,12 @@ def test_nothing_to_find(trainer_of, net, tmp_path, callbacks):
     assert trainer.global_step == 4
 
 
+def test_the_empty_folder_is_named(trainer_of, net, tmp_path):
+    """Where the user named a folder, the error shows it: the name may be misspelt."""
+    with pytest.raises(CheckpointNotFoundError, match=r"Looked in '.*missing'"):
+        trainer_of(saver(tmp_path / "missing")).fit(net(), BATCHES, ckpt_path="last")
+
+
 def test_a_saver_of_the_users_own_can_take_part(trainer_of, net, tmp_path):
     """A checkpoint callback that names its files has them found."""
 

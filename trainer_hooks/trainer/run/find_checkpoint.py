@@ -217,10 +217,18 @@ def find_checkpoint(trainer: Trainer, asked: str, fn: str, module: Module) -> st
     else:
         checkpoint_path = search.newest()
     if checkpoint_path is None and asked == "last":
+        folders = [
+            repr(folder)
+            for saver in trainer.checkpoint_callbacks
+            if saver.has_named_folder
+            for folder in saver.folders()
+        ]
+        looked = f" Looked in {', '.join(folders)}." if folders else ""
         raise CheckpointNotFoundError(
             "ckpt_path='last': no checkpoint callback of this trainer has saved one"
-            f"{'' if fn != 'fit' else ' that a training can go on from'}. Train first, give a "
-            "path, or let fit start anew where there is none: ckpt_path='auto'."
+            f"{'' if fn != 'fit' else ' that a training can go on from'}."
+            f"{looked} Train first, give a path, or "
+            "let fit start anew where there is none: ckpt_path='auto'."
         )
     _tell_of_others(trainer, search, adapt_if_foreign(module, Module))
     if checkpoint_path is not None and fn == "fit":
