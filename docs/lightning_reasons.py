@@ -282,8 +282,8 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "Files in the folder of a logger",
             "`hparams.yaml`, also without hyperparameters; `metrics.csv` from the first metrics on",
             (
-                "`hparams.yaml` and `hparams.json` if there are any; `metrics.csv` at "
-                "once; `run.jsonl`"
+                "`hparams.yaml` and `hparams.json` if there are any, with the loggers of "
+                "`compat.lightning` always; `metrics.csv` at once; `run.jsonl`"
             ),
         ),
         (

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from trainer_hooks.errors import OptionError, TrainerHooksWarning
-from trainer_hooks.loggers import CSVLogger, Logger
+from trainer_hooks.loggers import CSVLogger, Logger, TensorBoardLogger
 
 
 def names(folder: str | Path) -> list[str]:
@@ -429,3 +429,12 @@ def test_a_continued_run_removes_what_a_killed_write_left(tmp_path):
     second.save()
     assert not [path for path in stale if path.exists()]
     assert [path for path in live if path.exists()] == live
+
+
+@pytest.mark.parametrize("kind", [CSVLogger, TensorBoardLogger])
+def test_an_address_is_refused(kind, tmp_path, monkeypatch):
+    """It would be a local folder `memory:`."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OptionError, match=r"'memory://logs' of .*Logger: is an address"):
+        kind("memory://logs")
+    assert list(tmp_path.iterdir()) == []

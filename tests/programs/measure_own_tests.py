@@ -27,6 +27,8 @@ from pathlib import Path
 FOLDERS = ["callbacks", "trainer", "models", "checkpointing", "loops", "core", "loggers"]
 _HARNESS = ("conftest.py", "helpers/runif.py", "helpers/utils.py", "helpers/deterministic_model.py")
 """Files of which every missing name is Lightning's: they test nothing."""
+_PARTS = r"(?:fabric|pytorch)\.(?:accelerators|plugins|strategies)\."
+"""Packages of Lightning's whose flags the fixtures set."""
 _SETTINGS = """[pytest]
 addopts = --strict-markers --disable-pytest-warnings -p one_at_a_time
 markers =
@@ -105,8 +107,13 @@ def port(tests: Path, target: Path) -> None:
     missing = r"trainer_hooks\.compat\.missing\.lightning"
     for file in target.rglob("*.py"):
         name = file.relative_to(target).as_posix()
-        names = r"\w+" if name in _HARNESS else r"_[A-Z0-9_]+\b"
+        is_harness = name in _HARNESS
+        names = r"\w+" if is_harness else r"_[A-Z0-9_]+\b"
         text = file.read_text(encoding="utf-8")
+        if is_harness and re.search(rf"\blightning\.{_PARTS}", text):
+            text = f"import lightning_fabric\nimport pytorch_lightning\n{text}"
+            for package, home in (("fabric", "lightning_fabric"), ("pytorch", "pytorch_lightning")):
+                text = re.sub(rf"\(lightning\.(?={_PARTS}){package}\.", f"({home}.", text)
         for module, package in ((rf"{missing}\.fabric", "lightning_fabric"), (missing, "")):
             lightnings = package or "pytorch_lightning"
             text = re.sub(rf"from {module}(\S*) import ({names})", rf"from {lightnings}\1 import \2", text)  # noqa: E501  # fmt: skip

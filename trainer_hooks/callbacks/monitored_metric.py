@@ -278,18 +278,23 @@ def is_last_batch_of_epoch(trainer: Trainer) -> bool:
     return trainer.is_last_batch or is_stop_followed
 
 
+def is_validation_epoch(trainer: Trainer) -> bool:
+    """Return whether `check_val_every_n_epoch` includes the current epoch."""
+    every = trainer.check_val_every_n_epoch
+    return every is None or (trainer.current_epoch + 1) % every == 0
+
+
 def validates_after_epoch(trainer: Trainer) -> bool:
     """Return whether a validation follows at the end of this epoch.
 
     Valid at the epoch's last batch. A stopping run validates once more, whatever the interval;
     a requested validation runs whatever else is due.
     """
-    progress, every = trainer.progress, trainer.check_val_every_n_epoch
+    progress = trainer.progress
     # a validation inside the epoch may have run at this very batch
     is_validated = progress.validated_at == progress.batches_completed
-    is_due = every is None or (trainer.current_epoch + 1) % every == 0
     at_the_end = trainer.should_stop or _interval_is_epoch(trainer)
-    is_due = progress.is_validation_requested or (is_due and at_the_end)
+    is_due = progress.is_validation_requested or (is_validation_epoch(trainer) and at_the_end)
     return has_validation(trainer) and is_due and not is_validated
 
 

@@ -189,6 +189,7 @@ class RunContext:
         state_registry: everything that changes in the run: what is saved, restored and undone.
         resumed: the checkpoint of which the loop has yet to restore its part, or empty.
         resumed_path: the path of that checkpoint.
+        continues_epoch: whether the current epoch was begun in an earlier run.
         predictions: the predictions that a prediction returns, so far: a list for each loader.
         rebind_optimizers: lets the step of a fit use the present optimizers; None outside fit.
         after_first_batches: functions to call after each training batch, until they return True.
@@ -215,6 +216,7 @@ class RunContext:
     state_registry: StateRegistry = field(default_factory=StateRegistry)
     resumed: dict[str, Any] = field(default_factory=dict)
     resumed_path: str = ""
+    continues_epoch: bool = False
     predictions: list[list[Any]] = field(default_factory=list)
     rebind_optimizers: Callable[[], None] | None = None
     after_first_batches: list[Callable[[], bool]] = field(default_factory=list)

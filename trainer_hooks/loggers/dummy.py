@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class _Nothing:
-    """Accepts any call, item and attribute, and does nothing."""
+class DummyExperiment:
+    """An object that accepts any call, item and attribute, and does nothing."""
 
     def __getattr__(self, name: str) -> Self:
         if name.startswith("__"):
             raise AttributeError(name)  # copying and pickling ask for some, and must not get one
         return self
 
-    def __call__(self, *args: object, **kwargs: object) -> Self:  # noqa: ARG002
+    def __call__(self, *args: object, **kwargs: object) -> Self:  # noqa: ARG002, D102
         return self
 
     def __getitem__(self, key: object) -> Self:
@@ -41,7 +41,7 @@ class DummyLogger(Logger):
     """
 
     def __init__(self) -> None:
-        self._experiment = _Nothing()
+        self._experiment = DummyExperiment()
 
     @property
     def name(self) -> str:
@@ -58,8 +58,11 @@ class DummyLogger(Logger):
         """Return an object that accepts any call and does nothing."""
         return self._experiment
 
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Do nothing."""
+    def log_metrics(self, *args: Any, **kwargs: Any) -> None:
+        """Do nothing, whatever the arguments are."""
+
+    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+        """Do nothing, whatever the arguments are."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # in a copy that has no `_experiment` yet this would recurse
@@ -120,7 +123,7 @@ class RankZeroLoggerProxy(Logger):
     @property
     def experiment(self) -> Any:
         """Return an object that accepts any call and does nothing."""
-        return _Nothing()
+        return DummyExperiment()
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Do nothing."""

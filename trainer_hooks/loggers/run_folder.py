@@ -61,6 +61,12 @@ class RunFolder:
         content: str = "",
     ) -> None:
         check_options(owner, _RULES, save_dir=save_dir, version=version)
+        # taken for a path it would be a local folder of that name
+        if "://" in os.fspath(save_dir):
+            raise OptionError(
+                f"save_dir {os.fspath(save_dir)!r} of {owner}: is an address, and must be a path: "
+                "the logger writes to a local folder. Give the path of one."
+            )
         if Path(save_dir).exists() and not Path(save_dir).is_dir():
             raise OptionError(
                 f"save_dir {os.fspath(save_dir)!r} of {owner}: is a file, and must be a folder. "
@@ -263,6 +269,11 @@ class FolderLogger(Logger):
     def save_dir(self) -> str:
         """Return the folder for all experiments."""
         return self.run_folder.save_dir
+
+    @property
+    def root_dir(self) -> str:
+        """Return the folder of the experiment's runs."""
+        return str(self.run_folder.root)
 
     @property
     def log_dir(self) -> str:

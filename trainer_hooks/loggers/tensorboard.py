@@ -133,11 +133,6 @@ class TensorBoardLogger(FolderLogger, ConvertingLogger):
         return self._name
 
     @property
-    def root_dir(self) -> str:
-        """Return the folder of the experiment's runs."""
-        return str(Path(self.save_dir, self._name))
-
-    @property
     def sub_dir(self) -> str | None:
         """Return the folder inside the run's folder."""
         return self._sub_dir

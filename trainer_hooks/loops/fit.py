@@ -118,6 +118,7 @@ class FitLoop:
                 # Saved in `on_epoch_checkpoint`: the epoch is not counted yet.
                 if progress.stage is EpochStage.ENDED:
                     progress.complete_epoch()
+                context.continues_epoch = progress.stage is not EpochStage.BETWEEN
                 hooks.on_train_start(trainer, module)
                 context.training.metrics.enter(LogScope.CLOSED)
                 self._check_states()
@@ -260,6 +261,7 @@ class FitLoop:
         trainer, module, hooks = context.trainer, context.module, context.hooks
         self._cycles.before_epoch()
         context.training.progress.begin_epoch()
+        context.continues_epoch = False
         context.training.timekeeper.begin_epoch(context.training.progress)
         context.batch.is_last = context.batch.has_scheduled = False
         stream = context.data.train_stream

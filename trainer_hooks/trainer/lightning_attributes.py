@@ -108,7 +108,6 @@ _LOOP_PARTS = {
     "_data_source": f"{_LOADERS}; trainer.datamodule is the data module",
     "_results": "read trainer.callback_metrics and trainer.logged_metrics",
     "done": "read trainer.should_stop, and trainer.progress for the counts",
-    "restarting": "read trainer.ckpt_path, the checkpoint that the run goes on from",
     "setup_data": "the Trainer makes its loaders; reload_dataloaders_every_n_epochs renews them",
     "val_loop": "read trainer.num_val_batches, trainer.val_dataloaders and trainer.progress",
 }
@@ -153,6 +152,12 @@ class _Loop:
             raise AttributeError(
                 f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
             )
+
+    @property
+    def restarting(self) -> bool:
+        """Whether the current epoch is one that an earlier run began and this one goes on with."""
+        context = self._core.context
+        return context is not None and context.continues_epoch
 
     @property
     def min_steps(self) -> int:

@@ -183,9 +183,7 @@ class Trainer:
             precision=make_precision(config.precision, device),
             hook_profile=hook_profile,
         )
-        for logger in self._core.loggers:
-            if isinstance(logger, Callback) and logger not in self.callbacks:
-                connector.add(logger)  # such a logger gets the run's hooks, too
+        self._add_logger_callbacks()
         if config.profiler is not None:
             self._core.profiler = make_profiler(config.profiler)
         if config.barebones:
@@ -696,13 +694,35 @@ class Trainer:
 
     @property
     def loggers(self) -> list[Logger]:
-        """The loggers."""
+        """The loggers. May be set between runs; None or an empty list for none."""
         return self._core.loggers
+
+    @loggers.setter
+    def loggers(self, loggers: Iterable[Logger] | None) -> None:
+        core = self._core
+        if core.context is not None:
+            raise UsageError(
+                "trainer.loggers was set inside a run, whose first values may be written already: "
+                "set it before fit, or pass Trainer(logger=...)."
+            )
+        config = replace(core.config, logger=list(loggers or ()))
+        core.loggers = make_loggers(config, self.default_logger)
+        core.config = config
+        self._add_logger_callbacks()
+
+    def _add_logger_callbacks(self) -> None:
+        for logger in self._core.loggers:
+            if isinstance(logger, Callback) and logger not in self.callbacks:
+                self._core.connector.add(logger)  # such a logger gets the run's hooks, too
 
     @property
     def logger(self) -> Logger | None:
-        """The first logger, or None."""
+        """The first logger, or None. May be set between runs, to be the only one."""
         return self._core.loggers[0] if self._core.loggers else None
+
+    @logger.setter
+    def logger(self, logger: Logger | None) -> None:
+        self.loggers = [] if logger is None else [logger]
 
     @property
     def log_dir(self) -> str | None:
@@ -1002,7 +1022,9 @@ class Trainer:
 
     @property
     def num_sanity_val_batches(self) -> list[int | float]:
-        """Sanity check batches of each loader."""
+        """Sanity check batches of each validation loader of fit; empty in other runs."""
+        if self.state.fn != "fit":
+            return []
         limit = self._core.plan.num_sanity_val_steps
         return [n if limit < 0 else min(n, limit) for n in self.num_val_batches]
 

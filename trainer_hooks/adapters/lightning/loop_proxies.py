@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from trainer_hooks.adapters.proxy import PartialProxy, Proxy
+from trainer_hooks.callbacks.monitored_metric import has_validation, is_validation_epoch
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.errors import UsageError
 from trainer_hooks.trainer.lightning_attributes import (
@@ -118,10 +119,7 @@ class EpochLoopProxy(Proxy):
     # a progress bar of Lightning's has no validation batches to show unless this is True
     def _should_check_val_epoch(self) -> bool:
         trainer = self._trainer
-        every = trainer.check_val_every_n_epoch
-        return sum(trainer.num_val_batches) > 0 and (
-            every is None or (trainer.current_epoch + 1) % every == 0
-        )
+        return has_validation(trainer) and is_validation_epoch(trainer)
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from copy import copy, deepcopy
 from dataclasses import dataclass
@@ -219,7 +220,12 @@ class PruningMethod:
             pairs = [(pruned.module, pruned.name) for pruned in parameters]
             # an amount of 0 would still add masks, and so change the names in the state dict
             if amount := _limited(amount, sum(pruned.unpruned_count() for pruned in parameters)):
-                prune.global_unstructured(pairs, pruning_method=self.kind, amount=amount)
+                kind: Any = self.kind
+                # a class without the argument decides by itself, as in Lightning
+                taken = inspect.signature(kind).parameters.values()
+                is_taken = any(p.name == "amount" or p.kind is p.VAR_KEYWORD for p in taken)
+                options = {"amount": amount} if is_taken else {}
+                prune.global_unstructured(pairs, pruning_method=kind, **options)
             return
         for pruned in parameters:
             if share := _limited(amount, pruned.unpruned_count(self.options.get("dim"))):
@@ -311,11 +317,13 @@ def _require_global(given: object, kind: str, is_global: object) -> None:
 
 
 def check_parameters(parameters: object) -> tuple[tuple[nn.Module, str], ...]:
-    """Return `parameters_to_prune` as pairs of a module and a parameter's name.
+    """Return `parameters_to_prune` as pairs of a module and a parameter's name; None is none.
 
     Raises:
         OptionError: an item is not such a pair.
     """
+    if parameters is None:
+        return ()
     pairs = tuple(parameters) if isinstance(parameters, list | tuple) else (parameters,)
     for pair in pairs:
         is_pair = isinstance(pair, list | tuple) and len(pair) == 2
@@ -397,7 +405,7 @@ class ModelPruning(WeightOwner):
     Args:
         pruning_fn: `"l1_unstructured"`, `"random_unstructured"`, `"ln_structured"`,
             `"random_structured"`, or a class derived from `BasePruningMethod`.
-        parameters_to_prune: pairs of a layer and the name of its parameter; unless given, all
+        parameters_to_prune: pairs of a layer and the name of its parameter; None or empty for all
             parameters with the names in `parameter_names`.
         parameter_names: `"weight"`, `"bias"`, or both (the default).
         use_global_unstructured: whether to rank all parameters together, which unstructured
@@ -446,7 +454,7 @@ class ModelPruning(WeightOwner):
     def __init__(
         self,
         pruning_fn: str | type[prune.BasePruningMethod],
-        parameters_to_prune: Parameters = (),
+        parameters_to_prune: Parameters | None = (),
         parameter_names: list[str] | None = None,
         use_global_unstructured: bool = True,
         amount: int | float | Callable[[int], int | float] = 0.5,

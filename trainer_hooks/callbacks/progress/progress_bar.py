@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks._output import losing_output
 from trainer_hooks.callback import Callback
+from trainer_hooks.callbacks.monitored_metric import is_validation_epoch
 from trainer_hooks.errors import UsageError
 from trainer_hooks.hooks.band import Band
 
@@ -100,14 +101,15 @@ class ProgressBar(Callback):
     def get_metrics(self, trainer: Trainer, module: Module) -> dict[str, int | str | float]:
         """Return the metrics beside the bar; override it to add or leave out some.
 
-        Of a logger's version that is a text, the last 4 characters are shown, as `v_num`.
+        Of a logger's version that is a text, the last 4 characters are shown, as `v_num`; an empty
+        one is left out.
         It copies from the device, so it is called only when the bar is about to be drawn.
         """
         version = None if trainer.logger is None else trainer.logger.version
         if isinstance(version, str):
             # a logger's run id would fill the line
             version = version[-_VERSION_SHOWN:]
-        named: dict[str, int | str | float] = {} if version is None else {"v_num": version}
+        named: dict[str, int | str | float] = {} if version in {None, ""} else {"v_num": version}
         return {**named, **trainer.progress_bar_metrics}
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
@@ -178,8 +180,13 @@ class ProgressBar(Callback):
 
     @property
     def total_val_batches(self) -> int | float:
-        """Return the number of batches of all validation loaders, `math.inf` if unknown."""
-        return sum(self._val_batches)
+        """Return the number of batches of all validation loaders, `math.inf` if unknown.
+
+        It is 0 in an epoch of fit that `check_val_every_n_epoch` leaves without validation.
+        """
+        trainer = self.trainer
+        is_in_epoch = trainer.state.fn == "fit" and not trainer.sanity_checking
+        return 0 if is_in_epoch and not is_validation_epoch(trainer) else sum(self._val_batches)
 
     @property
     def total_val_batches_current_dataloader(self) -> int | float:

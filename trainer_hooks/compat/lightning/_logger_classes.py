@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks import loggers
+from trainer_hooks.loggers.conversion import HPARAMS_YAML, write_hparams
+from trainer_hooks.loggers.run_folder import FolderLogger
 
 if TYPE_CHECKING:
     import os
@@ -17,7 +19,24 @@ __all__ = ["LOG_FOLDER", "CSVLogger", "TensorBoardLogger"]
 LOG_FOLDER = "lightning_logs"
 
 
-class CSVLogger(loggers.CSVLogger):
+class _HparamsFileLogger(FolderLogger):
+    """A logger whose folder has an `hparams.yaml` after a run, also without hyperparameters."""
+
+    NAME_HPARAMS_FILE: ClassVar[str] = HPARAMS_YAML
+
+    def finalize(self, status: str) -> None:
+        """Finish a run, as the base class does, and write an empty `hparams.yaml` if none is there.
+
+        Args:
+            status: how the run ended.
+        """
+        super().finalize(status)
+        path = self.run_folder.path
+        if path.is_dir() and not (path / HPARAMS_YAML).exists():
+            write_hparams(self.run_folder.claim(), {})
+
+
+class CSVLogger(_HparamsFileLogger, loggers.CSVLogger):
     """A `trainer_hooks.loggers.CSVLogger` that writes into `lightning_logs` unless it is named."""
 
     def __init__(
@@ -31,10 +50,8 @@ class CSVLogger(loggers.CSVLogger):
         super().__init__(save_dir, name, version, prefix, flush_logs_every_n_steps)
 
 
-class TensorBoardLogger(loggers.TensorBoardLogger):
+class TensorBoardLogger(_HparamsFileLogger, loggers.TensorBoardLogger):
     """A `trainer_hooks.loggers.TensorBoardLogger` that writes into `lightning_logs` by default."""
-
-    NAME_HPARAMS_FILE: ClassVar[str] = "hparams.yaml"
 
     def __init__(
         self,

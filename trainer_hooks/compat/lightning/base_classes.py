@@ -6,14 +6,19 @@ The bases leave all public names to the user that Lightning's classes have not: 
 
 from __future__ import annotations
 
+import os
 from abc import ABCMeta
+from collections.abc import Mapping, Sized
 from importlib import import_module
 from importlib.util import find_spec
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from torch.utils.data import DataLoader
+
 import trainer_hooks
 from trainer_hooks import DataModule, Module, loggers, rank_zero_only
+from trainer_hooks._log import warn
 from trainer_hooks._names import leave_to_user
 from trainer_hooks.adapters.lightning.names import (
     CALLBACK_NAMES,
@@ -24,6 +29,7 @@ from trainer_hooks.adapters.lightning.names import (
 )
 from trainer_hooks.compat.not_offered import not_offered_attribute
 from trainer_hooks.hooks.check import REMOVED_METHODS
+from trainer_hooks.runtime import rng
 
 __all__ = ["Callback", "LightningDataModule", "LightningModule", "Logger", "Trainer"]
 
@@ -153,15 +159,72 @@ class LightningModule(_OptionalDataloaderIdx, Module):
 
     _pickles_hparams: ClassVar[bool] = True
 
+    def to_torchscript(
+        self,
+        file_path: str | os.PathLike[str] | None = None,
+        method: str | None = "script",
+        example_inputs: Any = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Return the module as TorchScript, as `trainer_hooks.Module.to_torchscript`; deprecated.
+
+        A `DeprecationWarning` says so, as in Lightning.
+        """
+        warn(
+            "Lightning's LightningModule.to_torchscript has been deprecated in v2.7 and will be "
+            "removed in v2.8 of Lightning. Use torch.export, or trainer_hooks.Module, which keeps "
+            "the method.",
+            DeprecationWarning,
+        )
+        return super().to_torchscript(file_path, method, example_inputs, **kwargs)
+
+
+_LOADERS = {
+    "Train": "train_dataloader",
+    "Validation": "val_dataloader",
+    "Test": "test_dataloader",
+    "Predict": "predict_dataloader",
+}
+
+
+def _data_sizes(loaders: Any) -> str:
+    """Return the sizes of the data sets of loaders, numbered if there are several."""
+    if isinstance(loaders, DataLoader):
+        return f"size={_data_size(loaders)}"
+    several = loaders.values() if isinstance(loaders, Mapping) else loaders
+    return " ; ".join(f"{i}. size={_data_size(one)}" for i, one in enumerate(several, start=1))
+
+
+def _data_size(loader: Any) -> int | str:
+    dataset = loader.dataset
+    return len(dataset) if isinstance(dataset, Sized) else "NA"
+
 
 class LightningDataModule(DataModule):
-    """A `trainer_hooks.DataModule`, which has Lightning's hooks and arguments."""
+    """A `trainer_hooks.DataModule`, which has Lightning's hooks and arguments.
+
+    `str(datamodule)` lists the sizes of the data sets, None for loaders that are not there or not
+    set up; for that it calls the methods that make the loaders.
+    """
 
     CHECKPOINT_HYPER_PARAMS_KEY: ClassVar[str] = "datamodule_hyper_parameters"
     CHECKPOINT_HYPER_PARAMS_NAME: ClassVar[str] = "datamodule_hparams_name"
     CHECKPOINT_HYPER_PARAMS_TYPE: ClassVar[str] = "datamodule_hparams_type"
 
     _pickles_hparams: ClassVar[bool] = True
+
+    def __str__(self) -> str:
+        lines = []
+        for name, method in _LOADERS.items():
+            try:
+                # making a loader may draw random numbers, which a print must not change
+                with rng.isolated():
+                    sizes = _data_sizes(getattr(self, method)())
+            # before `setup` a user's method raises any error, and a print must not
+            except Exception:  # noqa: BLE001
+                sizes = "None"
+            lines.append(f"{{{name} dataloader: {sizes}}}")
+        return os.linesep.join(lines)
 
 
 class Callback(trainer_hooks.Callback, metaclass=ABCMeta):

@@ -188,50 +188,69 @@ class BoringDataModule(LightningDataModule):
 
 
 class BoringDataModuleNoLen(LightningDataModule):
-    """Samples from iterable data sets, whose loaders have no length."""
+    """Samples from iterable data sets, whose loaders have no length; they are there after setup."""
+
+    def setup(self, stage: str) -> None:
+        """Make the data sets: 512 samples to train, 128 to validate, 256 to test, 64 to predict."""
+        if stage == "fit":
+            self.random_train = RandomIterableDataset(_SIZE, 512)
+        if stage in ("fit", "validate"):
+            self.random_val = RandomIterableDataset(_SIZE, 128)
+        if stage == "test":
+            self.random_test = RandomIterableDataset(_SIZE, 256)
+        if stage == "predict":
+            self.random_predict = RandomIterableDataset(_SIZE, 64)
 
     def train_dataloader(self) -> Any:
-        """Return a loader of 512 samples."""
-        return DataLoader(RandomIterableDataset(_SIZE, 512))
+        """Return the loader for training."""
+        return DataLoader(self.random_train)
 
     def val_dataloader(self) -> Any:
-        """Return a loader of 128 samples."""
-        return DataLoader(RandomIterableDataset(_SIZE, 128))
+        """Return the loader for validation."""
+        return DataLoader(self.random_val)
 
     def test_dataloader(self) -> Any:
-        """Return a loader of 256 samples."""
-        return DataLoader(RandomIterableDataset(_SIZE, 256))
+        """Return the loader for tests."""
+        return DataLoader(self.random_test)
 
     def predict_dataloader(self) -> Any:
-        """Return a loader of 64 samples."""
-        return DataLoader(RandomIterableDataset(_SIZE, 64))
+        """Return the loader for prediction."""
+        return DataLoader(self.random_predict)
 
 
 class IterableBoringDataModule(LightningDataModule):
-    """Two loaders for each stage, one with a length and one without."""
+    """Two loaders for each stage, one with a length and one without; they are there after setup."""
+
+    def setup(self, stage: str) -> None:
+        """Make the data sets: 16 samples to train, 32 to validate, 64 to test, 128 to predict."""
+        if stage == "fit":
+            self.train_datasets = self._data_sets(16)
+        if stage in ("fit", "validate"):
+            self.val_datasets = self._data_sets(32)
+        if stage == "test":
+            self.test_datasets = self._data_sets(64)
+        if stage == "predict":
+            self.predict_datasets = self._data_sets(128)
 
     @staticmethod
-    def _loaders(length: int) -> list[DataLoader[Tensor]]:
-        return [
-            DataLoader(RandomDataset(4, length)),
-            DataLoader(RandomIterableDataset(4, length)),
-        ]
+    def _data_sets(length: int) -> list[Any]:
+        return [RandomDataset(4, length), RandomIterableDataset(4, length)]
 
     def train_dataloader(self) -> Any:
-        """Return loaders of 16 samples."""
-        return self._loaders(16)
+        """Return the loaders for training."""
+        return [DataLoader(data) for data in self.train_datasets]
 
     def val_dataloader(self) -> Any:
-        """Return loaders of 32 samples."""
-        return self._loaders(32)
+        """Return the loaders for validation."""
+        return [DataLoader(data) for data in self.val_datasets]
 
     def test_dataloader(self) -> Any:
-        """Return loaders of 64 samples."""
-        return self._loaders(64)
+        """Return the loaders for tests."""
+        return [DataLoader(data) for data in self.test_datasets]
 
     def predict_dataloader(self) -> Any:
-        """Return loaders of 128 samples."""
-        return self._loaders(128)
+        """Return the loaders for prediction."""
+        return [DataLoader(data) for data in self.predict_datasets]
 
 
 class DemoModel(LightningModule):

@@ -124,6 +124,7 @@ EXPORTS = (
     ("loggers loggers.logger", _CLASSES, "Logger"),
     ("loggers loggers.base", _CLASSES, "LightningLoggerBase=Logger"),
     ("loggers.base loggers.logger", _LOGGERS, "DummyLogger"),
+    ("loggers.base loggers.logger", "trainer_hooks.loggers.dummy", "DummyExperiment"),
     ("loggers.base loggers.logger fabric.loggers.logger", _HELPERS, "rank_zero_experiment"),
     ("loggers.comet", _LOGGERS, "CometLogger"),
     ("loggers.csv_logs", _LOG_CLASSES, "CSVLogger"),

@@ -125,7 +125,7 @@ NOT_OFFERED: tuple[tuple[str, str, str], ...] = (
     ("loggers.base loggers.logger", "merge_dicts", "merge them where they are logged"),
     (
         "loggers.base loggers.logger",
-        "DummyExperiment DummyLoggerCollection",
+        "DummyLoggerCollection",
         "take the experiment of a DummyLogger",
     ),
     ("loggers.comet", "FRAMEWORK_NAME", "write the name that Comet is to show"),

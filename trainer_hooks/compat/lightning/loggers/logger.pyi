@@ -3,8 +3,10 @@
 from trainer_hooks.compat.lightning.base_classes import Logger
 from trainer_hooks.compat.lightning.helpers import rank_zero_experiment
 from trainer_hooks.loggers import DummyLogger
+from trainer_hooks.loggers.dummy import DummyExperiment
 
 __all__ = [
+    "DummyExperiment",
     "DummyLogger",
     "Logger",
     "rank_zero_experiment",
