@@ -40,6 +40,8 @@ class CountingTrainer:
     share_done: float = 0.0
     is_global_zero: bool = True
     sanity_checking: bool = False
+    check_val_every_n_epoch: int | None = 1
+    state: object = field(default_factory=lambda: SimpleNamespace(fn="fit"))
     logger: object = None
     progress: Progress = field(default_factory=Progress)
     metrics: dict = field(default_factory=lambda: {"loss": 0.5})
