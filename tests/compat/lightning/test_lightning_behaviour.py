@@ -258,6 +258,12 @@ def test_pruning_takes_none_and_a_class_without_an_amount(tmp_path):
     trainer = pl.Trainer(**QUIET, logger=False, callbacks=[pruning], default_root_dir=tmp_path)
     trainer.fit(model, DATA)
     assert (model.layer.weight == 0).flatten().tolist() == [True, False, True, False]
+    layer = Line().layer
+    choose = pl.callbacks.ModelPruning.sanitize_parameters_to_prune
+    assert choose(layer, None, ["weight", "training"]) == [(layer, "weight")]
+    assert choose(layer, [(layer, "bias")]) == [(layer, "bias")]
+    with pytest.raises(MisconfigurationException, match="must be a pair"):
+        choose(layer, ["bias"])
 
 
 def test_the_bars_count_no_validation_in_an_epoch_without_one(tmp_path):

@@ -509,6 +509,27 @@ class ModelPruning(WeightOwner):
         # before the first fit there are no entries to divide by
         return sum(zeros for zeros, _ in counts) / max(1, sum(total for _, total in counts))
 
+    @staticmethod
+    def sanitize_parameters_to_prune(
+        pl_module: Module,
+        parameters_to_prune: Parameters | None = (),
+        parameter_names: Sequence[str] = (),
+    ) -> Parameters:
+        """Return the parameters of a module that a fit would prune, by an unstructured method.
+
+        Args:
+            pl_module: the module.
+            parameters_to_prune: pairs of a layer and a parameter's name; None or empty for all.
+            parameter_names: names of parameters; unless given, `PARAMETER_NAMES`.
+
+        Raises:
+            OptionError: an item is not such a pair.
+            CallbackError: a parameter does not belong to the module, or there is none.
+        """
+        given, names = check_parameters(parameters_to_prune), parameter_names
+        names = names or ModelPruning.PARAMETER_NAMES
+        return chosen_parameters(pl_module, given, names, is_structured=False)
+
     def filter_parameters_to_prune(self, parameters_to_prune: Parameters = ()) -> Parameters:
         """Return the parameters to prune; override it to choose some of them."""
         return parameters_to_prune
