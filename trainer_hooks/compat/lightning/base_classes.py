@@ -159,16 +159,10 @@ class LightningModule(_OptionalDataloaderIdx, Module):
 
     _pickles_hparams: ClassVar[bool] = True
 
-    def to_torchscript(
-        self,
-        file_path: str | os.PathLike[str] | None = None,
-        method: str | None = "script",
-        example_inputs: Any = None,
-        **kwargs: Any,
-    ) -> Any:
-        """Return the module as TorchScript, as `trainer_hooks.Module.to_torchscript`; deprecated.
+    def to_torchscript(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the module as TorchScript; a `DeprecationWarning` tells that it is deprecated.
 
-        A `DeprecationWarning` says so, as in Lightning.
+        The arguments are those of `trainer_hooks.Module.to_torchscript`.
         """
         warn(
             "Lightning's LightningModule.to_torchscript has been deprecated in v2.7 and will be "
@@ -176,7 +170,7 @@ class LightningModule(_OptionalDataloaderIdx, Module):
             "the method.",
             DeprecationWarning,
         )
-        return super().to_torchscript(file_path, method, example_inputs, **kwargs)
+        return super().to_torchscript(*args, **kwargs)
 
 
 _LOADERS = {

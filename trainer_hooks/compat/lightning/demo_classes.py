@@ -149,7 +149,32 @@ class ManualOptimBoringModel(BoringModel):
         return loss
 
 
-class BoringDataModule(LightningDataModule):
+class _PartsDataModule(LightningDataModule):
+    """A loader for each part of the data, which `setup` makes."""
+
+    random_train: Any
+    random_val: Any
+    random_test: Any
+    random_predict: Any
+
+    def train_dataloader(self) -> Any:
+        """Return the loader for training."""
+        return DataLoader(self.random_train)
+
+    def val_dataloader(self) -> Any:
+        """Return the loader for validation."""
+        return DataLoader(self.random_val)
+
+    def test_dataloader(self) -> Any:
+        """Return the loader for tests."""
+        return DataLoader(self.random_test)
+
+    def predict_dataloader(self) -> Any:
+        """Return the loader for prediction."""
+        return DataLoader(self.random_predict)
+
+
+class BoringDataModule(_PartsDataModule):
     """64 samples each for training, validation, test and prediction."""
 
     def __init__(self) -> None:
@@ -170,24 +195,8 @@ class BoringDataModule(LightningDataModule):
     def _part(self, index: int) -> Subset[Tensor]:
         return Subset(self.random_full, range(_LENGTH * index, _LENGTH * (index + 1)))
 
-    def train_dataloader(self) -> Any:
-        """Return the loader for training."""
-        return DataLoader(self.random_train)
 
-    def val_dataloader(self) -> Any:
-        """Return the loader for validation."""
-        return DataLoader(self.random_val)
-
-    def test_dataloader(self) -> Any:
-        """Return the loader for tests."""
-        return DataLoader(self.random_test)
-
-    def predict_dataloader(self) -> Any:
-        """Return the loader for prediction."""
-        return DataLoader(self.random_predict)
-
-
-class BoringDataModuleNoLen(LightningDataModule):
+class BoringDataModuleNoLen(_PartsDataModule):
     """Samples from iterable data sets, whose loaders have no length; they are there after setup."""
 
     def setup(self, stage: str) -> None:
@@ -200,22 +209,6 @@ class BoringDataModuleNoLen(LightningDataModule):
             self.random_test = RandomIterableDataset(_SIZE, 256)
         if stage == "predict":
             self.random_predict = RandomIterableDataset(_SIZE, 64)
-
-    def train_dataloader(self) -> Any:
-        """Return the loader for training."""
-        return DataLoader(self.random_train)
-
-    def val_dataloader(self) -> Any:
-        """Return the loader for validation."""
-        return DataLoader(self.random_val)
-
-    def test_dataloader(self) -> Any:
-        """Return the loader for tests."""
-        return DataLoader(self.random_test)
-
-    def predict_dataloader(self) -> Any:
-        """Return the loader for prediction."""
-        return DataLoader(self.random_predict)
 
 
 class IterableBoringDataModule(LightningDataModule):
