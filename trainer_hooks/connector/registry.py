@@ -264,7 +264,7 @@ def validate_callback(item: object, where: str) -> Callback:
     if isinstance(item, str):
         raise CallbackError(
             f"{where} is the text {item!r}: it must be an instance of trainer_hooks.Callback. "
-            "Import the class and pass one. Only a config of `trainer-hooks fit` names classes by text."
+            "Import the class and pass one. Only a config of `trainer-hooks fit` has texts there."
         )
     item = adapt_if_foreign(item)
     if not isinstance(item, Callback):
