@@ -150,7 +150,7 @@ def differences(
 def _own_differences(
     a: dict[str, Any], b: dict[str, Any], tolerance: Tolerance
 ) -> Iterator[Difference]:
-    """Yield the differences in what only trainer_hooks saves."""
+    """Yield the differences of the entries that only trainer_hooks saves."""
     for name in dict.fromkeys([*a, *b]):
         walk = _Comparison(_PARTS.get(str(name), _OTHERS), tolerance)
         one, other = ({name: own[name]} if name in own else {} for own in (a, b))

@@ -192,7 +192,7 @@ class RunContext:
         continues_epoch: whether the current epoch was begun in an earlier run.
         predictions: the predictions that a prediction returns, so far: a list for each loader.
         rebind_optimizers: lets the step of a fit use the present optimizers; None outside fit.
-        after_first_batches: functions to call after each training batch, until they return True.
+        after_first_batches: functions to call after each training batch while they return True.
     """
 
     trainer: Trainer
@@ -219,7 +219,7 @@ class RunContext:
     continues_epoch: bool = False
     predictions: list[list[Any]] = field(default_factory=list)
     rebind_optimizers: Callable[[], None] | None = None
-    after_first_batches: list[Callable[[], bool]] = field(default_factory=list)
+    after_first_batches: list[Callable[[], bool | None]] = field(default_factory=list)
     local_requests: RunRequests = field(init=False)
 
     def __post_init__(self) -> None:

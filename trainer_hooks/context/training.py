@@ -44,6 +44,8 @@ class TrainingState:
             origin is computed.
         origin: the origin of the run, by which a restart recognises its own checkpoints; None until
             the first save of a fit.
+        command: the beginning of the command line, for messages about its checkpoints; computed
+            with the origin.
         saved_batches: completed batches when the last checkpoint was saved that can be resumed.
         newest_path: that checkpoint, or the one from which the last fit resumed; empty without one.
         newest_batches: completed batches in that checkpoint.
@@ -66,6 +68,7 @@ class TrainingState:
     saved_at: int = 0
     hparams: Mapping[str, Any] | None = None
     origin: str | None = None
+    command: str = ""
     # -1 equals no count: a fit that ends before its first batch has no checkpoint either
     saved_batches: int = -1
     newest_path: str = ""

@@ -233,7 +233,7 @@ class FitLoop:
             context.batch.is_taken = False
             if context.after_first_batches:
                 context.after_first_batches = [
-                    call for call in context.after_first_batches if not call()
+                    call for call in context.after_first_batches if call()
                 ]
             if has_step_schedulers and closes_window:
                 self._schedulers.after_step()

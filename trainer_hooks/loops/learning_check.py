@@ -55,7 +55,7 @@ class LearningCheck:
         context.after_first_batches.append(self.after_batch)
 
     def after_batch(self) -> bool:
-        """Look at the batch that was just trained; return whether no other has to be looked at."""
+        """Look at the batch that was just trained; return whether to look at the next."""
         context = self._context
         self._batches += 1
         if context.module.automatic_optimization:
@@ -68,7 +68,7 @@ class LearningCheck:
                 self._advise_on_missing_steps()
         if is_trained and not self._is_settled:
             self._look_at_step()
-        return is_trained or self._is_settled
+        return not (is_trained or self._is_settled)
 
     def after_epoch(self) -> None:
         """Look at the first epoch as a whole, after its schedulers."""

@@ -132,7 +132,7 @@ def _internal_part(owner: str, name: str, instead: str) -> AttributeError:
 
 
 class _Loop:
-    """What both loops of Lightning have: the step limits, and parts that are not there.
+    """The common attributes of both loops: the step limits, and parts that are not there.
 
     Args:
         core: the trainer's core, which holds its parts.

@@ -6,7 +6,7 @@ import inspect
 import math
 from copy import copy, deepcopy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -237,11 +237,6 @@ def _limited(amount: int | float, unpruned: int) -> int | float:
     return min(amount, unpruned) if isinstance(amount, int) else amount
 
 
-def is_pruning_method(pruning_fn: object) -> TypeGuard[type[prune.BasePruningMethod]]:
-    """Return whether a `pruning_fn` is a class of torch's, and not the name of a function."""
-    return isinstance(pruning_fn, type) and issubclass(pruning_fn, prune.BasePruningMethod)
-
-
 def pruning_method(
     pruning_fn: object, is_global: object, dim: object, norm: object
 ) -> PruningMethod:
@@ -251,7 +246,7 @@ def pruning_method(
         OptionError: there is no such method, it cannot rank all parameters together, or it lacks an
             argument.
     """
-    if is_pruning_method(pruning_fn):
+    if isinstance(pruning_fn, type) and issubclass(pruning_fn, prune.BasePruningMethod):
         _require_global(pruning_fn, getattr(pruning_fn, "PRUNING_TYPE", "unknown"), is_global)
         return PruningMethod(pruning_fn.__name__, None, pruning_fn, {})
     name = pruning_fn.lower() if isinstance(pruning_fn, str) else ""

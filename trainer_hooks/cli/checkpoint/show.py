@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trainer_hooks.checkpoint.inspection import CheckpointContents
+    from trainer_hooks.checkpoint.seal import CheckpointSummary
 
 _SHOWN = 20
 """Lines of one callback state or of one group of values."""
@@ -73,7 +74,7 @@ def file_facts(file: CheckpointContents) -> dict[str, Any]:
     """Return the facts about a checkpoint file as plain data."""
     # migrated and decoded, whatever version wrote it; `file.format` is still the one on disk
     contents = file.as_saved()
-    own, data = contents.own, contents.data
+    own, data, summary = contents.own, contents.data, _summary(contents)
     # a module's get_extra_state may put anything among its weights
     tensors = {name: item for name, item in contents.weights.items() if isinstance(item, Tensor)}
     return {
@@ -83,8 +84,8 @@ def file_facts(file: CheckpointContents) -> dict[str, Any]:
         "format": file.format or None,
         "version": own.get("version"),
         "lightning_version": data.get("pytorch-lightning_version"),
-        "module": _summary(contents, "module"),
-        "saved_at": _summary(contents, "saved_at"),
+        "module": None if summary is None else summary.module or None,
+        "saved_at": None if summary is None else summary.saved_at or None,
         "logs": _logs(own),
         "counters": _counters(contents),
         "is_resumable": contents.is_resumable,
@@ -123,12 +124,12 @@ def file_facts(file: CheckpointContents) -> dict[str, Any]:
     }
 
 
-def _summary(contents: CheckpointContents, name: str) -> Any:
-    """Return a fact of a checkpoint's summary; None of another tool's file, or without it."""
+def _summary(contents: CheckpointContents) -> CheckpointSummary | None:
+    """Return the summary of a checkpoint; None of another tool's file, or without it."""
     if contents.kind is not CheckpointKind.OURS:
         return None
     try:
-        return getattr(summarize(contents.path), name) or None
+        return summarize(contents.path)
     except CheckpointError:
         return None
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._names import is_of_package
 from trainer_hooks.cli.commands import install_hint, print_failure
 from trainer_hooks.errors import DataError, OptionError, error_message
 from trainer_hooks.hooks.spec import overrides
@@ -64,5 +65,5 @@ def _takes_predictions(trainer: Trainer) -> bool:
     return any(
         overrides(callback, "on_predict_batch_end")
         for callback in trainer.callbacks
-        if not type(callback).__module__.startswith("trainer_hooks.")
+        if not is_of_package(type(callback))
     )

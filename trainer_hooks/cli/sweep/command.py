@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer_hooks._text import printable
+from trainer_hooks._text import printable, show_table
 from trainer_hooks.cli.commands import INTERRUPTED, install_hint, print_failure
 from trainer_hooks.cli.sweep.search_space import parse_arguments
 from trainer_hooks.errors import OptionError, TrainerHooksError
@@ -164,8 +164,6 @@ def _check_config(definition: SweepDefinition) -> int:
 
 def _show_results(sweep: SweepStudy) -> None:
     """Print the table of the trials, the best first."""
-    from trainer_hooks._text import show_table
-
     keys = [argument.key for argument in sweep.arguments]
     rows = [
         [

@@ -7,7 +7,7 @@ trials, and the process of each trial reports its metric to the same file.
 from __future__ import annotations
 
 import inspect
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import optuna
@@ -38,6 +38,14 @@ _FOLDER = "folder"
 _RETRIED = "retried"
 _UNSEEDED_BY_TRIAL = "QMCSampler"
 """Its sequence is one of the whole study, with one seed."""
+
+
+_OPTION_OF = {
+    "config_text": "the text of the config",
+    "settings": "--set",
+    "config": "the config",
+} | {name: f"--{name}" for name in ("monitor", "mode", "sampler", "pruner", "seed")}
+"""The fields of a definition as the command line has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +86,16 @@ class SweepStudy:
         folder: the folder of the sweep.
         study: Optuna's study.
         definition: the choices that were made when it began.
-        arguments: the arguments that differ between trials.
     """
 
     folder: Path
     study: optuna.Study
     definition: SweepDefinition
-    arguments: tuple[SweptArgument, ...] = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.arguments = self.definition.arguments
+    @property
+    def arguments(self) -> tuple[SweptArgument, ...]:
+        """The arguments that differ between trials, and their values."""
+        return self.definition.arguments
 
     @classmethod
     def load(cls, folder: Path) -> SweepStudy:
@@ -198,13 +206,6 @@ class SweepStudy:
     def _folder_name(self, trial: FrozenTrial) -> str:
         name: str = trial.user_attrs.get(_FOLDER, f"trial_{trial.number}")
         return name
-
-
-_OPTION_OF = {
-    "config_text": "the text of the config",
-    "settings": "--set",
-    "config": "the config",
-} | {name: f"--{name}" for name in ("monitor", "mode", "sampler", "pruner", "seed")}
 
 
 def check_trials(definition: SweepDefinition, trials: int | None) -> None:

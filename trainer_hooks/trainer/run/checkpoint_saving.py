@@ -189,7 +189,7 @@ def _write_now(
 
 
 def _begin_write(core: TrainerCore, *, is_sharded: bool) -> Callable[..., str]:
-    """Set the save's time, and at a fit's first save its origin; return the function that writes.
+    """Set the save's time, at a fit's first its origin and command; return the writing function.
 
     It takes the checkpoint and a path, and returns the absolute path.
     """
@@ -199,13 +199,14 @@ def _begin_write(core: TrainerCore, *, is_sharded: bool) -> Callable[..., str]:
     training.saved_at = max(time.time_ns(), training.saved_at + 1)
     if training.origin is None:  # the first save of a fit
         training.origin = compute_run_origin(training.hparams, core.connector.callbacks)
+        training.command = shown_command(core.connector.callbacks)
     # the values of now: by the time that a thread writes, the training may have made another save
     summary: dict[str, Any] = {
         "module": unsharded_class(core.module).__name__,
         "saved_at": training.saved_at,
         "origin": training.origin,
         "process": process_identity(),
-        "command": shown_command(core.connector.callbacks),
+        "command": training.command,
     }
     if is_sharded:
         from trainer_hooks.trainer.run.sharded_checkpoint import (

@@ -112,8 +112,7 @@ def log_end(
     )
     log.info("fit %s", "; ".join(filter(None, parts)))
     if newest:
-        is_auto = core.start.is_auto
-        log.info("%s", _way_on(core, trainer, newest, reason, is_auto=is_auto))
+        log.info("%s", _way_on(core, trainer, newest, reason))
 
 
 def _place_of(training: TrainingState) -> str:
@@ -168,7 +167,7 @@ def _report_of(trainer: Trainer) -> str:
     return f"for a report: trainer-hooks report {shlex.quote(shown_path(folder))}"
 
 
-def _way_on(core: TrainerCore, trainer: Trainer, newest: str, reason: str, *, is_auto: bool) -> str:
+def _way_on(core: TrainerCore, trainer: Trainer, newest: str, reason: str) -> str:
     """Return the line with the command or call that resumes from the newest checkpoint.
 
     It ends with that, and names before it what has to change first.
@@ -183,7 +182,7 @@ def _way_on(core: TrainerCore, trainer: Trainer, newest: str, reason: str, *, is
     elif stopper is not None:
         condition = f", without {stopper} or with options of it that stop later"
     raised = limit if limit in ("max_epochs", "max_steps") else ""
-    line = resume_line(trainer, newest, finds_itself=is_auto, limit=raised)
+    line = resume_line(trainer, newest, finds_itself=core.start.is_auto, limit=raised)
     return f"to go on{condition}: {line}"
 
 

@@ -51,13 +51,12 @@ def begin_start(core: TrainerCore) -> None:
     update_start(core, _KILLED)
 
 
-def update_start(core: TrainerCore, error: BaseException | str | None = None) -> bool:
-    """Call `record_start` where a folder that takes no file must not end the fit; return True."""
+def update_start(core: TrainerCore, error: BaseException | str | None = None) -> None:
+    """Call `record_start` where a folder that takes no file must not end the fit."""
     try:
         record_start(core, error)
     except (OSError, CheckpointError) as failure:
         log.warning("the record of the start was not changed: %s", error_message(failure))
-    return True
 
 
 def record_start(core: TrainerCore, error: BaseException | str | None) -> None:

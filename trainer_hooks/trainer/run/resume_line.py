@@ -11,6 +11,7 @@ import sys
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from trainer_hooks._log import is_own_module
 from trainer_hooks.checkpoint.paths import is_remote
 from trainer_hooks.trainer.run.run_origin import run_config
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.context.context import Trainer
 
-_PACKAGE = __name__.partition(".")[0]
 _LONGEST = 160
 """The length from which a call is shown as `fit(...)`."""
 
@@ -93,7 +93,7 @@ def _call(path: str) -> str:
 def _call_in_source() -> ast.Call | None:
     """Return the call of fit in the nearest frame of the user, or None if it cannot be read."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - documented
-    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == _PACKAGE:
+    while frame is not None and is_own_module(frame.f_globals.get("__name__", "")):
         frame = frame.f_back
     if frame is None:
         return None

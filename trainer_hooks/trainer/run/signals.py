@@ -12,6 +12,7 @@ import threading
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._log import is_own_module
 from trainer_hooks._output import losing_output
 from trainer_hooks.context.context import RunRequests
 from trainer_hooks.errors import TerminationSignal
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.context.context import RunContext
 
-_PACKAGE = __name__.partition(".")[0] + "."
 _DEFERRED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
@@ -126,7 +126,7 @@ def _is_in_import(traceback: TracebackType | None) -> bool:
         code, module = traceback.tb_frame.f_code, traceback.tb_frame.f_globals.get("__name__", "")
         if code.co_filename.startswith("<frozen importlib"):
             is_import = True
-        elif module.startswith(_PACKAGE) and code.co_name != "<module>":
+        elif is_own_module(module) and code.co_name != "<module>":
             is_import = False
         traceback = traceback.tb_next
     return is_import
