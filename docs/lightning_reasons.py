@@ -335,7 +335,7 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         (
             "`ModelCheckpoint(save_on_exception=True)`",
             "writes `filename`, or `epoch=E-step=S.ckpt`",
-            "writes `exception-epoch=E-step=S.ckpt`: a resumed run has the names of an uncut one",
+            "writes `filename`; `exception-epoch=E-step=S.ckpt` if it is None or names a metric",
         ),
         ("`ModelCheckpoint` where the metric is NaN", "it may be the best", "it is never the best"),
         (

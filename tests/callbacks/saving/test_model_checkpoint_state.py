@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from trainer_hooks.callbacks import ModelCheckpoint
-from trainer_hooks.errors import TerminationSignal, TrainerHooksWarning
+from trainer_hooks.errors import CheckpointError, TerminationSignal, TrainerHooksWarning
 
 
 def files(folder):
@@ -202,6 +202,44 @@ def test_exception_leaves_a_checkpoint(fake, tmp_path, error):
     assert saver.last_exception_path == str(tmp_path / "exception-epoch=0-step=1.ckpt")
     assert files(tmp_path) == ["exception-epoch=0-step=1.ckpt"]
     assert saver.best_model_path == ""
+
+
+def test_exception_leaves_a_checkpoint_under_the_filename(fake, tmp_path):
+    """As in Lightning; a file of that name that is there already stays as it is."""
+    for expected in ("own.ckpt", "own-v1.ckpt"):
+        saver = ModelCheckpoint(tmp_path, filename="own", save_on_exception=True)
+        trainer = fake(saver)
+        trainer.start()
+        trainer.run_batch(0)
+        saver.on_exception(trainer, None, RuntimeError())
+        assert saver.last_exception_path == str(tmp_path / expected)
+    assert files(tmp_path) == ["own-v1.ckpt", "own.ckpt"]
+
+
+def test_exception_is_not_named_by_a_metric(fake, tmp_path):
+    """Its last value is that of another state, and before the first validation there is none."""
+    saver = ModelCheckpoint(tmp_path, filename="{epoch}-{val_loss:.2f}", save_on_exception=True)
+    trainer = fake(saver)
+    trainer.start()
+    trainer.run_batch(0)
+    saver.on_exception(trainer, None, RuntimeError())
+    assert files(tmp_path) == ["exception-epoch=0-step=1.ckpt"]
+
+
+def test_exception_whose_file_cannot_be_written_leaves_no_trace(fake, tmp_path, monkeypatch):
+    """A later file of that name, which may be another run's, is not written over."""
+    saver = ModelCheckpoint(tmp_path, filename="own", save_on_exception=True)
+    trainer = fake(saver)
+    trainer.start()
+    trainer.run_batch(0)
+
+    def fail(*args):
+        raise CheckpointError("full")
+
+    monkeypatch.setattr(trainer, "save_checkpoint", fail)
+    with pytest.raises(CheckpointError, match="full"):
+        saver.on_exception(trainer, None, RuntimeError())
+    assert (saver.last_exception_path, "left_by_error" in saver.state_dict()) == ("", False)
 
 
 def test_exception_without_the_option_leaves_nothing(fake, tmp_path):

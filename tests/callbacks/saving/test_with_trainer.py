@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import warnings
 from datetime import timedelta
 from pathlib import Path
 
@@ -46,6 +47,11 @@ class Scored(Module):
 
     def on_load_checkpoint(self, checkpoint):
         self.validations = checkpoint["validations"]
+
+
+def read_step(path):
+    """Return the optimizer steps of a checkpoint."""
+    return torch.load(path, weights_only=True)["global_step"]
 
 
 def points(count=8):
@@ -149,6 +155,33 @@ def test_exception_checkpoint_can_be_resumed(tmp_path, error):
     with pytest.warns(TrainerHooksWarning, match="saved inside batch 2 of epoch 1"):
         fit(trainer_with(tmp_path, again, max_epochs=2), resumed, saver.last_exception_path)
     assert torch.equal(resumed.layer.weight, whole.layer.weight)
+
+
+@pytest.mark.parametrize("after", range(1, 8))
+@pytest.mark.parametrize("filename", ["own", "{step}", "{epoch}"])
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_a_run_that_goes_on_from_an_error_has_the_names_of_one_without(
+    tmp_path, after, filename, every
+):
+    """It writes over the file of the error; one under a name that it never uses is left."""
+    options = {"filename": filename, "every_n_train_steps": every, "save_top_k": -1}
+    uncut = ModelCheckpoint(tmp_path / "a", **options)
+    fit(trainer_with(tmp_path, uncut, max_epochs=2), Scored(4.0, 3.0))
+    saver = ModelCheckpoint(tmp_path / "b", **options, save_on_exception=True)
+    with pytest.raises(RuntimeError, match="x"):
+        broken = Breaks(RuntimeError("x"), after)
+        fit(trainer_with(tmp_path, saver, broken, max_epochs=2), Scored(4.0, 3.0))
+    left = saver.last_exception_path
+    again = ModelCheckpoint(tmp_path / "b", **options, save_on_exception=True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the checkpoint was saved inside batch")
+        fit(trainer_with(tmp_path, again, max_epochs=2), Scored(4.0, 3.0), left)
+    whole = {path.name: read_step(path) for path in (tmp_path / "a").iterdir()}
+    found = {path.name: read_step(path) for path in (tmp_path / "b").iterdir()}
+    extra = {name: step for name, step in found.items() if name not in whole}
+    assert found.items() >= whole.items()
+    assert list(extra) in ([], [Path(left).name])
+    assert ("left_by_error" in again.state_dict()) == bool(extra)
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3])

@@ -244,10 +244,20 @@ def a_metric_that_is_nan(x):
 
 @differs(
     "`ModelCheckpoint(save_on_exception=True)`",
-    files=(["saved/model.ckpt"], ["saved/exception-epoch=0-step=1.ckpt"]),
+    files=(["saved/epoch=0-step=1.ckpt"], ["saved/exception-epoch=0-step=1.ckpt"]),
 )
 def save_on_exception(x):
     """A file is written when something raises."""
+    return _saved_on_exception(x)
+
+
+def save_on_exception_by_name(x):
+    """A file of the name that was given is written when something raises."""
+    return _saved_on_exception(x, filename="model")
+
+
+def _saved_on_exception(x, **options):
+    """Return the files of a fit that an error ends."""
 
     class Net(x.Net):
         def training_step(self, batch, batch_idx):
@@ -256,7 +266,7 @@ def save_on_exception(x):
             return super().training_step(batch, batch_idx)
 
     saver = x.callbacks.ModelCheckpoint(
-        dirpath=x.folder / "saved", filename="model", save_on_exception=True
+        dirpath=x.folder / "saved", save_on_exception=True, **options
     )
     error = x.error(lambda: x.trainer(saver, enable_checkpointing=True).fit(Net(), x.loader(3)))
     return {"error": error, "files": x.files("saved/*")}

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 _FIELD = re.compile(r"\{([^{}:]*)(?::([^{}]*))?\}")
 _COUNTERS = ("epoch", "step")
-_WHOLE = (*_COUNTERS, "batch", "batch_in_epoch", "rank", "world_size")
+COUNTERS_AND_RANKS = (*_COUNTERS, "batch", "batch_in_epoch", "rank", "world_size")
+"""The names in a template that are no metrics, as `template_counts` gives them."""
 
 
 def template_names(template: str) -> tuple[str, ...]:
@@ -121,7 +122,7 @@ def read_template(template: str, name: str) -> dict[str, str] | None:
     """
     pattern, end, names = "", 0, []
     for match in _FIELD.finditer(template):
-        is_counter = match[1] in _WHOLE
+        is_counter = match[1] in COUNTERS_AND_RANKS
         pattern += re.escape(template[end : match.start()])
         # lazy: in "{a}-{b}", the first field ends at the first "-"
         pattern += r"(\d+)" if is_counter else r"([^/]+?)"

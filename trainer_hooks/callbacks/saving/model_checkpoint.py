@@ -21,6 +21,7 @@ from trainer_hooks.callbacks.monitored_metric import (
     monitorable_metrics,
 )
 from trainer_hooks.callbacks.option_checks import check_count
+from trainer_hooks.callbacks.saving.file_names import COUNTERS_AND_RANKS, template_names
 from trainer_hooks.callbacks.saving.saver import CheckpointRanking, SavePlan, Saver, SaveTracker
 from trainer_hooks.callbacks.saving.saver_options import (
     check_dirpath,
@@ -85,8 +86,10 @@ class ModelCheckpoint(Saver):
             whatever `every_n_epochs` is, so that it is never further behind than that. A fit in
             which no save came due leaves one at its end.
         save_top_k: how many of the best to keep: -1 all, 0 none; without a monitor -1, 0 or 1.
-        save_on_exception: whether any error that ends a fit, Ctrl-C too, leaves a checkpoint,
-            `exception-epoch=E-step=S.ckpt`, under `last_exception_path`. SIGTERM always does.
+        save_on_exception: whether any error that ends a fit, Ctrl-C too, leaves a checkpoint under
+            `last_exception_path`: `filename`, or `exception-epoch=E-step=S.ckpt` where that is None
+            or names a metric. The run that resumes from it writes over it when it saves under that
+            name. SIGTERM always leaves one.
         save_weights_only: leave out everything that only a resume needs.
         mode: `"min"` or `"max"`: which values of `monitor` are better. NaN is never the best.
         auto_insert_metric_name: whether `{epoch}` becomes `epoch=3` or `3`.
@@ -330,8 +333,16 @@ class ModelCheckpoint(Saver):
         if is_due and is_real_fit(trainer):
             # not by the tracker: the ranking does not contain this file, and nothing deletes it
             metrics = monitorable_metrics(trainer)
-            path = self._free_path(metrics, self.CHECKPOINT_NAME_EXCEPTION)
-            trainer.save_checkpoint(path, self.save_weights_only)
+            names = set(template_names(self.filename or "{metric}"))
+            # the last value of a metric would name a state that did not have it
+            is_named = self._file is None and names <= set(COUNTERS_AND_RANKS)
+            # versioned even without the counter: never over a checkpoint of the ranking
+            path = (
+                self._free_path(metrics, is_versioned=True)
+                if is_named
+                else self._free_path(metrics, self.CHECKPOINT_NAME_EXCEPTION)
+            )
+            self.tracker.write_for_error(trainer, path, is_replaceable=is_named)
             self.last_exception_path = path
 
     def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:

@@ -252,6 +252,9 @@ class SaveTracker:
             deletes those that are still there.
         repeated: files of weights alone that a killed process of this run saved after the loaded
             checkpoint. The run saves them once more, in their places.
+        left_by_error: files that errors left under the saver's own names. The run that goes on
+            from one writes over them when it saves under their names, as a run without the error
+            would have.
         around: returns the context in which the files of a plan are written; None for no context.
         is_to_save: whether the run saves, so that a change of the folder deserves a warning.
 
@@ -274,6 +277,7 @@ class SaveTracker:
         self.pending: PendingSave | None = None
         self.left_over: tuple[str, ...] = ()
         self.repeated: set[str] = set()
+        self.left_by_error: set[str] = set()
         self._loaded_plan = SavePlan(())
         self._for_now: tuple[str, ...] = ()
 
@@ -332,6 +336,26 @@ class SaveTracker:
                 self.reserved_names.release(*plan.files, plan.link)
                 raise
             self._for_now = ()
+
+    def write_for_error(self, trainer: Trainer, path: str, is_replaceable: bool) -> None:
+        """Write the file of an error that ends the fit; the ranking does not contain it.
+
+        Args:
+            trainer: the trainer.
+            path: the file.
+            is_replaceable: whether the run that goes on from it may write over it.
+
+        Raises:
+            CheckpointError: the file cannot be written.
+        """
+        if is_replaceable:
+            # before the file is written, because this set is part of the state in it
+            self.left_by_error.add(path)
+        try:
+            trainer.save_checkpoint(path, self._saver.save_weights_only)
+        except BaseException:
+            self.left_by_error.discard(path)
+            raise
 
     def complete(self, trainer: Trainer, path: str) -> None:
         """Finish the plan of a file that is durable now: make its link, delete replaced files."""
@@ -426,6 +450,8 @@ class SaveTracker:
             "link": plan.link,
             **state,
             "best_k_models": dict(ranking.best_k_models),
+            # only where there are any: the state is else that of a run without errors
+            **({"left_by_error": sorted(self.left_by_error)} if self.left_by_error else {}),
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -438,6 +464,7 @@ class SaveTracker:
         if saver.dirpath in (None, folder):
             ranking.load_state_dict(state_dict)
             self.left_over = tuple(map(os.fspath, state_dict.get("obsolete", ())))
+            self.left_by_error = set(map(os.fspath, state_dict.get("left_by_error", ())))
             # older checkpoints have no plan
             files, link = state_dict.get("files", ()), state_dict.get("link")
             self._loaded_plan = SavePlan(
@@ -701,14 +728,16 @@ class Saver(Checkpoint):
 
         path, version = self.format_checkpoint_name(metrics, filename, None), 0
         if self.enable_version_counter or is_versioned:
-            reusable = {*reusable, *self.tracker.repeated}
+            reusable = {*reusable, *self.tracker.repeated, *self.tracker.left_by_error}
             # a reservation and not a look at the disk: another run may choose at the same moment
             while path not in reusable and not self.tracker.reserved_names.take(path):
                 path = self.format_checkpoint_name(
                     metrics, filename, self.STARTING_VERSION + version
                 )
                 version += 1
-        self.tracker.repeated.discard(path)  # a later save of that name gets a version
+        # a later save of that name gets a version
+        self.tracker.repeated.discard(path)
+        self.tracker.left_by_error.discard(path)
         return path
 
 
