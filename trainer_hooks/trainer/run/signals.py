@@ -5,11 +5,13 @@ SIGINT is Ctrl-C. SIGTERM and SIGUSR1 are what a scheduler sends before it takes
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
 import threading
 from contextlib import contextmanager, nullcontext, suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import is_own_module
@@ -85,7 +87,8 @@ def shorten_traceback() -> None:
     Ctrl-C, which shows where a program hangs, are printed as before.
     """
     if not isinstance(sys.excepthook, _InOneLine):
-        sys.excepthook = _InOneLine(sys.excepthook)
+        sys.excepthook = hook = _InOneLine(sys.excepthook)
+        atexit.register(hook.keep_exit_code)
 
 
 class _InOneLine:
@@ -97,10 +100,26 @@ class _InOneLine:
 
     def __init__(self, before: Callable[..., object]) -> None:
         self._before = before
+        self._is_interrupted = False
+
+    def keep_exit_code(self) -> None:
+        """Let a process that Ctrl-C ends die of SIGINT, so that a shell's loop ends as well.
+
+        The interpreter notes the error for that, and forgets it when any text is executed: torch
+        imports a module at exit, whose named tuples do so.
+        """
+        if self._is_interrupted:
+            if "torch._dynamo" in sys.modules:
+                with suppress(ImportError):
+                    import_module("tabulate")  # torch's handler may come after this one
+            with suppress(KeyboardInterrupt):
+                exec("raise KeyboardInterrupt")  # noted as an error of the program itself
 
     def __call__(
         self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None
     ) -> None:
+        # after an error at a prompt the process goes on
+        self._is_interrupted = kind is KeyboardInterrupt and not hasattr(sys, "ps1")
         # notes tell of further errors, for which one line is not enough
         is_told = kind is KeyboardInterrupt and not hasattr(error, "__notes__")
         if is_told and (
