@@ -199,3 +199,6 @@ def test_loggers_are_given_them_unless_told_otherwise():
     assert All(3).logged_hparams["width"] == 3
     assert Quiet(3).logged_hparams is None
     assert Quiet(3).saved_hparams == {"width": 3}
+    changed = All(3)
+    changed.hparams.width = 4
+    assert changed.logged_hparams["width"] == 3

@@ -156,8 +156,8 @@ class HyperparametersMixin:
 
     @own_property
     def logged_hparams(self) -> Mapping[str, Any] | None:
-        """The hyperparameters that loggers get, or None."""
-        return self.hparams if self._kept is not None and self._kept.is_logged else None
+        """The hyperparameters that loggers get, as they were when they were saved, or None."""
+        return self.hparams_initial if self._kept is not None and self._kept.is_logged else None
 
 
 def _refusal(kind: type[Any]) -> Callable[..., Any]:

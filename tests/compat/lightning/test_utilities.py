@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from pytorch_lightning.callbacks.progress.tqdm_progress import Tqdm as LightningTqdm
 
 import trainer_hooks
 from trainer_hooks import Callback, DataModule, Module, TrainerHooksWarning
 from trainer_hooks.compat.lightning import utilities
+from trainer_hooks.compat.lightning.callbacks.progress.tqdm_progress import Tqdm
 from trainer_hooks.compat.lightning.utilities import (
     AttributeDict,
     grad_norm,
@@ -255,3 +257,24 @@ class TestInitArguments:
     def test_another_function_has_none(self) -> None:
         """A frame that runs no `__init__` of a class gives nothing."""
         assert get_init_args(inspect.currentframe()) == {}
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (1, "1"),
+        (1.0, "1.000"),
+        (0.12345, "0.123"),
+        (1e-5, "1e-5"),
+        (12345.6, "12345.6"),
+        ("1", "1.000"),
+        ("1.5", "1.500"),
+        ("10000", "10000"),
+        ("abc", "abc"),
+        ("", ""),
+    ],
+)
+def test_a_bar_pads_numbers(number, text):
+    """Floats and texts of numbers are as wide as they can become; as in Lightning's own class."""
+    assert Tqdm.format_num(number) == text
+    assert LightningTqdm.format_num(number) == text

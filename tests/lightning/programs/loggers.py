@@ -45,6 +45,63 @@ def hyperparameters(x):
     return {"hparams": journal.hparams}
 
 
+def hyperparameters_changed_before_fit(x):
+    """A logger is given those that `save_hyperparameters` kept, whatever became of them."""
+
+    class Net(x.Net):
+        def __init__(self, width=3):
+            super().__init__()
+            self.save_hyperparameters()
+
+    journal, module = x.journal(), Net()
+    module.hparams.width = 5
+    module.hparams["more"] = 1
+    x.trainer(logger=journal).fit(module, x.loader(1))
+    return {"hparams": journal.hparams}
+
+
+class _Plain:
+    """A logger of the user's own, of no base class."""
+
+    name = version = save_dir = None
+
+    def __init__(self):
+        self.rows, self.hparams, self.ends = [], {}, []
+
+    def log_metrics(self, metrics, step=None):
+        self.rows.append((step, metrics))
+
+    def log_hyperparams(self, params, *args):
+        self.hparams = dict(params)
+
+    def log_graph(self, model):
+        pass
+
+    def after_save_checkpoint(self, checkpoint_callback):
+        pass
+
+    def save(self):
+        pass
+
+    def finalize(self, status):
+        self.ends.append(status)
+
+
+def a_logger_by_its_methods(x):
+    """An object with a logger's methods is a logger."""
+    plain = _Plain()
+
+    class Net(x.Net):
+        def training_step(self, batch, batch_idx):
+            loss = self.cost(batch)
+            self.log("loss", loss)
+            return loss
+
+    x.trainer(logger=plain, log_every_n_steps=1).fit(Net(), x.loader(3))
+    rows = [(step, {name: float(value) for name, value in row.items()}) for step, row in plain.rows]
+    return {"rows": rows, "ends": plain.ends, "hparams": plain.hparams}
+
+
 @differs(
     "A hyperparameter of one name with two values in module and data module",
     error=(error("RuntimeError"), "none"),

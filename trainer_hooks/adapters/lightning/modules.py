@@ -181,9 +181,12 @@ class LightningModuleAdapter(_HostedHparams, ModuleAdapter):
 
     @property
     def logged_hparams(self) -> Mapping[str, Any] | None:
-        """The hyperparameters for the loggers; None for `save_hyperparameters(logger=False)`."""
+        """The hyperparameters for the loggers, as they were when they were saved.
+
+        None for `save_hyperparameters(logger=False)`.
+        """
         is_logged = getattr(self.lightning_object, "_log_hyperparams", True)
-        return dict(self.lightning_object.hparams) or None if is_logged else None
+        return dict(self.lightning_object.hparams_initial) or None if is_logged else None
 
     @property
     def hparams(self) -> Any:

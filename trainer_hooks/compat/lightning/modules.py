@@ -69,7 +69,7 @@ EXPORTS = (
     ("callbacks.progress.base", _CALLBACKS, "ProgressBarBase"),
     ("callbacks.progress.rich_progress", _CALLBACKS, "RichProgressBar RichProgressBarTheme"),
     ("callbacks.progress.tqdm_progress", _CALLBACKS, "TQDMProgressBar"),
-    ("callbacks.progress.tqdm_progress", "tqdm.auto", "Tqdm=tqdm"),
+    ("callbacks.progress.tqdm_progress", "trainer_hooks.compat.lightning.progress", "Tqdm"),
     ("callbacks.pruning", _CALLBACKS, "ModelPruning"),
     ("callbacks.quantization", _CALLBACKS, "QuantizationAwareTraining"),
     ("callbacks.rich_model_summary", _CALLBACKS, "RichModelSummary"),

@@ -169,6 +169,8 @@ def make_loggers(config: TrainerConfig, default_logger: Callable[[str], Logger])
 def _make_logger(given: Any, root: str) -> Logger:
     """Return the logger that one item of `Trainer(logger=...)` stands for.
 
+    An object that has a logger's methods is one, whatever its class is.
+
     Raises:
         OptionError: it is neither a logger nor the name of one.
     """
@@ -178,6 +180,10 @@ def _make_logger(given: Any, root: str) -> Logger:
         return make_logger(given, None if is_remote(root) else root)
     logger = adapt_if_foreign(given, Logger)
     if not isinstance(logger, Logger):
+        from trainer_hooks.loggers.adapter import LoggerAdapter, is_logger_by_methods
+
+        if is_logger_by_methods(given):
+            return LoggerAdapter(given)
         hint = " (a class: give an instance)" if isinstance(logger, type) else ""
         raise OptionError(
             f"Trainer(logger={logger!r}): must be True, False, a trainer_hooks Logger, or a list "

@@ -1,7 +1,7 @@
 # made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
 
-from tqdm.auto import tqdm as Tqdm
 from trainer_hooks.callbacks import TQDMProgressBar
+from trainer_hooks.compat.lightning.progress import Tqdm
 
 __all__ = [
     "TQDMProgressBar",
