@@ -202,6 +202,21 @@ class AcceleratedTrainerProxy(Proxy):
             _refuse_loader(loader)
         self._replaced_loader = loader  # as there, a running evaluation goes on with its own
 
+    @property
+    def train_dataset(self) -> Any:
+        """The data set of the training loader; None if it has none."""
+        return getattr(self._train_dataloader, "dataset", None)
+
+    @property
+    def eval_dataset(self) -> Any:
+        """The data set of the loader that validates or tests; None if it has none."""
+        return getattr(self._eval_dataloader, "dataset", None)
+
+    @property
+    def collate_fn(self) -> Any:
+        """The function that makes a batch of samples; None if the training loader has none."""
+        return getattr(self._train_dataloader, "collate_fn", None)
+
     # --- validations ---
 
     def _run_eval_epoch(self, loader: Any, is_intermediate: bool = False) -> None:  # noqa: ARG002

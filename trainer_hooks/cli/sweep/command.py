@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import os
 import sys
 from pathlib import Path
@@ -153,12 +154,17 @@ def _check_config(definition: SweepDefinition) -> int:
     variants = [first, *({**first, a.key: choice} for a in swept for choice in a.choices[1:])]
     for values in variants:
         words = [f"--{key}={value}" for key, value in values.items()]
+        told = io.StringIO()
         try:
-            with Path(os.devnull).open("w") as silent, contextlib.redirect_stdout(silent):
+            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(told):
                 run_command(["fit", f"--config={definition.config}", *words, "--print_config"])
         except SystemExit as answer:
             if answer.code:
+                # of the command that the user called
+                text = told.getvalue().replace("trainer-hooks fit: ", "trainer-hooks sweep: ")
+                print(text, end="", file=sys.stderr)
                 return int(answer.code)
+        print(told.getvalue(), end="", file=sys.stderr)  # warnings
     return 0
 
 

@@ -15,10 +15,11 @@ from optuna.trial import TrialState
 
 from trainer_hooks._text import printable
 from trainer_hooks.cli.sweep.study import DONE
-from trainer_hooks.errors import UsageError
+from trainer_hooks.cli.sweep.trial import NOT_LOGGED
+from trainer_hooks.errors import OptionError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
     from pathlib import Path
     from types import FrameType
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 OUTPUT = "output.txt"
 """The file in a trial's folder with all that its process printed."""
 
-_LONGEST_LINE = 300
+_LONGEST_LINE = 500
 
 _ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Pruned|Warning): .")
 
@@ -46,12 +47,36 @@ def locked(folder: Path) -> Iterator[int]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UsageError(
-                f"a sweep is running in {str(folder)!r}, or a trial of one that was killed. Wait "
-                "for its end, or stop it."
+                f"a sweep is running in {str(folder)!r}, or a trial of one that was killed: "
+                f"{_running(os.pread(descriptor, 10_000, 0))}. Wait for its end, or stop it."
             ) from None
+        _note_processes(descriptor, ())
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _note_processes(lock: int, trials: Iterable[subprocess.Popen[bytes]]) -> None:
+    """Write the ids of this process and its trials into the file that holds the folder."""
+    ids = " ".join(str(number) for number in (os.getpid(), *(trial.pid for trial in trials)))
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, ids.encode(), 0)
+
+
+def _running(ids: bytes) -> str:
+    """Return the processes that were noted and still run, for a message."""
+    alive = [text for text in ids.decode(errors="replace").split() if _is_alive(text)]
+    return f"process {', '.join(alive)}" if alive else "on another machine"
+
+
+def _is_alive(process_id: str) -> bool:
+    try:
+        os.kill(int(process_id), 0)
+    except PermissionError:  # it runs, for another user
+        return True
+    except (ValueError, ProcessLookupError):
+        return False
+    return True
 
 
 def run_trials(sweep: SweepStudy, planned: int, jobs: int, lock: int) -> int:
@@ -67,6 +92,7 @@ def run_trials(sweep: SweepStudy, planned: int, jobs: int, lock: int) -> int:
 
     Raises:
         KeyboardInterrupt: Ctrl-C or SIGTERM; the processes of the trials have ended.
+        OptionError: a trial did not log the metric, and none before it has a result.
     """
     unfinished = sweep.prepare()
     done = sum(trial.state in DONE for trial in sweep.results())
@@ -79,6 +105,7 @@ def run_trials(sweep: SweepStudy, planned: int, jobs: int, lock: int) -> int:
                 while left > 0 and len(running) < jobs:
                     number = unfinished.pop(0) if unfinished else sweep.ask()
                     running[number] = _start(sweep, number, lock)
+                    _note_processes(lock, running.values())
                     left -= 1
                 # no child is collected here: `poll` does that for the trials alone
                 os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
@@ -86,6 +113,8 @@ def run_trials(sweep: SweepStudy, planned: int, jobs: int, lock: int) -> int:
                     if process.poll() is not None:
                         del running[number]
                         failed += not _has_succeeded(sweep, number, process.returncode)
+                        if process.returncode == NOT_LOGGED:
+                            _check_metric(sweep, number)
         finally:
             _end(running.values())
     return failed
@@ -128,6 +157,13 @@ def _has_succeeded(sweep: SweepStudy, number: int, code: int) -> bool:
         text = f"trial {number} has ended: {_value_text(sweep, trial.value)}"
     print(printable(text), file=sys.stderr, flush=True)
     return trial.state in DONE
+
+
+def _check_metric(sweep: SweepStudy, number: int) -> None:
+    """Raise an OptionError if no trial has a result: each would be trained for nothing."""
+    if not any(trial.state in DONE for trial in sweep.results()):
+        reason = _reason(sweep.folder_of(number) / OUTPUT).partition("error: ")[2]
+        raise OptionError(f"{reason} No further trial was begun.")
 
 
 def _value_text(sweep: SweepStudy, value: float | None) -> str:

@@ -7,6 +7,7 @@ trials, and the process of each trial reports its metric to the same file.
 from __future__ import annotations
 
 import inspect
+import shlex
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -38,14 +39,6 @@ _FOLDER = "folder"
 _RETRIED = "retried"
 _UNSEEDED_BY_TRIAL = "QMCSampler"
 """Its sequence is one of the whole study, with one seed."""
-
-
-_OPTION_OF = {
-    "config_text": "the text of the config",
-    "settings": "--set",
-    "config": "the config",
-} | {name: f"--{name}" for name in ("monitor", "mode", "sampler", "pruner", "seed")}
-"""The fields of a definition as the command line has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +116,10 @@ class SweepStudy:
         if known is None:
             study.set_user_attr(_DEFINITION, asdict(definition))
         elif different := [n for n, value in asdict(definition).items() if known.get(n) != value]:
-            names = ", ".join(_OPTION_OF.get(name, name) for name in different)
+            earlier = ", ".join(_earlier_choice(name, known.get(name)) for name in different)
             raise UsageError(
-                f"{str(folder)!r} holds a sweep with other choices: {names}. Give it the same ones "
-                "to go on with it, or another --output to begin a new sweep."
+                f"{str(folder)!r} holds a sweep with other choices: {earlier}. Give it the same "
+                "ones to go on with it, or another --output to begin a new sweep."
             )
         return cls(folder, study, definition)
 
@@ -206,6 +199,15 @@ class SweepStudy:
     def _folder_name(self, trial: FrozenTrial) -> str:
         name: str = trial.user_attrs.get(_FOLDER, f"trial_{trial.number}")
         return name
+
+
+def _earlier_choice(name: str, value: Any) -> str:
+    """Return a choice as the command line that began the sweep had it."""
+    if name == "config_text":
+        return "another text of the config"
+    if name == "settings":
+        return " ".join(f"--set {shlex.quote(text)}" for text in value)
+    return f"{'config' if name == 'config' else f'--{name}'} {shlex.quote(str(value))}"
 
 
 def check_trials(definition: SweepDefinition, trials: int | None) -> None:

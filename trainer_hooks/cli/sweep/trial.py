@@ -16,6 +16,10 @@ from optuna.trial import TrialState
 from trainer_hooks.cli.run.command import run_command
 from trainer_hooks.cli.run.optuna_pruning import OptunaPruning
 from trainer_hooks.cli.sweep.study import SweepStudy
+from trainer_hooks.errors import MetricError, did_you_mean
+
+NOT_LOGGED = 3
+"""The exit code of a trial that did not log its metric, or no single number under that name."""
 
 
 def main(folder: Path, number: int) -> int:
@@ -26,7 +30,11 @@ def main(folder: Path, number: int) -> int:
     monitor = sweep.definition.monitor
     words = fit_words(sweep, number)
     pruning = OptunaPruning(sweep.trial(number), monitor)
-    code, cli = run_command(words, trainer_defaults={"callbacks": pruning})
+    try:
+        code, cli = run_command(words, trainer_defaults={"callbacks": pruning})
+    except MetricError as error:
+        _fail(str(error))
+        return NOT_LOGGED
     if cli is None or not cli.trainer.is_global_zero:
         return code
     reported = sweep.record(number).intermediate_values
@@ -35,7 +43,12 @@ def main(folder: Path, number: int) -> int:
     if pruning.is_pruned:
         sweep.study.tell(number, state=TrialState.PRUNED)
     elif last is None:
-        return _fail(f"{monitor!r} was not logged: log it, or give the sweep another --monitor")
+        logged = sorted(cli.trainer.callback_metrics)
+        _fail(
+            f"metric {monitor!r} was not logged; logged were {', '.join(logged) or 'none'}."
+            f"{did_you_mean(monitor, logged)} Log it, or give the sweep another --monitor."
+        )
+        return NOT_LOGGED
     elif math.isnan(last):
         return _fail(f"{monitor} is nan")
     else:
