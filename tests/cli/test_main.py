@@ -85,6 +85,17 @@ def test_what_it_does_not_know_is_refused(
     assert arguments[-1] in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"), [(["ftt"], "fit"), (["checkpoint", "shw"], "show"), (["xyz"], None)]
+)
+def test_a_command_with_a_letter_wrong_is_told(words, meant, capsys) -> None:
+    """Of the commands and of their actions."""
+    with pytest.raises(SystemExit):
+        main(words)
+    err = capsys.readouterr().err
+    assert err.endswith(f"Did you mean '{meant}'?\n" if meant else "'port')\n")
+
+
 def test_help_of_the_demo_tells_when_it_fails(capsys: pytest.CaptureFixture[str]) -> None:
     """`trainer-hooks demo --help` names the options and what exit code 0 stands for."""
     with pytest.raises(SystemExit) as exit_:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from trainer_hooks._text import printable, printable_lines
+from trainer_hooks.errors import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,13 +60,28 @@ def print_json(value: object) -> None:
     print(json.dumps(value, indent=2, allow_nan=False).replace("\x7f", r"\u007f"))
 
 
+_INVALID_CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.+)\)$", re.DOTALL)
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that prints its errors with control characters escaped."""
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and the error, and exit with code 2."""
+        # argparse lists the choices, of which one may differ by a letter
+        if match := _INVALID_CHOICE.search(message):
+            message += did_you_mean(match[1], match[2].replace("'", "").split(", "))
         # a shell makes arguments of file names, whoever chose those
         super().error(printable_lines(message))
+
+
+def nearest_file(path: Path) -> str:
+    """Return the question whether a file beside a missing one was meant, or an empty text."""
+    try:
+        names = [] if path.exists() else [file.name for file in path.parent.iterdir()]
+    except OSError:
+        return ""
+    return did_you_mean(path.name, names)
 
 
 def install_hint(error: ModuleNotFoundError, extra: str, *packages: str) -> str:

@@ -16,7 +16,7 @@ from trainer_hooks._options import check_option
 from trainer_hooks._output import losing_output
 from trainer_hooks._text import printable
 from trainer_hooks.callback import Callback
-from trainer_hooks.checkpoint.paths import absolute_path
+from trainer_hooks.checkpoint.paths import absolute_path, exists
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.connector.connector import CallbackConnector
 from trainer_hooks.connector.registry import CallbackEntry, adapt_if_foreign, validate_callback
@@ -1594,6 +1594,7 @@ class Trainer:
 
         Raises:
             UsageError: a run of this trainer is going on.
+            CheckpointNotFoundError: it is one of the words with a letter wrong.
         """
         # before the record changes: by that of the running run, savers know which file to keep
         if self._core.fn is not None:
@@ -1606,6 +1607,10 @@ class Trainer:
         if ckpt_path is None:
             return None
         if ckpt_path not in ("auto", "best", "last"):
+            if isinstance(ckpt_path, str) and ckpt_path.isalpha() and not exists(ckpt_path):
+                from trainer_hooks.trainer.run.find_checkpoint import refuse_misspelt
+
+                refuse_misspelt(ckpt_path)
             self._core.start.named_path = absolute_path(ckpt_path)
             return self._core.start.named_path
         from trainer_hooks.trainer.run.find_checkpoint import find_checkpoint

@@ -401,3 +401,9 @@ def test_nothing_is_overwritten(ask, config) -> None:
     before = {path: path.stat().st_mtime_ns for path in Path("trainer_logs").rglob("*")}
     assert ask("fit", "--config", "run.yaml", "--trainer.max_epochs=x").code == 2
     assert {path: path.stat().st_mtime_ns for path in Path("trainer_logs").rglob("*")} == before
+
+
+def test_a_config_with_a_letter_wrong_is_told(ask, config) -> None:
+    """A file beside it that was probably meant is named."""
+    name = config("{}")
+    assert f"Did you mean {name!r}?" in ask("fit", "--config", f"{name}x").err

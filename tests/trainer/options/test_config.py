@@ -474,3 +474,17 @@ def test_type_checkers_see_the_options(tmp_path: Path) -> None:
     assert "[call-arg]" in errors[1]
     assert "max_epoch" in errors[1]
     assert 'Revealed type is "int"' in done.stdout.replace("builtins.", "")
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("gpus", 'Write accelerator="gpu", devices=... instead.'),
+        ("resume_from_checkpoint", r"Write trainer.fit\(..., ckpt_path=...\) instead."),
+        ("max_epoch", "Did you mean 'max_epochs'?"),
+    ],
+)
+def test_an_option_that_is_none_is_told_what_to_write(option, told):
+    """Of Lightning 1, or with a letter wrong."""
+    with pytest.raises(OptionError, match=f"there is no option '{option}'. {told}"):
+        Trainer(**{option: 1})

@@ -451,3 +451,19 @@ def test_a_newer_file_of_the_same_name_stays(trainer_of, net, tmp_path):
     trainer = trainer_of(saver(folder, **options), max_steps=4, epochs=2)
     trainer.fit(net(), BATCHES, ckpt_path=newest)
     assert name.exists()
+
+
+@pytest.mark.parametrize(("word", "meant"), [("bset", "best"), ("lst", "last"), ("atuo", "auto")])
+def test_a_word_with_a_letter_wrong_is_told(trainer_of, net, word, meant, tmp_path, monkeypatch):
+    """A file of that name is taken all the same, and any other name is a path."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CheckpointNotFoundError, match=f"no such file. Did you mean '{meant}'"):
+        trainer_of().fit(net(), BATCHES, ckpt_path=word)
+    with pytest.raises(CheckpointNotFoundError, match="zebra' is not there"):
+        trainer_of().fit(net(), BATCHES, ckpt_path="zebra")
+    trainer = trainer_of()
+    trainer.fit(net(), BATCHES)
+    trainer.save_checkpoint(word)
+    again = trainer_of()
+    again.fit(net(), BATCHES, ckpt_path=word)
+    assert again.global_step == trainer.global_step

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NoReturn, get_type_hints
 
 from jsonargparse import ArgumentError
 
+from trainer_hooks.cli.commands import nearest_file
 from trainer_hooks.cli.run.arguments import SUBCOMMANDS, import_class
 from trainer_hooks.errors import (
     CheckpointError,
@@ -330,7 +331,10 @@ def _of_key(message: str, key: str, parser: TrainerParser | None) -> _ConfigErro
     if not types:
         mistake = " ".join(innermost.partition(":")[2].split()).rstrip(".")
         path = _PATH.search(mistake)
-        return _ConfigError(full_key, mistake, text=Path(path[1]).name if path else "")
+        if path is None:
+            return _ConfigError(full_key, mistake)
+        file = Path(path[1])
+        return _ConfigError(full_key, mistake, nearest_file(file).strip(), file.name)
     return _ConfigError(full_key, f"{value!r} must be {types}", text=value)
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer_hooks._text import printable, show_table
-from trainer_hooks.cli.commands import INTERRUPTED, install_hint, print_failure
+from trainer_hooks.cli.commands import INTERRUPTED, install_hint, nearest_file, print_failure
 from trainer_hooks.cli.sweep.search_space import parse_arguments
-from trainer_hooks.errors import OptionError, TrainerHooksError
+from trainer_hooks.errors import OptionError, TrainerHooksError, error_summary
 
 if TYPE_CHECKING:
     from trainer_hooks.cli.commands import Commands
@@ -127,7 +127,10 @@ def _definition(arguments: argparse.Namespace) -> SweepDefinition:
     try:
         config_text = arguments.config.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise OptionError(f"config {str(arguments.config)!r} cannot be read: {error}") from error
+        raise OptionError(
+            f"config {str(arguments.config)!r} cannot be read: {error_summary(error)}."
+            f"{nearest_file(arguments.config)}"
+        ) from error
     is_grid = all(argument.choices for argument in swept)
     return SweepDefinition(
         str(arguments.config.absolute()),

@@ -23,6 +23,7 @@ from trainer_hooks.errors import (
     CheckpointNotFoundError,
     OptionError,
     TrainerHooksWarning,
+    did_you_mean,
 )
 from trainer_hooks.module.module import Module
 from trainer_hooks.module.torch_wrappers import unsharded_class
@@ -185,6 +186,16 @@ def _reason(error: Exception) -> str:
     text = str(error)
     # the messages are those of checkpoint/file.py
     return text.partition("is damaged: ")[2].partition(". Resume")[0] or text.partition("' ")[2]
+
+
+def refuse_misspelt(asked: str) -> None:
+    """Raise if a word that is the path of no file is nearly one of those for a checkpoint.
+
+    Raises:
+        CheckpointNotFoundError: it is.
+    """
+    if hint := did_you_mean(asked, ("auto", "best", "last")):
+        raise CheckpointNotFoundError(f"ckpt_path={asked!r}: there is no such file.{hint}")
 
 
 def find_checkpoint(trainer: Trainer, asked: str, fn: str, module: Module) -> str | None:
