@@ -465,5 +465,6 @@ def test_a_word_with_a_letter_wrong_is_told(trainer_of, net, word, meant, tmp_pa
     trainer.fit(net(), BATCHES)
     trainer.save_checkpoint(word)
     again = trainer_of()
-    again.fit(net(), BATCHES, ckpt_path=word)
+    with pytest.warns(TrainerHooksWarning, match="nothing to do"):
+        again.fit(net(), BATCHES, ckpt_path=word)
     assert again.global_step == trainer.global_step
