@@ -37,7 +37,7 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, Enum):
         # not the value, which may be any object
         return value.name
-    if _is_omegaconf(type(value)):
+    if is_omegaconf(type(value)):
         from omegaconf import OmegaConf
 
         # resolved, since an interpolation may lead to a part of the config that is not saved
@@ -72,7 +72,7 @@ def rebuild(value: Any, annotation: Any) -> Any:
         return type(value)(items) if len(kinds) == len(value) else value
     if not isinstance(annotation, type):
         return value
-    if _is_omegaconf(annotation) and isinstance(value, dict | list):
+    if is_omegaconf(annotation) and isinstance(value, dict | list):
         from omegaconf import OmegaConf
 
         # `create` takes no subclass of dict, as HyperParameters is one
@@ -88,12 +88,22 @@ def rebuild(value: Any, annotation: Any) -> Any:
     return value
 
 
-def _is_omegaconf(kind: type) -> bool:
+def is_omegaconf(kind: type) -> bool:
     """Return whether a class is one of omegaconf's containers, which is not imported for that."""
     return kind.__module__.startswith("omegaconf.") and kind.__name__ in {
         "DictConfig",
         "ListConfig",
     }
+
+
+def omegaconf_class(form: PickledObject) -> type | None:
+    """Return omegaconf's class that a pickle names, or None; the pickle is not opened."""
+    try:
+        from omegaconf import DictConfig
+    except ImportError:
+        return None
+    known: type = DictConfig
+    return known if form.data == PickledObject.of(known).data else None
 
 
 def annotations_of(kind: type[Any]) -> dict[str, Any]:
@@ -248,7 +258,7 @@ def warn_of_left_out(hparams: Mapping[str, Any], kind: type[Any]) -> None:
         unsavable = find_unsavable(value, takes_classes=False)
         assert unsavable is not None
         is_config = is_dataclass(value) or isinstance(value, (Enum, Namespace))
-        is_config = unsavable[1] is value and (is_config or _is_omegaconf(type(value)))
+        is_config = unsavable[1] is value and (is_config or is_omegaconf(type(value)))
         advice = f"Annotate it in __init__ ({name}: {type(value).__name__}), pass" * is_config
         warn(
             f"hyperparameter {name!r} of {kind.__qualname__} is left out of checkpoints: it holds "

@@ -92,7 +92,10 @@ class DataModule(HyperparametersMixin, DataHooks):
             saved = read_hparams(hparams_file)
         with rng.isolated():
             path, is_trusted = str(checkpoint_path), weights_only is False
-            arguments = init_arguments_from(cls, saved, name, kwargs, path, is_trusted=is_trusted)
+            form = checkpoint.get("datamodule_hparams_type")
+            arguments = init_arguments_from(
+                cls, saved, name, kwargs, path, is_trusted=is_trusted, form=form
+            )
             datamodule = cls(**arguments)
         # Lightning's key for it
         state = checkpoint.get(cls.__qualname__)

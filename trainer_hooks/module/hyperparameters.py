@@ -86,8 +86,10 @@ class HyperparametersMixin:
             HyperParameters,
             arguments_of_init,
             is_hparams_object,
+            is_omegaconf,
             savable_hparams,
             select_hparams,
+            to_plain,
             warn_of_left_out,
             warn_of_pickles,
         )
@@ -109,13 +111,22 @@ class HyperparametersMixin:
         if is_single_object:
             # by identity: another argument may be equal to it
             name = next((name for name, value in arguments.items() if value is args[0]), None)
-        saved = savable_hparams(hparams, type(self))
+        is_config = (
+            self._pickles_hparams
+            and is_single_object
+            and is_omegaconf(type(args[0]))
+            and not (kept or ignored)
+        )
+        # a config of omegaconf is plain data, and made again as a whole
+        saved = to_plain(args[0]) if is_config else savable_hparams(hparams, type(self))
         others = {name: value for name, value in hparams.items() if name not in saved}
         # by identity: == of arrays and tensors gives no single truth value
         new = {key: value for key, value in others.items() if known.get(key) is not value}
         (warn_of_pickles if self._pickles_hparams else warn_of_left_out)(new, type(self))
-        objects = others if self._pickles_hparams else {}
-        self._kept = SavedHyperparameters(hparams, saved, objects, logger, name, _snapshot(hparams))
+        objects, initial = others if self._pickles_hparams else {}, _snapshot(hparams)
+        # Lightning gives the config itself
+        shown = args[0] if is_config else hparams
+        self._kept = SavedHyperparameters(shown, saved, objects, logger, name, initial)
 
     @property
     def hparams(self) -> HyperParameters:
@@ -152,7 +163,8 @@ class HyperparametersMixin:
     @own_property
     def hparams_type(self) -> type | None:
         """The class that a loader makes of all hyperparameters together; None for a dict."""
-        return None
+        current = None if self._kept is None else self._kept.current
+        return None if current is None or isinstance(current, dict) else type(current)
 
     @own_property
     def logged_hparams(self) -> Mapping[str, Any] | None:
@@ -189,6 +201,7 @@ def init_arguments_from(
     path: str,
     *,
     is_trusted: bool = False,
+    form: object = None,
 ) -> dict[str, Any]:
     """Return the arguments with which a module or data module is made again.
 
@@ -199,6 +212,7 @@ def init_arguments_from(
         replaced: arguments that replace or complete them.
         path: the checkpoint, for messages.
         is_trusted: whether pickles are opened, which runs the code that they name.
+        form: the pickled class of the object that held all of them, if that was omegaconf's.
 
     Raises:
         ModuleError: an argument that `__init__` needs is missing, or one cannot be made again.
@@ -216,7 +230,10 @@ def init_arguments_from(
             whole = {k: v.open() if isinstance(v, PickledObject) else v for k, v in whole.items()}
         # one that is not opened stands for the whole, which then counts as lacking
         is_whole = is_trusted or not pickles
-        saved = {str(name): hparams.HyperParameters(whole) if is_whole else pickles[0]}
+        made: Any = hparams.HyperParameters(whole) if is_whole else pickles[0]
+        if is_whole and isinstance(form, PickledObject):
+            made = hparams.rebuild(made, hparams.omegaconf_class(form))
+        saved = {str(name): made}
         replaced = {key: value for key, value in replaced.items() if key not in items}
     return hparams.init_arguments_from(kind, saved, replaced, path, is_trusted=is_trusted)
 

@@ -588,7 +588,10 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
         # the first weights draw random numbers, although they are replaced below
         with rng.isolated():
             is_trusted = weights_only is False
-            arguments = init_arguments_from(cls, saved, name, kwargs, path, is_trusted=is_trusted)
+            form = checkpoint.get("hparams_type")
+            arguments = init_arguments_from(
+                cls, saved, name, kwargs, path, is_trusted=is_trusted, form=form
+            )
             module = cls(**arguments)
             # layers that are built late must exist before their weights are loaded
             module.configure_model()
