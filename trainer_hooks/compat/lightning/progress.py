@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from trainer_hooks.callbacks.progress.tqdm_progress import bar_class
-
-if TYPE_CHECKING:
-    from tqdm import tqdm
-else:
-    tqdm = bar_class()
+from tqdm.auto import tqdm
 
 _WIDTH = 5
 """The characters that a number with a decimal point takes."""
