@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, TextIO
 
+from trainer_hooks._files import is_missing
 from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks._log import ensure_visible_log, log, warn
 from trainer_hooks._names import ours
@@ -16,7 +17,7 @@ from trainer_hooks._options import check_option
 from trainer_hooks._output import losing_output
 from trainer_hooks._text import printable
 from trainer_hooks.callback import Callback
-from trainer_hooks.checkpoint.paths import absolute_path, exists
+from trainer_hooks.checkpoint.paths import absolute_path
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.connector.connector import CallbackConnector
 from trainer_hooks.connector.registry import CallbackEntry, adapt_if_foreign, validate_callback
@@ -1607,7 +1608,7 @@ class Trainer:
         if ckpt_path is None:
             return None
         if ckpt_path not in ("auto", "best", "last"):
-            if isinstance(ckpt_path, str) and ckpt_path.isalpha() and not exists(ckpt_path):
+            if isinstance(ckpt_path, str) and ckpt_path.isalpha() and is_missing(ckpt_path):
                 from trainer_hooks.trainer.run.find_checkpoint import refuse_misspelt
 
                 refuse_misspelt(ckpt_path)
