@@ -27,7 +27,6 @@ _FAMILIES = {
     "Fine-tuning": ("finetuning",),
     "Pruning and quantization": ("compression",),
     "Preparing modules": ("module_preparation",),
-    "Limiting batches": ("batch_limits",),
     "Finding sizes and rates": ("tuning",),
     "Writing predictions": ("prediction_writer",),
     "Reporting": ("reporting",),
@@ -36,6 +35,7 @@ _FAMILIES = {
 }
 """The index's titles, each with the folders and files of `trainer_hooks/callbacks` under it."""
 _SECOND_NAMES = {
+    "EMAWeightAveraging": ("ModelEmaCallback",),
     "EarlyStopping": ("EarlyStopper", "ThresholdStopper", "EarlyStoppingCallback"),
     "GradientNormMonitor": ("GradMonitor", "OptimizerMonitor"),
     "LearningRateMonitor": ("LRMonitor",),
@@ -45,6 +45,12 @@ _SECOND_NAMES = {
     "ThroughputMonitor": ("SpeedMonitor",),
 }
 """Callbacks of other systems for the job that a callback does here."""
+_OPTIONS = {
+    "LimitBatchesCallback": "limit_train_batches",
+    "LimitEvalStepsCallback": "limit_val_batches",
+    "StepBasedEvaluationCallback": "val_check_interval",
+}
+"""Callbacks of other systems for the job that an option of the Trainer does here."""
 _HOOKS_OF_INSTANCES = {
     "LambdaCallback": "The hooks that it is given functions for.",
     "LoadCheckpoint": "With another `event` than `before_load`, also the hook of that event.",
@@ -169,6 +175,13 @@ def _index() -> str:
         for name in callbacks.__all__
         if name not in public_callbacks() and name != getattr(callbacks, name).__name__
     }
+    lines += ["", "## Options of the Trainer", ""]
+    lines += ["For these callbacks of pytorch-accelerated the Trainer here has an option.", ""]
+    lines += ["| option | description of the callback | of pytorch-accelerated |", "|---|---|---|"]
+    lines += [
+        f"| `{option}` | {read_class(moved_callbacks()[name]).summary} | [{name}]({name}.md) |"
+        for name, option in _OPTIONS.items()
+    ]
     if others:
         lines += ["", "## Other names", "", "| name | is |", "|---|---|"]
         lines += [f"| `{name}` | `{target}` |" for name, target in others.items()]
@@ -177,7 +190,8 @@ def _index() -> str:
 
 def _elsewhere(name: str) -> str:
     """Return the callbacks of other systems for a callback's job, with links to their pages."""
-    missing = set(moved_callbacks()) - {n for several in _SECOND_NAMES.values() for n in several}
+    known = {n for several in _SECOND_NAMES.values() for n in several} | set(_OPTIONS)
+    missing = set(moved_callbacks()) - known
     if missing:
         raise ValueError(f"names without a job in docs/callback_pages.py: {sorted(missing)}.")
     told = [_SAME[name]] if name in _SAME else []
@@ -203,12 +217,7 @@ def _page(described: type[Callback], doc: Docstring, cost: dict[str, float] | No
     lines = [f"# {described.__name__}", "", _NOTE, "", doc.summary]
     package = described.__module__.partition(".callbacks")[0]
     if package != "trainer_hooks":
-        kept = next(k for k, names in _SECOND_NAMES.items() if described.__name__ in names)
-        lines += [
-            "",
-            f"Import it from `{package}.callbacks`. The callback of trainer_hooks for the",
-        ]
-        lines += [f"same job is [{kept}]({kept}.md)."]
+        lines += ["", f"Import it from `{package}.callbacks`. {_counterpart(described.__name__)}"]
     if doc.body:
         lines += ["", doc.body]
     if not doc.example:
@@ -235,6 +244,14 @@ def _page(described: type[Callback], doc: Docstring, cost: dict[str, float] | No
     lines += ["", "## Hooks", "", *_hooks(described)]
     lines += ["", "## Cost", "", _cost(cost)]
     return "\n".join(lines) + "\n"
+
+
+def _counterpart(name: str) -> str:
+    """Return the sentence on what does a moved callback's job here."""
+    if name in _OPTIONS:
+        return f"The option of the Trainer for the\nsame job is `{_OPTIONS[name]}`."
+    kept = next(k for k, names in _SECOND_NAMES.items() if name in names)
+    return f"The callback of trainer_hooks for the\nsame job is [{kept}]({kept}.md)."
 
 
 def _cell(text: str) -> str:

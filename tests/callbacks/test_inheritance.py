@@ -9,7 +9,6 @@ from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks import (
     Checkpoint,
     ModelCheckpoint,
-    ModelEmaCallback,
     OnExceptionCheckpoint,
     ProgressBar,
     RichProgressBar,
@@ -17,6 +16,7 @@ from trainer_hooks.callbacks import (
     WSDCheckpointCallback,
 )
 from trainer_hooks.compat.accelerated.callbacks import (
+    ModelEmaCallback,
     ProgressBarCallback,
     SaveBestModelCallback,
     SaveTrainingStateCallback,

@@ -42,14 +42,11 @@ from trainer_hooks.callbacks import (
     LambdaCallback,
     LearningRateFinder,
     LearningRateMonitor,
-    LimitBatchesCallback,
-    LimitEvalStepsCallback,
     LoadCheckpoint,
     MemoryMonitor,
     MemorySnapshot,
     MLPerfCallback,
     ModelCheckpoint,
-    ModelEmaCallback,
     ModelPruning,
     ModelSummary,
     MoveModulesToDeviceCallback,
@@ -70,7 +67,6 @@ from trainer_hooks.callbacks import (
     SampleInspector,
     SlowStepDetector,
     SpikeDetection,
-    StepBasedEvaluationCallback,
     StochasticWeightAveraging,
     SystemMetricsMonitor,
     ThroughputMonitor,
@@ -82,10 +78,14 @@ from trainer_hooks.callbacks import (
 from trainer_hooks.compat.accelerated import callbacks as accelerated_callbacks
 from trainer_hooks.compat.accelerated.callbacks import (
     EarlyStoppingCallback,
+    LimitBatchesCallback,
+    LimitEvalStepsCallback,
     LogMetricsCallback,
+    ModelEmaCallback,
     ProgressBarCallback,
     SaveBestModelCallback,
     SaveTrainingStateCallback,
+    StepBasedEvaluationCallback,
     TerminateOnNaNCallback,
 )
 from trainer_hooks.compat.composer import callbacks as composer_callbacks

@@ -25,12 +25,12 @@ from trainer_hooks.callbacks import (
     EarlyStopping,
     EMAWeightAveraging,
     ModelCheckpoint,
-    ModelEmaCallback,
     ModelPruning,
     OnExceptionCheckpoint,
     StochasticWeightAveraging,
     WeightAveraging,
 )
+from trainer_hooks.compat.accelerated.callbacks import ModelEmaCallback
 from trainer_hooks.loggers import CSVLogger, TensorBoardLogger
 
 if TYPE_CHECKING:

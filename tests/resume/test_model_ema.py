@@ -11,7 +11,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from trainer_hooks import Callback, Evaluator
-from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint, ModelEmaCallback
+from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint
+from trainer_hooks.compat.accelerated.callbacks import ModelEmaCallback
 from trainer_hooks.errors import TerminationSignal, TrainerHooksWarning
 
 pytestmark = pytest.mark.filterwarnings(

@@ -8,18 +8,12 @@ from trainer_hooks._lazy import loader_of
 from trainer_hooks.callback import Callback
 
 if TYPE_CHECKING:
-    from trainer_hooks.callbacks.averaging.model_ema import ModelEmaCallback
     from trainer_hooks.callbacks.averaging.stochastic_weight_averaging import (
         StochasticWeightAveraging,
     )
     from trainer_hooks.callbacks.averaging.weight_averaging import (
         EMAWeightAveraging,
         WeightAveraging,
-    )
-    from trainer_hooks.callbacks.batch_limits import (
-        LimitBatchesCallback,
-        LimitEvalStepsCallback,
-        StepBasedEvaluationCallback,
     )
     from trainer_hooks.callbacks.compression.model_pruning import ModelPruning
     from trainer_hooks.callbacks.compression.quantization_aware_training import (
@@ -108,14 +102,11 @@ __all__ = [
     "LambdaCallback",
     "LearningRateFinder",
     "LearningRateMonitor",
-    "LimitBatchesCallback",
-    "LimitEvalStepsCallback",
     "LoadCheckpoint",
     "MLPerfCallback",
     "MemoryMonitor",
     "MemorySnapshot",
     "ModelCheckpoint",
-    "ModelEmaCallback",
     "ModelPruning",
     "ModelSummary",
     "MoveModulesToDeviceCallback",
@@ -137,7 +128,6 @@ __all__ = [
     "SampleInspector",
     "SlowStepDetector",
     "SpikeDetection",
-    "StepBasedEvaluationCallback",
     "StochasticWeightAveraging",
     "StopTraining",
     "StopTrainingError",
@@ -160,17 +150,16 @@ _FOREIGN_NAMES = {
         "SpeedMonitor ThresholdStopper"
     ),
     "accelerated": (
-        "EarlyStoppingCallback LogMetricsCallback ProgressBarCallback SaveBestModelCallback "
-        "SaveTrainingStateCallback TerminateOnNaNCallback"
+        "EarlyStoppingCallback LimitBatchesCallback LimitEvalStepsCallback LogMetricsCallback "
+        "ModelEmaCallback ProgressBarCallback SaveBestModelCallback SaveTrainingStateCallback "
+        "StepBasedEvaluationCallback TerminateOnNaNCallback"
     ),
 }
 """Names of other systems for callbacks here, by the `compat` package that offers them."""
 
 _HOMES = {
-    "averaging.model_ema": "ModelEmaCallback",
     "averaging.stochastic_weight_averaging": "StochasticWeightAveraging",
     "averaging.weight_averaging": "EMAWeightAveraging WeightAveraging",
-    "batch_limits": "LimitBatchesCallback LimitEvalStepsCallback StepBasedEvaluationCallback",
     "compression.model_pruning": "ModelPruning",
     "compression.quantization_aware_training": "QuantizationAwareTraining",
     "early_stopping": "EarlyStopping",

@@ -11,12 +11,12 @@ import pytest
 from trainer_hooks import Callback
 from trainer_hooks.callbacks import (
     ModelCheckpoint,
-    ModelEmaCallback,
     OnExceptionCheckpoint,
     RunManifest,
     WSDCheckpointCallback,
 )
 from trainer_hooks.compat.accelerated.callbacks import (
+    ModelEmaCallback,
     SaveBestModelCallback,
     SaveTrainingStateCallback,
 )

@@ -1,4 +1,7 @@
-"""Running averages of a module's weights, and their exchange with the weights in training."""
+"""Running averages of a module's weights, and their exchange with the weights in training.
+
+`compat` builds on it: ModelEmaCallback of pytorch-accelerated is there.
+"""
 
 from __future__ import annotations
 

@@ -9,21 +9,23 @@ from trainer_hooks._lazy import loader_of
 if TYPE_CHECKING:
     from trainer_hooks.adapters.pytorch_accelerated.callback_handler import CallbackHandler
     from trainer_hooks.callbacks import StopTrainingError
-    from trainer_hooks.compat.accelerated.callbacks.built_in import (
-        ConvertSyncBatchNormCallback,
+    from trainer_hooks.compat.accelerated.callbacks.batch_limits import (
         LimitBatchesCallback,
         LimitEvalStepsCallback,
-        ModelEmaCallback,
+        StepBasedEvaluationCallback,
+    )
+    from trainer_hooks.compat.accelerated.callbacks.built_in import (
+        ConvertSyncBatchNormCallback,
         MoveModulesToDeviceCallback,
         PrintMetricsCallback,
         PrintProgressCallback,
-        StepBasedEvaluationCallback,
         WSDCheckpointCallback,
     )
     from trainer_hooks.compat.accelerated.callbacks.console import (
         LogMetricsCallback,
         ProgressBarCallback,
     )
+    from trainer_hooks.compat.accelerated.callbacks.model_ema import ModelEmaCallback
     from trainer_hooks.compat.accelerated.callbacks.savers import (
         SaveBestModelCallback,
         SaveTrainingStateCallback,
@@ -62,7 +64,9 @@ __getattr__ = loader_of(
         **dict.fromkeys(__all__, "built_in"),
         "CallbackHandler": ":trainer_hooks.adapters.pytorch_accelerated.callback_handler",
         "EarlyStoppingCallback TerminateOnNaNCallback": "stopping",
+        "LimitBatchesCallback LimitEvalStepsCallback StepBasedEvaluationCallback": "batch_limits",
         "LogMetricsCallback ProgressBarCallback": "console",
+        "ModelEmaCallback": "model_ema",
         "StopTrainingError": ":trainer_hooks.callbacks",
         "SaveBestModelCallback SaveTrainingStateCallback": "savers",
         "TrainerCallback": ":trainer_hooks.compat.accelerated.trainer_callback",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trainer_hooks.callbacks import ModelCheckpoint, ModelEmaCallback
+from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.callbacks.base import is_real_fit
 from trainer_hooks.callbacks.monitored_metric import resolve_metric_name
 from trainer_hooks.callbacks.option_checks import check_choice, check_count, check_monitor
@@ -20,6 +20,7 @@ from trainer_hooks.callbacks.saver_base import (
     restore_weights_and_optimizers,
 )
 from trainer_hooks.compat.accelerated.built_in_callback import built_in
+from trainer_hooks.compat.accelerated.callbacks.model_ema import ModelEmaCallback
 from trainer_hooks.errors import OptionError
 from trainer_hooks.hooks.spec import keeps_optimizers
 

@@ -14,9 +14,12 @@ from trainer_hooks.callbacks import (
     EarlyStopping,
     EMAWeightAveraging,
     ModelCheckpoint,
-    ModelEmaCallback,
 )
-from trainer_hooks.compat.accelerated.callbacks import EarlyStoppingCallback, SaveBestModelCallback
+from trainer_hooks.compat.accelerated.callbacks import (
+    EarlyStoppingCallback,
+    ModelEmaCallback,
+    SaveBestModelCallback,
+)
 from trainer_hooks.errors import (
     CallbackError,
     MetricError,

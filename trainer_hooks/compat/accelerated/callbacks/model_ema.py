@@ -10,6 +10,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from trainer_hooks._names import ours
 from trainer_hooks._options import FLAG, Rule, is_text, option_rules
+from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.callbacks.averaging.running_average import (
     DECAY,
     ExchangeableAverage,
@@ -19,8 +20,8 @@ from trainer_hooks.callbacks.averaging.running_average import (
 from trainer_hooks.callbacks.base import require_no_owner, require_whole_weights
 from trainer_hooks.callbacks.monitored_metric import has_validation, resolve_metric_name
 from trainer_hooks.callbacks.option_checks import check_monitor
-from trainer_hooks.callbacks.saving.file_names import FixedSavePath
-from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
+from trainer_hooks.callbacks.saver_base import FixedSavePath
+from trainer_hooks.compat.accelerated.built_in_callback import built_in
 from trainer_hooks.connector.registry import CallbackEntry, CallbackRegistry, collect_callbacks
 from trainer_hooks.errors import CallbackError, UsageError
 from trainer_hooks.hooks.band import Band
@@ -35,13 +36,16 @@ if TYPE_CHECKING:
     from torch import nn
 
     from trainer_hooks.callback import Callback
-    from trainer_hooks.callbacks.saving.saver import SavePlan
+    from trainer_hooks.callbacks.saver_base import SavePlan
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
+
+__all__ = ["ModelEmaCallback"]
 
 _WHERE = "ModelEmaCallback"
 
 
+@built_in
 class ModelEmaCallback(ModelCheckpoint):
     """Keep an exponential moving average of the weights, validate it too, and save the best one.
 
@@ -91,6 +95,8 @@ class ModelEmaCallback(ModelCheckpoint):
         MetricError: in a run, the metric was not logged or is not a single number.
 
     Example::
+
+        from trainer_hooks.compat.accelerated.callbacks import ModelEmaCallback
 
         ema = ModelEmaCallback(decay=0.9, save_path="ema.pt")
         trainer = Trainer(max_epochs=2, callbacks=[ema])

@@ -1,4 +1,4 @@
-"""Callbacks that limit batches: LimitBatches, LimitEvalSteps, and validation every n batches."""
+"""Callbacks of pytorch-accelerated that limit batches, or validate every n batches."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks._options import FLAG, option_rules, whole_number
 from trainer_hooks.callback import Callback
 from trainer_hooks.clock.progress import EpochStage
+from trainer_hooks.compat.accelerated.built_in_callback import built_in
 
 if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
+__all__ = ["LimitBatchesCallback", "LimitEvalStepsCallback", "StepBasedEvaluationCallback"]
 
+
+@built_in
 class LimitBatchesCallback(Callback):
     """Run at most a number of batches in each epoch, validation, test and prediction.
 
@@ -31,6 +35,8 @@ class LimitBatchesCallback(Callback):
 
     Example::
 
+        from trainer_hooks.compat.accelerated.callbacks import LimitBatchesCallback
+
         trainer = Trainer(max_epochs=2, callbacks=[LimitBatchesCallback(2)])
         trainer.fit(module, train_loader, val_loader)
         print(trainer.global_step)
@@ -46,6 +52,7 @@ class LimitBatchesCallback(Callback):
         trainer.limit_batches(self.num_batches)
 
 
+@built_in
 class LimitEvalStepsCallback(Callback):
     """Limit the batches of each loader in validations inside an epoch.
 
@@ -65,6 +72,11 @@ class LimitEvalStepsCallback(Callback):
         OptionError: an argument is outside its rule.
 
     Example::
+
+        from trainer_hooks.compat.accelerated.callbacks import (
+            LimitEvalStepsCallback,
+            StepBasedEvaluationCallback,
+        )
 
         callbacks = [StepBasedEvaluationCallback(3), LimitEvalStepsCallback(1)]
         trainer = Trainer(max_epochs=2, callbacks=callbacks)
@@ -88,6 +100,7 @@ class LimitEvalStepsCallback(Callback):
             trainer.limit_validation(self.num_eval_steps)
 
 
+@built_in
 class StepBasedEvaluationCallback(Callback):
     """Validate after every n training batches, besides the validation at the end of each epoch.
 
@@ -105,6 +118,8 @@ class StepBasedEvaluationCallback(Callback):
         OptionError: the number is below 1 or no integer.
 
     Example::
+
+        from trainer_hooks.compat.accelerated.callbacks import StepBasedEvaluationCallback
 
         trainer = Trainer(max_epochs=2, callbacks=[StepBasedEvaluationCallback(3)])
         trainer.fit(module, train_loader, val_loader)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trainer_hooks import Callback, Trainer
-from trainer_hooks.callbacks import (
+from trainer_hooks.compat.accelerated.callbacks import (
     LimitBatchesCallback,
     LimitEvalStepsCallback,
     StepBasedEvaluationCallback,
