@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 
@@ -91,7 +92,10 @@ def test_a_sweep_that_is_cut_goes_on_and_ends_as_an_uncut_one(sweeper, number) -
             sweeper.wait_for(pid)
         else:
             answer.write_text("go on")
-            assert "run the same line again to go on" in process.communicate()[1]
+            told = process.communicate()[1].rpartition("interrupted; to go on: ")[2]
+            words_told = shlex.split(told)
+            typed = ["sweep", "run.yaml", *words, "-o", "cut"]
+            assert words_told[words_told.index("sweep") :] == typed
             assert process.returncode == 130
     again = sweeper.run(*words, "-o", "cut")
     assert again.returncode == 0, again.stderr

@@ -111,7 +111,9 @@ def run(arguments: argparse.Namespace) -> int:
             try:
                 failed = run_trials(sweep, planned, arguments.jobs, lock)
             except KeyboardInterrupt:
-                print("\ninterrupted: run the same line again to go on", file=sys.stderr)
+                from trainer_hooks.trainer.run.resume_line import typed_command
+
+                print(f"\ninterrupted; to go on: {printable(typed_command())}", file=sys.stderr)
                 return INTERRUPTED
     except (TrainerHooksError, OSError) as error:
         return print_failure("sweep", str(error))

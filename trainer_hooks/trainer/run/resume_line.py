@@ -44,8 +44,13 @@ def resume_line(trainer: Trainer, path: str, *, finds_itself: bool = False, limi
         return shlex.join([*_program(), *words, "--ckpt_path", shown])
     # a notebook's command line is its server's
     if finds_itself and sys.argv[0] and "ipykernel" not in sys.modules:
-        return shlex.join([*_program(), *sys.argv[1:]])
+        return typed_command()
     return _call(shown)
+
+
+def typed_command() -> str:
+    """Return the command that started this process, as it would be typed."""
+    return shlex.join([*_program(), *sys.argv[1:]])
 
 
 def shown_path(path: str) -> str:
