@@ -158,8 +158,26 @@ def test_a_call_that_does_not_fit_raises_the_error_of_python() -> None:
     with pytest.raises(TypeError, match=r"Range\.__init__\(\) missing 1 required pos") as caught:
         Range(kind=3)
     assert caught.value.__context__ is None
-    with pytest.raises(TypeError, match="unexpected keyword argument 'width'"):
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'width'$"):
         Range(1, width=2)
+
+
+def test_a_misspelt_option_is_told_with_the_nearest() -> None:
+    """In the error of Python, alone; a method that takes any keyword takes this one too."""
+    with pytest.raises(TypeError) as caught:
+        Range(1, hihg=2)
+    assert str(caught.value) == (
+        "Range.__init__() got an unexpected keyword argument 'hihg'. Did you mean 'high'?"
+    )
+    assert caught.value.__context__ is None
+
+    @option_rules(low=finite_number())
+    def take_any(self: object, low: float, **others: object) -> None:
+        assert others == {"lowe": 1}
+
+    take_any(object(), 1, lowe=1)
+    with pytest.raises(TypeError, match=r"missing a required argument|missing 1 required"):
+        take_any(object(), lowe=1)
 
 
 def test_option_rules_leave_the_method_as_it_is() -> None:

@@ -149,8 +149,11 @@ def option_rules(
             try:
                 given = signature.bind(*args, **kwargs)
             except TypeError:
-                given = None  # the call below raises Python's own error, which names the method
-            if given is not None:
+                given = None
+            if given is None:
+                # any other misfit is left to the call below: Python's own error names the method
+                _refuse_misspelt(init, signature, kwargs)
+            else:
                 given.apply_defaults()  # a combination compares options that were not passed, too
                 owner = type(args[0]).__name__
                 for name, rule in rules.items():
@@ -161,6 +164,18 @@ def option_rules(
         return check_and_init
 
     return decorate
+
+
+def _refuse_misspelt(
+    init: Callable[..., None], signature: inspect.Signature, given: Mapping[str, object]
+) -> None:
+    """Raise Python's error for a keyword that nobody takes, if it is nearly one that is taken."""
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+    for name in () if takes_any else given.keys() - signature.parameters.keys():
+        if hint := did_you_mean(name, set(signature.parameters) - {"self"}):
+            raise TypeError(
+                f"{init.__qualname__}() got an unexpected keyword argument {name!r}.{hint}"
+            )
 
 
 def check_options(owner: str, rules: Mapping[str, Rule], **values: Any) -> None:

@@ -160,3 +160,9 @@ def test_private_methods_of_lightnings_are_never_called(name) -> None:
     kind = type("Mine", (ModelCheckpoint,), {name: lambda self, trainer, path: None})
     with pytest.warns(TrainerHooksWarning, match=f"calls Mine.{name}.*on_checkpoint_saved"):
         kind()
+
+
+def test_a_misspelt_option_is_told_with_the_nearest() -> None:
+    """Python's own error would list none of the many options."""
+    with pytest.raises(TypeError, match=r"argument 'save_topk'\. Did you mean 'save_top_k'\?"):
+        ModelCheckpoint(save_topk=2)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from trainer_hooks._files import replace_file
 from trainer_hooks._log import log, warn
-from trainer_hooks._options import METRIC_NAME, check_options, one_of
+from trainer_hooks._options import METRIC_NAME, check_options, one_of, option_rules
 from trainer_hooks.callbacks.base import decide_on_rank_zero, is_real_fit
 from trainer_hooks.callbacks.monitored_metric import (
     MonitoredMetric,
@@ -131,6 +131,7 @@ class ModelCheckpoint(Saver):
     # of a subclass that always overwrites one file
     _file: FixedSavePath | None = None
 
+    @option_rules()
     def __init__(
         self,
         dirpath: str | os.PathLike[str] | None = None,
