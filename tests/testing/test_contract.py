@@ -157,6 +157,28 @@ def test_a_state_may_differ_after_a_resume() -> None:
     check_callback(Clock, may_differ=["number"])
 
 
+def test_the_moments_of_a_hook_may_differ_after_a_resume() -> None:
+    """A hook that is named is left out of the sequence: a file in the background is done by chance.
+
+    The callback saves at a moment that it does not keep over a resume.
+    """
+
+    class Saves(Callback):
+        volatile_state = frozenset({"batches", "extra.ckpt"})
+
+        def __init__(self):
+            self.batches = 0
+
+        def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+            self.batches += 1
+            if self.batches == 5:
+                trainer.save_checkpoint("extra.ckpt")
+
+    [result] = examine_callback(Saves).failed
+    assert "'on_checkpoint_saved" in result.details
+    check_callback(Saves, may_differ=["on_checkpoint_saved"])
+
+
 def test_the_module_and_the_options_can_be_ones_own() -> None:
     """A callback that needs a metric passes with a module that logs it, and fails without."""
 

@@ -106,7 +106,8 @@ def check_callback(
             what the callback needs.
         trainer_options: options of every trainer, where the callback needs them.
         may_differ: keys of the state that may differ after a resume, such as times and numbers of
-            runs.
+            runs, and hooks whose moments may, such as `on_checkpoint_saved` of a file that is
+            written in the background.
         skip: names of checks that the callback is meant to break.
         everywhere: whether to run it in the trainers of other frameworks, too, those that are
             installed: it must use only hooks that they have, raise nothing, and get its state back.

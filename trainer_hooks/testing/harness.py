@@ -72,7 +72,7 @@ class CallbackHarness:
         factory: makes the callback, or a list of several.
         make_module: makes the module that is trained.
         options: options of every trainer, which override the harness's own.
-        may_differ: keys of the state that may differ after a resume, such as times.
+        may_differ: keys of the state, and hooks, that may differ after a resume, such as times.
         folder: the folder in which all runs write.
         position: which of the factory's callbacks is checked.
         count: how many callbacks the factory made.

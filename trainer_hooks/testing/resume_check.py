@@ -361,8 +361,8 @@ class TraceDiff:
     Args:
         uncut: the trace of the uncut run.
         again: the trace of another uncut run.
-        may_differ: names of state keys, attributes and metrics that may differ after a resume, and
-            paths of files; `*` in them matches any text.
+        may_differ: names of state keys, attributes, metrics and hooks that may differ after a
+            resume, and paths of files; `*` in them matches any text.
     """
 
     def __init__(self, uncut: RunTrace, again: RunTrace, may_differ: Iterable[str]) -> None:
@@ -379,7 +379,7 @@ class TraceDiff:
                 *_differing_names(_logged_series(uncut), _logged_series(again)),
             }
         )
-        self._has_steady_calls = uncut.calls == again.calls
+        self._has_steady_calls = self._calls(uncut) == self._calls(again)
 
     def lost_attributes(self, resumed: RunTrace) -> dict[str, LostAttribute]:
         """Return the attributes that stay different after the cut, each once, by path.
@@ -416,7 +416,7 @@ class TraceDiff:
                 *_first_difference(self._logged(uncut, logged), self._logged(resumed), "logged"),
             ],
             "hooks": (
-                _first_difference(uncut.calls[calls:], resumed.calls, "call")
+                _first_difference(self._calls(uncut, calls), self._calls(resumed), "call")
                 # a run that was asked to stop before the cut has other hooks left to call
                 if self._has_steady_calls and cut not in uncut.stopping
                 else []
@@ -459,6 +459,12 @@ class TraceDiff:
 
     def _steady(self, values: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in values.items() if not self._may_differ(name)}
+
+    def _calls(self, trace: RunTrace, start: int = 0) -> list[str]:
+        """Return the calls from an index on, without those of hooks that may differ."""
+        return [
+            call for call in trace.calls[start:] if not self._is_ignored(call.partition(" ")[0])
+        ]
 
     def _logged(self, trace: RunTrace, start: int = 0) -> list[Any]:
         """Return the steady values logged from an index on, each dict with its step."""

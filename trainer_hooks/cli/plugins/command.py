@@ -51,7 +51,8 @@ def add_parser(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="KEY",
-        help="a key of the state that a resume may change: a time, a number of runs (repeatable)",
+        help="a key of the state, or a hook, that a resume may change: a time, a number of runs "
+        "(repeatable)",
     )
     checking.add_argument(
         "--skip", action="append", default=[], metavar="CHECK", help="a check to leave out"
