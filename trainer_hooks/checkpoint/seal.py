@@ -356,8 +356,11 @@ def _is_damaged(
         place = _place_of(part, descriptor)
         if place is None:
             return True
-        known = sums.get(place)
-        return (known or _sum_of(part, place, descriptor, crc32)) != (part.file_size, part.CRC)
+        length_and_crc = sums.get(place)
+        # a read of another length at this offset: an empty part's offset is that of the next header
+        if length_and_crc is None or length_and_crc[0] != part.file_size:
+            length_and_crc = _sum_of(part, place, descriptor, crc32)
+        return length_and_crc != (part.file_size, part.CRC)
     try:
         with parts.open(part) as content:  # reading to the end compares the checksum
             while content.read(_CHUNK):
