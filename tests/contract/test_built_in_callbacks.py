@@ -607,24 +607,30 @@ def _end_of_run(harness: CallbackHarness, *cuts: int) -> dict[str, Any]:
         }
 
 
+def _harness(name: str, folder: str) -> CallbackHarness:
+    """Return what trains the callback of a case in a folder."""
+    factory, options = CASES[name]
+    return CallbackHarness(
+        factory,
+        options.get("module", TinyModule),
+        options.get("trainer_options", {}),
+        frozenset(options.get("may_differ", ())),
+        Path(folder).resolve(),
+    )
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_run_that_made_way_at_step_0_is_the_uncut_one(name) -> None:
     """What a callback had done before the first batch counts: it is no new training after it.
 
     Some are cut a second time, after a batch that is drawn.
     """
-    factory, options = CASES[name]
+    factory, _ = CASES[name]
     chance = random.Random(name)
     later = chance.sample(range(1, 4), chance.randrange(2))
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        harness = CallbackHarness(
-            factory,
-            options.get("module", TinyModule),
-            options.get("trainer_options", {}),
-            frozenset(options.get("may_differ", ())),
-            Path(folder).resolve(),
-        )
+        harness = _harness(name, folder)
         with contextlib.chdir(folder):
             if not factory().is_stateful:
                 return
@@ -661,16 +667,10 @@ def _wrong_states(state: dict[str, Any], chance: random.Random) -> dict[str, Any
 @pytest.mark.parametrize("name", CASES)
 def test_a_state_of_wrong_types_is_refused_whole(name) -> None:
     """Each item of another type is named in one error, and nothing of the state is loaded."""
-    factory, options = CASES[name]
+    factory, _ = CASES[name]
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        harness = CallbackHarness(
-            factory,
-            options.get("module", TinyModule),
-            options.get("trainer_options", {}),
-            frozenset(),
-            Path(folder).resolve(),
-        )
+        harness = _harness(name, folder)
         with contextlib.chdir(folder):
             if not factory().is_stateful:
                 return
