@@ -142,9 +142,11 @@ class RunningAverage:
                 self.count = int(extra["n_averaged"])
         except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
             name = type(self.model.module).__qualname__
+            # torch's messages have several lines
+            reason = " ".join(error_summary(error).split())
             raise CheckpointError(
                 f"the average of the weights of {name} in the checkpoint does not fit it "
-                f"({error_summary(error)}): it must be as an average of that module was saved. "
+                f"({reason}): it must be as an average of that module was saved. "
                 "Resume from another checkpoint, or without the callback that averages."
             ) from error
 
