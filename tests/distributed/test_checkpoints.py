@@ -44,7 +44,7 @@ def test_a_stop_that_one_rank_requested_comes_again_in_a_resume(ended):
 
 
 def test_a_request_of_one_rank_is_served_in_a_resume(ended):
-    """Of a validation, a checkpoint or the epoch's end, after the same batch as in the uncut run."""
+    """A validation, a checkpoint or an epoch's end comes after the batch of the uncut run."""
     found = ended.found("resumes_before_requests")
     for cases in found:
         for name, (batches, served, same) in cases.items():

@@ -182,7 +182,6 @@ def test_damages_by_the_hundred_are_told(whole, tmp_path) -> None:
         (("trainer_hooks", "metrics", "epoch", 0, "scope"), 3),
         (("trainer_hooks", "history", "series", "val_loss", "stride"), 0),
         (("trainer_hooks", "state_versions", "Seen"), None),
-        (("trainer_hooks", "own_requests"), [True]),
         (("callbacks", "Seen", "batches"), REMOVE),
         (("state_dict", "last.weight"), None),
     ],
