@@ -374,3 +374,28 @@ def test_the_strategy_reads_a_checkpoint(tmp_path):
     trainer.strategy.save_checkpoint(checkpoint, tmp_path / "again.ckpt")
     again = trainer.strategy.load_checkpoint(tmp_path / "again.ckpt")
     assert again["state_dict"].keys() == checkpoint["state_dict"].keys()
+
+
+def test_an_optimizer_of_ones_own_is_wrapped():
+    """`LightningOptimizer(optimizer)` is as the optimizer, and steps in no run."""
+    sgd = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], 0.1)
+    wrapped = pl.core.optimizer.LightningOptimizer(sgd)
+    assert wrapped.optimizer is sgd
+    assert isinstance(wrapped, torch.optim.SGD)
+    assert wrapped.param_groups is sgd.param_groups
+    assert "SGD" in repr(wrapped)
+    for method in (wrapped.step, wrapped.zero_grad):
+        with pytest.raises(trainer_hooks.errors.UsageError, match="no run has made it"):
+            method()
+
+
+def test_a_method_that_is_none_is_not_overridden():
+    """`configure_model = None` in a class switches it off."""
+    kind = type("Off", (pl.LightningModule,), {"configure_model": None})
+    assert not pl.utilities.model_helpers.is_overridden("configure_model", kind())
+
+
+def test_the_loops_of_predictions_name_the_public_way():
+    """`trainer.predict_loop` says where predictions are."""
+    with pytest.raises(AttributeError, match=r"predict returns .* trainer\.predictions"):
+        pl.Trainer(**QUIET).predict_loop  # noqa: B018
