@@ -580,14 +580,14 @@ def test_weights_that_do_not_fit(use, saved, Tiny, quiet_trainer, batches) -> No
         CheckpointError,
         f"the weights in {str(saved)!r} do not fit ",
         "Other: ",
-        "missing: head.weight, head.bias",
-        "unexpected: tail.weight",
+        "Missing key(s) in state_dict: head.weight, head.bias",
+        "Unexpected key(s) in state_dict: tail.weight",
         "of another shape: layer.weight (saved (1, 2), here (1, 3))",
         "Build the module with the arguments it was saved with.",
     ):
         quiet_trainer(max_epochs=2).fit(other, batches(1), ckpt_path=saved)
     assert torch.equal(other.layer.bias, before)
-    with refused(CheckpointError, "unexpected: tail.weight"):
+    with refused(CheckpointError, "Unexpected key(s) in state_dict: tail.weight"):
         use(saved)
 
 
@@ -599,7 +599,9 @@ def test_weights_that_fit_in_part(saved, Tiny) -> None:
             super().__init__()
             self.head = torch.nn.Linear(1, 1)
 
-    with refused(CheckpointError, "missing: head.weight, head.bias", "strict=False"):
+    with refused(
+        CheckpointError, "Missing key(s) in state_dict: head.weight, head.bias", "strict=False"
+    ):
         Other.load_from_checkpoint(saved)
     weight = torch.load(saved, weights_only=True)["state_dict"]["layer.weight"]
     assert torch.equal(Other.load_from_checkpoint(saved, strict=False).layer.weight, weight)

@@ -293,10 +293,11 @@ class EarlyStopping(Callback):
                 f"{self.monitor} {value:.5g} is worse than the divergence threshold {most:.5g}",
             )
         # with a patience of 0 a check that brought an improvement must not stop
-        if self.wait_count > 0 and self.wait_count >= self.patience:
+        waited = self.wait_count
+        if waited > 0 and waited >= self.patience:
             return (
                 EarlyStoppingReason.PATIENCE_EXHAUSTED,
-                f"{self.monitor} not better in {self.wait_count} checks; best {best.item():.5g}",
+                f"{self.monitor} did not improve in {waited} checks; best {best.item():.5g}",
             )
         return EarlyStoppingReason.NOT_STOPPED, None
 

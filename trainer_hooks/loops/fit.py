@@ -630,7 +630,7 @@ class GracefulShutdown:
         savers = trainer.checkpoint_callbacks
         for saver in savers:
             # One file is enough; schedulers such as SLURM kill the process soon after the signal.
-            if saver.save_before_leaving(trainer, context.module):
+            if ours(saver).save_before_leaving(trainer, context.module):
                 return
         if not trainer.fast_dev_run:
             missing = (

@@ -306,9 +306,18 @@ class ManualOptimizer:
         optimizer: the wrapped optimizer.
     """
 
-    def __init__(self, optimizer: Optimizer, stepper: _Stepper) -> None:
+    def __init__(self, optimizer: Optimizer, stepper: _Stepper | None = None) -> None:
         self.optimizer = optimizer
-        self._stepper = stepper
+        self._stepper_of_run = stepper
+
+    @property
+    def _stepper(self) -> _Stepper:
+        if self._stepper_of_run is None:
+            raise UsageError(
+                f"LightningOptimizer({type(self.optimizer).__qualname__}): no run has made it, so "
+                "it counts no step. Step self.optimizers(), or the optimizer itself."
+            )
+        return self._stepper_of_run
 
     @property  # type: ignore[misc]
     def __class__(self) -> type[Optimizer]:  # type: ignore[override]
@@ -325,6 +334,9 @@ class ManualOptimizer:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.optimizer, name)
+
+    def __repr__(self) -> str:
+        return f"<manual {self.optimizer!r}>"
 
 
 _OPTIMIZER_METHODS = ("step", "zero_grad", "state_dict", "load_state_dict")

@@ -835,8 +835,12 @@ class Trainer:
 
     @property
     def datamodule(self) -> DataModule | None:
-        """The data module of the run, or of the last one."""
+        """The data module of the run, or of the last one. May be set, for code that reads it."""
         return self._core.datamodule
+
+    @datamodule.setter
+    def datamodule(self, datamodule: DataModule | None) -> None:
+        self._core.datamodule = datamodule
 
     @property
     def optimizers(self) -> list[Optimizer]:

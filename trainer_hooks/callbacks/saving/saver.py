@@ -19,6 +19,7 @@ from torch import Tensor
 
 from trainer_hooks._files import hidden_beside
 from trainer_hooks._log import warn
+from trainer_hooks._names import ours
 from trainer_hooks.callbacks.monitored_metric import a_tensor_of_one_number, is_better
 from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
 from trainer_hooks.callbacks.saving.file_names import fill_template, template_names
@@ -362,7 +363,7 @@ class SaveTracker:
         for old in plan.obsolete:
             is_new = old in plan.files or old == plan.link
             if not is_new and self._may_delete(old, trainer.named_ckpt_path):
-                saver.remove_checkpoint(trainer, old)
+                ours(saver).remove_checkpoint(trainer, old)
 
     def finish_loaded_save(self, trainer: Trainer) -> None:
         """Finish the save of the loaded checkpoint, if its process was killed before it had.
@@ -397,13 +398,13 @@ class SaveTracker:
         for old in left:
             # another training may have used the name since
             if exists(old) and self._may_delete(old, resumed_from) and _is_older(old, resumed_from):
-                saver.remove_checkpoint(trainer, old)
+                ours(saver).remove_checkpoint(trainer, old)
 
     def _files_since(self, checkpoint: str) -> set[str]:
         """Return the files in the saver's folder that its run saved after a checkpoint."""
         files: set[str] = set()
         loaded = summarize(checkpoint)
-        for file in self._saver.own_files():
+        for file in ours(self._saver).own_files():
             try:
                 summary = summarize(file)
             except CheckpointError:  # a file of another tool
@@ -624,7 +625,7 @@ class Saver(Checkpoint):
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Set the default folder of a run, if the user passed none."""
-        if not self.has_named_folder:
+        if not ours(self).has_named_folder:
             self.dirpath = _default_folder(trainer)
         self.tracker.is_to_save = stage == "fit"
 
@@ -645,8 +646,9 @@ class Saver(Checkpoint):
 
     def candidates(self, trainer: Trainer) -> list[str]:
         """Return the checkpoints in its folder; in a new default folder those of earlier runs."""
-        if self.has_named_folder and self.dirpath is not None:
-            return self.own_files()
+        if ours(self).has_named_folder and self.dirpath is not None:
+            files: list[str] = ours(self).own_files()
+            return files
         depth = self._depth
         logger = trainer.logger
         # asking a logger for the folder of a run would fix it, and its version, too early
@@ -661,7 +663,7 @@ class Saver(Checkpoint):
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset for a new training; in a resumed one finish the save that a kill has cut off."""
         if trainer.progress.is_new_training:  # a second fit of the same module goes on instead
-            self.forget()
+            ours(self).forget()
         else:
             self.tracker.finish_loaded_save(trainer)
 

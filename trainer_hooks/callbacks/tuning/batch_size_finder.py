@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch.utils.data import DataLoader
 
 from trainer_hooks._log import log, warn
+from trainer_hooks._names import ours
 from trainer_hooks._options import Rule, finite_number, is_text, one_of, option_rules, whole_number
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.tuning.tuned_attribute import TunedAttribute, find_tuned_attribute
@@ -131,7 +132,7 @@ class BatchSizeFinder(Callback):
         size = state.get("batch_size")
         if trainer.state.fn == "fit" and size is not None:
             # first, as the loaders are made from it
-            self.tuned_attribute(module, trainer.datamodule).write(size)
+            ours(self).tuned_attribute(module, trainer.datamodule).write(size)
             trainer.reload_dataloaders()
 
     @keeps_optimizers
@@ -166,7 +167,7 @@ class BatchSizeFinder(Callback):
                 "change their batch size. Define the dataloader methods of the module or a data "
                 "module, and pass none."
             )
-        attribute = self.tuned_attribute(module, trainer.datamodule)
+        attribute = ours(self).tuned_attribute(module, trainer.datamodule)
         size_before = attribute.read()
         trial = _BatchSizeTrial(trainer, attribute, self.steps_per_trial)
         try:

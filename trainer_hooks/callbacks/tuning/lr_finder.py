@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from trainer_hooks._log import log
+from trainer_hooks._names import ours
 from trainer_hooks._options import (
     FLAG,
     Combination,
@@ -175,7 +176,7 @@ class LearningRateFinder(Callback):
             self.lr_find(trainer, module)
         elif self.update_attr and self.chosen is not None:
             # the module's attribute alone: the optimizers' states came from the checkpoint
-            self.tuned_attribute(module, trainer.datamodule).write(self.chosen)
+            ours(self).tuned_attribute(module, trainer.datamodule).write(self.chosen)
 
     def lr_find(self, trainer: Trainer, module: Module) -> None:
         """Try the rates now, and set the chosen one.
@@ -186,7 +187,9 @@ class LearningRateFinder(Callback):
         if trainer.fast_dev_run:
             log.info("%s: nothing is tried in a dry run (fast_dev_run)", _WHERE)
             return
-        attribute = self.tuned_attribute(module, trainer.datamodule) if self.update_attr else None
+        attribute = (
+            ours(self).tuned_attribute(module, trainer.datamodule) if self.update_attr else None
+        )
         result = LRFinderResult(self.mode, self.min_lr, self.max_lr, self.num_training_steps)
         ramp = RateRamp(result, self.early_stop_threshold)
         # a trial run restores all that it changed: weights, optimizers, loaders, random state

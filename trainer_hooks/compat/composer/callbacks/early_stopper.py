@@ -319,7 +319,7 @@ class EarlyStopper(MetricStopper):
         if age > self.patience.value:
             self.is_stopped = True
             trainer.stop(
-                f"{_EARLY_STOPPER}: {self.monitor} not better in {Time(age, unit)}; best "
+                f"{_EARLY_STOPPER}: {self.monitor} did not improve in {Time(age, unit)}; best "
                 f"{self.best:.5g}"
             )
 
