@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, RandomSampler
 from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks._log import log, warn
 from trainer_hooks._names import ours
+from trainer_hooks._text import count_with_noun
 from trainer_hooks.checkpoint.paths import exists, is_remote
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.data.loaders import describe_loader
@@ -121,7 +122,7 @@ def _place_of(training: TrainingState) -> str:
     if progress.stage is EpochStage.BETWEEN:
         return place
     if progress.stage is EpochStage.BATCHES:
-        return f"{place}, after {progress.batches_in_epoch} batches"
+        return f"{place}, after {count_with_noun(progress.batches_in_epoch, 'batch')}"
     return f"the end of {place}"
 
 
@@ -138,7 +139,7 @@ def _newest(training: TrainingState, newest: str) -> str:
     if not newest:
         return "no checkpoint was saved"
     lost = _lost(training)
-    since = f"saved {lost} batches earlier" if lost else "saved at that moment"
+    since = f"saved {count_with_noun(lost, 'batch')} earlier" if lost else "saved at that moment"
     return f"newest checkpoint: {shown_path(newest)!r} ({since})"
 
 
