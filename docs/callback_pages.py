@@ -35,6 +35,7 @@ _FAMILIES = {
 }
 """The index's titles, each with the folders and files of `trainer_hooks/callbacks` under it."""
 _SECOND_NAMES = {
+    "DeviceStatsMonitor": ("MemoryMonitor", "SystemMetricsMonitor"),
     "EMAWeightAveraging": ("ModelEmaCallback",),
     "EarlyStopping": ("EarlyStopper", "ThresholdStopper", "EarlyStoppingCallback"),
     "GradientNormMonitor": ("GradMonitor", "OptimizerMonitor"),

@@ -41,7 +41,7 @@ from trainer_hooks.callbacks import ModelPruning
 from trainer_hooks.callbacks import ModelSummary
 from trainer_hooks.callbacks import OnExceptionCheckpoint
 from trainer_hooks.callbacks import ProgressBar
-from trainer_hooks.callbacks import ProgressBarBase
+from trainer_hooks.callbacks import ProgressBar as ProgressBarBase
 from trainer_hooks.callbacks import QuantizationAwareTraining
 from trainer_hooks.callbacks import RichModelSummary
 from trainer_hooks.callbacks import RichProgressBar

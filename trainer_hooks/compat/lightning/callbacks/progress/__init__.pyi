@@ -5,7 +5,7 @@ from . import progress_bar as progress_bar
 from . import rich_progress as rich_progress
 from . import tqdm_progress as tqdm_progress
 from trainer_hooks.callbacks import ProgressBar
-from trainer_hooks.callbacks import ProgressBarBase
+from trainer_hooks.callbacks import ProgressBar as ProgressBarBase
 from trainer_hooks.callbacks import RichProgressBar
 from trainer_hooks.callbacks import TQDMProgressBar
 
