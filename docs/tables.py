@@ -29,7 +29,7 @@ _EXTRAS = {
     "demo": "`trainer-hooks demo`",
     "remote": "checkpoints in `s3://` and other stores",
     "safetensors": "weights written and read as `.safetensors`",
-    "fast": "checkpoints verified as they are read",
+    "fast": "verifying checkpoints as they are read, on other processors than x86-64 and ARM",
     "tensorboard": "`TensorBoardLogger`",
     "wandb": "`WandbLogger`",
     "mlflow": "`MLflowLogger`",

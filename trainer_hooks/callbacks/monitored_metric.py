@@ -252,6 +252,11 @@ def as_score(value: Any, monitor: str, where: str) -> Tensor:
     return score.reshape(()).clone()
 
 
+def a_tensor_of_one_number(value: object) -> bool:
+    """Return whether a value of a saved state is a score, as `as_score` returns it."""
+    return isinstance(value, Tensor) and value.numel() == 1 and not value.is_complex()
+
+
 def is_better(value: float, other: float, mode: str, margin: float = 0.0) -> bool:
     """Return whether `value` beats `other` by more than `margin`; NaN never beats anything."""
     # comparisons with NaN are False both ways, so NaN needs its own rules

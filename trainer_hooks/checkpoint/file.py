@@ -225,23 +225,24 @@ def summarize(path: str) -> CheckpointSummary:
         CheckpointNotFoundError: there is no such file.
         CheckpointError: it is no checkpoint, or too damaged for a summary.
     """
-    if _is_folder(path):
-        try:
-            return seal.folder_summary(Path(absolute_path(path)))
-        except (OSError, ValueError) as error:
-            raise _damaged(path, error) from error
     # the end alone: a search reads the summary of every file in a folder
     if is_remote(path):
         from trainer_hooks.checkpoint import remote
 
         tail = remote.read_tail(path, seal.TAIL)
     else:
+        # once: of ten thousand files, making paths takes longer than reading their ends
+        local = Path(absolute_path(path))
+        if is_sharded_folder(local):
+            try:
+                return seal.folder_summary(local)
+            except (OSError, ValueError) as error:
+                raise _damaged(path, error) from error
+        require_file(local, path)
         try:
-            with _at_hand(path) as local, local.open("rb") as file:
+            with local.open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - seal.TAIL))
                 tail = file.read()
-        except CheckpointNotFoundError:
-            raise
         except OSError as error:
             raise _unreadable(path, error) from error
     try:
@@ -251,8 +252,9 @@ def summarize(path: str) -> CheckpointSummary:
     if summary is not None:
         return summary
     # without a seal, another tool wrote it
-    with _at_hand(path) as local:
-        checkpoint = _unpickle(local, path, map_location="cpu", mmap=True)  # tensors are not read
+    with _at_hand(path) as file_at_hand:
+        # tensors are not read
+        checkpoint = _unpickle(file_at_hand, path, map_location="cpu", mmap=True)
         return CheckpointSummary.of(checkpoint, modified_at(path))
 
 

@@ -43,6 +43,8 @@ class RunRequests:
         stop_message: message of the first of them.
         stoppers: the state keys of the callbacks that requested a stop, each once; empty for what
             is no callback.
+        is_stop_sent: whether the last backward could send the request for a stop to the other
+            ranks; a later one is sent with the next backward.
         skips_batch: whether the rest of the current batch is to be skipped.
         records_indices: whether the sample indices of prediction batches are to be recorded.
         pending_signal: number of a signal to act on at the next batch, or 0.
@@ -58,6 +60,7 @@ class RunRequests:
     stop_requests: int = 0
     stop_message: str = ""
     stoppers: list[str] = field(default_factory=list)
+    is_stop_sent: bool = True
     skips_batch: bool = False
     records_indices: bool = False
     pending_signal: int = 0
@@ -359,7 +362,9 @@ class RunContext:
     def own_stop_state(self) -> dict[str, Any] | None:
         """Return this rank's request for a stop that the ranks have yet to agree on, or None."""
         is_agreed = _is_requested(self.requests) or not _is_requested(self.local_requests)
-        return None if is_agreed else self._request_state()
+        if is_agreed:
+            return None
+        return {**self._request_state(), "is_sent": self.local_requests.is_stop_sent}
 
     def _request_state(self) -> dict[str, Any]:
         requests, local = self.requests, self.local_requests
@@ -385,6 +390,8 @@ class RunContext:
     def load_own_stop_state(self, state: dict[str, Any]) -> None:
         """Do the same for this rank's request, on which the ranks have yet to agree."""
         self._request_again(state, self.local_requests)
+        # older checkpoints do not say
+        self.local_requests.is_stop_sent = state.get("is_sent", True)
 
     def _request_again(self, state: dict[str, Any], *places: RunRequests) -> None:
         deciding = {c.state_key: not ours(c).renews_stop for c in self.connector.callbacks}
