@@ -19,6 +19,7 @@ from trainer_hooks._options import (
     option_rules,
     whole_number,
 )
+from trainer_hooks._text import count_with_noun
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitored_metric import (
     a_tensor_of_one_number,
@@ -294,9 +295,10 @@ class EarlyStopping(Callback):
             )
         # with a patience of 0 a check that brought an improvement must not stop
         if self.wait_count > 0 and self.wait_count >= self.patience:
+            waited = count_with_noun(self.wait_count, "check")
             return (
                 EarlyStoppingReason.PATIENCE_EXHAUSTED,
-                f"{self.monitor} not better in {self.wait_count} checks; best {best.item():.5g}",
+                f"{self.monitor} not better in {waited}; best {best.item():.5g}",
             )
         return EarlyStoppingReason.NOT_STOPPED, None
 

@@ -159,6 +159,16 @@ def test_a_run_that_was_broken_off(told, act, words) -> None:
     assert way_on == f"to go on: {FIT.format(path)}"
 
 
+@pytest.mark.parametrize(
+    "act", [raising(ValueError("broken")), raising(KeyboardInterrupt())], ids=["error", "ctrl-c"]
+)
+def test_an_end_before_the_first_checkpoint_says_what_saves_one(told, act) -> None:
+    """A fit with a saver that is cut short in its first epoch names the option for that moment."""
+    (ended,) = told(Acts(act), saver=ModelCheckpoint("checkpoints", every_n_epochs=3))
+    cure = "(ModelCheckpoint(save_on_exception=True) saves one at such a moment)"
+    assert ended.split("; ")[1] == f"no checkpoint was saved {cure}"
+
+
 def test_a_signal_loses_nothing(told) -> None:
     """After SIGTERM the checkpoint of that moment is named."""
     ended, _ = told(Acts(lambda trainer: os.kill(os.getpid(), signal.SIGTERM)))

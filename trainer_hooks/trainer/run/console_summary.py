@@ -108,7 +108,7 @@ def log_end(
     parts = (
         how,
         (_best(trainer) if error is None else "")
-        or (_newest(core.training, newest) if is_expected else ""),
+        or (_newest(trainer, core.training, newest) if is_expected else ""),
         _report_of(trainer),
     )
     log.info("fit %s", "; ".join(filter(None, parts)))
@@ -134,10 +134,16 @@ def _broken_by(error: BaseException) -> str:
     return f"failed with {type(error).__name__}"
 
 
-def _newest(training: TrainingState, newest: str) -> str:
+def _newest(trainer: Trainer, training: TrainingState, newest: str) -> str:
     """Return the line about the newest checkpoint, after a fit that was cut short."""
     if not newest:
-        return "no checkpoint was saved"
+        # of a fit that trained nothing there is nothing to save
+        cure = (
+            " (ModelCheckpoint(save_on_exception=True) saves one at such a moment)"
+            if trainer.checkpoint_callbacks and training.progress.batches_completed
+            else ""
+        )
+        return f"no checkpoint was saved{cure}"
     lost = _lost(training)
     since = f"saved {count_with_noun(lost, 'batch')} earlier" if lost else "saved at that moment"
     return f"newest checkpoint: {shown_path(newest)!r} ({since})"
