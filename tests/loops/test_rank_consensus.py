@@ -1,4 +1,4 @@
-"""The agreement of ranks on a stop, after a resume, with flags that come one window late."""
+"""The agreement of ranks on requests, after a resume, with flags that come one window late."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trainer_hooks.context.context import RunRequests
+from trainer_hooks.context.context import REQUESTS_OF_A_RANK, RunRequests
 from trainer_hooks.loops.rank_consensus import RankConsensus
 from trainer_hooks.runtime.process_group import ProcessGroup
 
@@ -49,7 +49,7 @@ class Run:
     def __init__(self, is_late: bool, local: RunRequests | None = None) -> None:
         watch = SimpleNamespace(is_read=False, measure=lambda: (0.0, 0.0), agreed=None)
         metrics = SimpleNamespace(current_aggregators=list, shares_steps=False)
-        progress = SimpleNamespace(
+        self.progress = progress = SimpleNamespace(
             steps_completed=0,
             is_validation_requested=False,
             is_checkpoint_requested=False,
@@ -70,35 +70,43 @@ class Run:
         )
         self._consensus = RankConsensus(context, None, self.sync)
 
-    def window(self, *, requests_before: bool = False, requests_after: bool = False) -> bool:
-        """Run a window, with a request before or after its backward; return whether it stops."""
-        self.local.is_stopping |= requests_before
+    def window(self, kind: str = "", when: str = "") -> bool:
+        """Run a window, with a request before or after its backward; return if one was served."""
+        if when == "before":
+            setattr(self.local, kind, True)
         self.sync.backward()
         self._consensus.after_window()
-        self.local.is_stopping |= requests_after
-        return self.requests.is_stopping
+        if when == "after":
+            setattr(self.local, kind, True)
+        served = [self.requests.is_stopping, *vars(self.progress).values()]
+        for name in vars(self.progress):
+            setattr(self.progress, name, 0)
+        return any(served)
 
 
+@pytest.mark.parametrize("kind", REQUESTS_OF_A_RANK)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("is_late", [False, True], ids=["at once", "late"])
-def test_a_resumed_run_stops_in_the_window_of_the_uncut_one(is_late, when) -> None:
+def test_a_resumed_run_serves_a_request_in_the_window_of_the_uncut_one(is_late, when, kind) -> None:
     """A request that was not sent when the checkpoint was saved waits as long as it would have."""
     uncut = Run(is_late)
     # the flag of the first window is always set, so the second may exchange, too
     assert [uncut.window(), uncut.window()] == [False, False]
-    stops = [uncut.window(**{f"requests_{when}": True})]
-    is_sent = uncut.local.is_stop_sent
-    stops += [uncut.window(), uncut.window(), uncut.window()]
-    if stops[0]:
+    served = [uncut.window(kind, when)]
+    is_sent = kind not in uncut.local.unsent
+    served += [uncut.window(), uncut.window(), uncut.window()]
+    if served[0]:
         # agreed on in its own window, so no request of one rank is in the checkpoint
         assert (when, is_late) == ("before", False)
         return
     assert is_sent is (when == "before")
     # what the checkpoint restores
-    resumed = Run(is_late, RunRequests(is_stopping=True, is_stop_sent=is_sent))
-    assert [resumed.window() for _ in range(3)] == stops[1:]
+    local = RunRequests(sent=frozenset({kind} if is_sent else ()))
+    setattr(local, kind, True)
+    resumed = Run(is_late, local)
+    assert [resumed.window() for _ in range(3)] == served[1:]
 
 
 def test_a_stop_in_the_first_window_of_a_fit_is_served_there() -> None:
     """Nothing was sent before it, and the ranks exchange in that window in any case."""
-    assert Run(is_late=True).window(requests_before=True)
+    assert Run(is_late=True).window("is_stopping", "before")
