@@ -43,7 +43,6 @@ from trainer_hooks.callbacks import (
     LearningRateFinder,
     LearningRateMonitor,
     LoadCheckpoint,
-    MemoryMonitor,
     MemorySnapshot,
     MLPerfCallback,
     ModelCheckpoint,
@@ -58,7 +57,6 @@ from trainer_hooks.callbacks import (
     PrintProgressCallback,
     Profiler,
     ProgressBar,
-    ProgressBarBase,
     QuantizationAwareTraining,
     RichModelSummary,
     RichProgressBar,
@@ -68,7 +66,6 @@ from trainer_hooks.callbacks import (
     SlowStepDetector,
     SpikeDetection,
     StochasticWeightAveraging,
-    SystemMetricsMonitor,
     ThroughputMonitor,
     Timer,
     TQDMProgressBar,
@@ -94,9 +91,11 @@ from trainer_hooks.compat.composer.callbacks import (
     EarlyStopper,
     GradMonitor,
     LRMonitor,
+    MemoryMonitor,
     NaNMonitor,
     OptimizerMonitor,
     SpeedMonitor,
+    SystemMetricsMonitor,
     ThresholdStopper,
 )
 from trainer_hooks.errors import TerminationSignal
@@ -458,7 +457,6 @@ CASES = {
         {},
     ),
     "ProgressBar": (ProgressBar, {}),
-    "ProgressBarBase": (ProgressBarBase, {}),
     "ProgressBarCallback": (ProgressBarCallback, {}),
     "QuantizationAwareTraining": (QuantizationAwareTraining, {}),
     "QuantizationAwareTraining, not converted": (

@@ -19,6 +19,7 @@ from trainer_hooks._options import (
     option_rules,
     whole_number,
 )
+from trainer_hooks._text import count_with_noun
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitored_metric import (
     a_tensor_of_one_number,
@@ -293,11 +294,11 @@ class EarlyStopping(Callback):
                 f"{self.monitor} {value:.5g} is worse than the divergence threshold {most:.5g}",
             )
         # with a patience of 0 a check that brought an improvement must not stop
-        waited = self.wait_count
-        if waited > 0 and waited >= self.patience:
+        if self.wait_count > 0 and self.wait_count >= self.patience:
+            waited = count_with_noun(self.wait_count, "check")
             return (
                 EarlyStoppingReason.PATIENCE_EXHAUSTED,
-                f"{self.monitor} did not improve in {waited} checks; best {best.item():.5g}",
+                f"{self.monitor} did not improve in {waited}; best {best.item():.5g}",
             )
         return EarlyStoppingReason.NOT_STOPPED, None
 

@@ -110,8 +110,14 @@ class MonitoredMetric:
             raise MetricError(message)
         if not self._is_warned:
             self._is_warned = True
+            # the sanity check logged it: only the moment is wrong, and no other name is meant
+            cause = (
+                f"monitor {name!r} of {self._where}: only a validation logs it, and none has run."
+                if self.is_validated
+                else message
+            )
             hint = "Until the first validation has run, no checkpoint is ranked by it."
-            warn(f"{message} {hint}", TrainerHooksWarning)
+            warn(f"{cause} {hint}", TrainerHooksWarning)
         return None
 
     def _resolve_name(self, trainer: Trainer) -> None:

@@ -333,8 +333,8 @@ def absence_of(file: Path) -> str:
     if os.path.isdir(file):  # noqa: PTH112 - as `exists`: Path's raise for a name that is too long
         return (
             f"{_NOT_THERE}: it is a folder without a seal, and so no checkpoint of several "
-            "processes, or an unfinished one"
-        )
+            f"processes, or an unfinished one.{_checkpoints_in(file)}"
+        ).removesuffix(".")
     if is_missing(file):
         link = ": it is a link that leads nowhere" if file.is_symlink() else ""
         return f"{_NOT_THERE}{link}.{_others(file)}".removesuffix(".")
@@ -378,7 +378,8 @@ def _require_undamaged(file: Path, name: str, sums: Checksums | None = None) -> 
         with file.open("rb") as content:
             seal.verify_seal(content, sums)
     except ValueError as error:
-        raise _damaged(name, error) from error
+        # its text is in the message, and a traceback of its own would stand above that
+        raise _damaged(name, error) from None
     except OSError as error:
         raise _unreadable(name, error) from error
 
@@ -414,9 +415,14 @@ def _others(file: Path) -> str:
     """List the checkpoints beside a missing file: often one of them was meant."""
     if not os.path.isdir(file.parent):  # noqa: PTH112
         return f" Its folder {str(file.parent)!r} does not exist either."
+    return _checkpoints_in(file.parent, "its folder") or " In its folder there is no .ckpt file."
+
+
+def _checkpoints_in(folder: Path, name: str = "it") -> str:
+    """List the checkpoints in a folder, in one sentence; empty where there is none."""
     # sharded folders too: they are named as files are
-    names = sorted(printable(entry.name) for entry in file.parent.glob("*.ckpt"))
+    names = sorted(printable(entry.name) for entry in folder.glob("*.ckpt"))
     if not names:
-        return " In its folder there is no .ckpt file."
+        return ""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f" In its folder there are: {', '.join(names[:_SHOWN])}{more}."
+    return f" In {name} there are: {', '.join(names[:_SHOWN])}{more}."

@@ -12,7 +12,7 @@ import json
 import os
 import struct
 import zlib
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -495,7 +495,13 @@ def _load_beside(verify: Callable[[], object], load: Callable[[], _Loaded]) -> _
         try:
             loaded = load()
         except Exception:
-            verified.result()  # its error says more, if the file is damaged
+            _raise_error_of(verified)  # its error says more, if the file is damaged
             raise
-        verified.result()
+        _raise_error_of(verified)
         return loaded
+
+
+def _raise_error_of(verified: Future[object]) -> None:
+    """Raise the error of a verification, without the frames of its thread in the traceback."""
+    if (error := verified.exception()) is not None:
+        raise error.with_traceback(None)

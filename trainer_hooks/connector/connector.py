@@ -371,10 +371,16 @@ class CallbackConnector:
                 continue
             with self._error_policies.handling_errors(entry, "state_dict", self._disable):
                 try:
-                    state = entry.callback.state_dict()
+                    state: object = entry.callback.state_dict()
                 except Exception as error:  # noqa: BLE001 - it may need a batch before it works
                     log.debug("%s: no state yet: %s", entry.label, error_summary(error))
                 else:
+                    if state is None:
+                        warn(
+                            f"state_dict() of {entry.label} returned None: nothing of its state "
+                            "goes into a checkpoint. Return the state, a dict.",
+                            TrainerHooksWarning,
+                        )
                     require_savable(state, entry.label)
 
     def state_versions(self) -> dict[str, int]:
