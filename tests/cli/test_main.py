@@ -93,7 +93,7 @@ def test_a_command_with_a_letter_wrong_is_told(words, meant, capsys) -> None:
     with pytest.raises(SystemExit):
         main(words)
     err = capsys.readouterr().err
-    assert err.endswith(f"Did you mean '{meant}'?\n" if meant else "'port')\n")
+    assert err.endswith(f"Did you mean '{meant}'?\n" if meant else "'doctor')\n")
 
 
 def test_help_of_the_demo_tells_when_it_fails(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ from trainer_hooks.cli.commands import (
     Parser,
 )
 from trainer_hooks.cli.demo import command as demo_command
+from trainer_hooks.cli.doctor import command as doctor
 from trainer_hooks.cli.new import command as new
 from trainer_hooks.cli.plugins import command as plugins
 from trainer_hooks.cli.port import command as port
@@ -133,6 +134,6 @@ def _parser() -> argparse.ArgumentParser:
     # listed for the help alone: `main` has taken these words out before
     for name, text in _TRAINING_HELP.items():
         commands.add_parser(name, help=text, add_help=False)  # jsonargparse parses the rest
-    for command in (sweep, hooks, plugins, checkpoint, report, port):
+    for command in (sweep, hooks, plugins, checkpoint, report, port, doctor):
         command.add_parser(commands)
     return parser

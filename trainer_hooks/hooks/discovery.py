@@ -382,7 +382,7 @@ def _plugins_of(distribution: Any, text: str) -> Iterator[Plugin]:
     refers to then stands for the distribution's name.
     """
     entries = [row for row in _entries(text) if row[0] in _READ]
-    name, version = _name_and_version(distribution) if entries else (None, None)
+    name, version = name_and_version(distribution) if entries else (None, None)
     for group, name_of_entry, value in sorted(entries, key=lambda row: _READ.index(row[0])):
         package = value.partition(":")[0].partition(".")[0].strip()
         distribution_name = name or package or name_of_entry
@@ -404,7 +404,7 @@ def _entries(text: str) -> Iterator[tuple[str, str, str]]:
             yield group, name.strip(), value.strip()
 
 
-def _name_and_version(distribution: Any) -> tuple[str | None, str | None]:
+def name_and_version(distribution: Any) -> tuple[str | None, str | None]:
     """Return a distribution's name and version; None for one that its metadata do not hold."""
     try:
         metadata = distribution.metadata  # once: its properties would parse the file anew each time

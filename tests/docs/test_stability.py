@@ -1,0 +1,72 @@
+"""docs/stability.md says what the code does."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import trainer_hooks
+from trainer_hooks.checkpoint.migrations import FORMAT
+from trainer_hooks.clock.progress import Progress
+from trainer_hooks.connector import adapter_lookup
+from trainer_hooks.errors import TrainerHooksWarning
+from trainer_hooks.hooks.plugin import GROUPS, HOOKS_GROUP, LIGHTNING_GROUPS
+from trainer_hooks.hooks.spec import ALIASES
+from trainer_hooks.loggers import registry
+
+PAGE = (Path(__file__).parents[2] / "docs" / "stability.md").read_text(encoding="utf-8")
+
+
+def section(title: str) -> str:
+    return PAGE.partition(f"## {title}\n")[2].partition("\n## ")[0]
+
+
+def deprecated() -> dict[str, list[str]]:
+    """Return the rows of the table of deprecated names, by the name."""
+    rows = [line.strip("| ").split(" | ") for line in section("Deprecated names").splitlines()]
+    return {row[0].strip("`"): row[1:] for row in rows if row[0].startswith("`")}
+
+
+def test_the_version_and_the_format_are_the_present_ones() -> None:
+    """The numbers in the text are those of the code."""
+    assert f"The version is {trainer_hooks.__version__}." in PAGE
+    assert f"writes format {FORMAT}." in PAGE
+
+
+def test_the_packages_with_public_names_list_them() -> None:
+    """Each package of the table has names in `__all__`."""
+    table, _, _ = section("Public names").partition("\nEverything else")
+    packages = re.findall(r"`(trainer_hooks[\w.]*)`", table)
+    packages += ["trainer_hooks.compat.composer", "trainer_hooks.compat.accelerated"]
+    assert len(packages) == 10
+    assert [name for name in packages if not import_module(name).__all__] == []
+
+
+def test_the_groups_of_entry_points_are_those_that_are_read() -> None:
+    """No group is left out, and none is made up."""
+    told = set(re.findall(r"`((?:\w+\.)*\w+_factory|trainer_hooks\.\w+)`", section("Entry points")))
+    read = {*GROUPS, *LIGHTNING_GROUPS, HOOKS_GROUP, registry.GROUP, adapter_lookup.ADAPTER_GROUP}
+    assert told == read
+
+
+def test_no_deprecated_name_has_outlived_its_version() -> None:
+    """A name is taken out in the version that the page announces."""
+    present = tuple(map(int, trainer_hooks.__version__.split(".")[:2]))
+    ends = [row[2] for row in deprecated().values()]
+    assert ends
+    overdue = [end for end in ends if end != "never" and present >= tuple(map(int, end.split(".")))]
+    assert overdue == []
+
+
+def test_the_deprecated_names_work_and_warn_as_told() -> None:
+    """The old names lead to the new ones; one warns, the others do not."""
+    assert set(deprecated()) == {"trainer_hooks.utilities", "Progress.is_fresh", *ALIASES}
+    with pytest.warns(TrainerHooksWarning, match=r"from trainer_hooks\.compat\.lightning\.util"):
+        assert callable(trainer_hooks.utilities.grad_norm)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Progress().is_fresh is Progress().is_new_training is True

@@ -1,0 +1,1 @@
+"""`trainer-hooks doctor`: the facts about an installation that a bug report needs."""
