@@ -206,7 +206,7 @@ EXPORTS = (
         _RANK_ZERO,
         "rank_zero_debug rank_zero_deprecation rank_zero_info rank_zero_only rank_zero_warn",
     ),
-    ("utilities.seed", "trainer_hooks.runtime.rng", "isolate_rng=isolated"),
+    ("utilities.seed", _HELPERS, "isolate_rng"),
     ("utilities.seed", _HELPERS, "pl_worker_init_function"),
     ("utilities.seed", "trainer_hooks", "seed_everything"),
     ("utilities.types", _TYPES, "EVAL_DATALOADERS EPOCH_OUTPUT LRSchedulerConfig"),
