@@ -14,7 +14,8 @@ import torch
 from PIL import Image
 from tensorboard.summary.writer import event_file_writer
 
-from trainer_hooks.errors import OptionError
+import trainer_hooks
+from trainer_hooks.errors import OptionError, TrainerHooksWarning, UsageError
 from trainer_hooks.loggers import TensorBoardLogger
 
 
@@ -191,3 +192,23 @@ def test_a_live_server_is_told_which_steps_are_dropped(tmp_path, monkeypatch):
 def test_tensorboard_is_found_here():
     """The tests above are about the real thing."""
     assert importlib.util.find_spec("tensorboard") is not None
+
+
+def test_a_graph_of_a_module_that_no_trainer_runs(tmp_path) -> None:
+    """Its properties that need a run are not read; `self.log` in forward drops the value."""
+
+    class Logs(trainer_hooks.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(2, 1)
+
+        def forward(self, x):
+            self.log("mean", x.mean())
+            return self.layer(x)
+
+    module = Logs()
+    with pytest.warns(TrainerHooksWarning, match="no trainer runs"):
+        TensorBoardLogger(tmp_path, log_graph=True).log_graph(module, torch.ones(1, 2))
+    assert type(module) is Logs
+    with pytest.raises(UsageError, match="attached to no trainer"):
+        module.trainer  # noqa: B018

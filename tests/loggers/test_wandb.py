@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
@@ -168,3 +168,79 @@ def test_a_run_that_is_resumed_in_the_same_process(tmp_path, wandb):
     assert rows(tmp_path, logger, "late")
     found = rows(tmp_path, logger, "loss")
     assert [(row["trainer/global_step"], row["loss"]) for row in found] == [(0, 1), (1, 2), (2, 3)]
+
+
+class _Media:
+    """Stands in for wandb and its open run: keeps what it is given."""
+
+    def __init__(self):
+        self.logged = []
+        self.run = self
+
+    def Image(self, item, **options):
+        return ("Image", item, options)
+
+    def Audio(self, item, **options):
+        return ("Audio", item, options)
+
+    def Video(self, item, **options):
+        return ("Video", item, options)
+
+    def log(self, values):
+        self.logged.append(values)
+
+    def use_artifact(self, name):
+        return SimpleNamespace(download=lambda root: f"{root}/{name}")
+
+
+@pytest.fixture
+def media(monkeypatch):
+    stand_in = _Media()
+    monkeypatch.setitem(sys.modules, "wandb", stand_in)
+    return stand_in
+
+
+def test_media_take_lists_of_options(media, tmp_path):
+    """Lightning's `log_audio`, `log_video` and `log_image(caption=[...])`."""
+    logger = WandbLogger(save_dir=tmp_path, experiment=SimpleNamespace(id="x", log=media.log))
+    logger.log_audio("a", ["one.wav"], caption=["first"], sample_rate=[8000])
+    logger.log_video("v", ["one.mp4", "two.mp4"], step=3, fps=[4, 5])
+    logger.log_image("i", ["one.png"], caption=["x"])
+    assert media.logged == [
+        {"a": [("Audio", "one.wav", {"caption": "first", "sample_rate": 8000})]},
+        {
+            "v": [("Video", "one.mp4", {"fps": 4}), ("Video", "two.mp4", {"fps": 5})],
+            "trainer/global_step": 3,
+        },
+        {"i": [("Image", "one.png", {"caption": "x"})]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("items", "options", "words"),
+    [
+        ("one.wav", {}, "'a' was logged with str: it must be a list"),
+        (["one.wav"], {"caption": ["x", "y"]}, "caption of 'a': there are 2 for 1 items"),
+    ],
+)
+def test_media_that_do_not_fit_their_options(media, tmp_path, items, options, words):
+    """Nothing is logged."""
+    logger = WandbLogger(save_dir=tmp_path, experiment=SimpleNamespace(id="x", log=media.log))
+    with pytest.raises(OptionError, match=words):
+        logger.log_audio("a", items, **options)
+    assert media.logged == []
+
+
+def test_an_artifact_is_downloaded(media, tmp_path):
+    """Through the open run, into the folder."""
+    assert WandbLogger.download_artifact("a:v0", save_dir=tmp_path) == f"{tmp_path}/a:v0"
+
+
+def test_texts_are_logged_as_a_table(media, tmp_path, monkeypatch):
+    """`log_text(key, columns=..., data=...)` is Lightning's form."""
+    logger = WandbLogger(save_dir=tmp_path, experiment=SimpleNamespace(id="x", log=media.log))
+    tables = []
+    monkeypatch.setattr(WandbLogger, "_write_table", lambda self, *given: tables.append(given))
+    logger.log_text("t", columns=["a", "b"], data=[["1", "2"]])
+    logger.log_text("t", "hello", 4)
+    assert tables == [("t", ["a", "b"], [["1", "2"]], None), ("t", ["text"], [["hello"]], 4)]

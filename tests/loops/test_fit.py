@@ -200,7 +200,7 @@ def test_overfitting(limit, bare, tiny, counted) -> None:
     trainer.fit(Looks(), shuffled, shuffled)
     assert seen == [[0.0, 1.0], [2.0, 3.0]] * 2
     assert trainer.num_val_batches == [2]
-    assert counted.sanity == []
+    assert counted.sanity == [0, 1]
     assert samplers == [SequentialSampler, SequentialSampler]
     assert isinstance(shuffled.sampler, RandomSampler)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import ClassVar
 
 import pytest
 import torch
@@ -631,3 +632,44 @@ def test_lbfgs_in_half_precision_is_refused(Tiny, quiet_trainer, batches) -> Non
 
     with pytest.raises(OptimizationError, match=r"16-mixed.*LBFGS.*bf16-mixed"):
         quiet_trainer(precision="16-mixed").fit(OptimizedByLBFGS(), batches(1))
+
+
+def test_a_plateau_without_a_monitor_in_manual_optimization() -> None:
+    """The module steps it itself."""
+    optimizer = sgd()
+    plateau = ReduceLROnPlateau(optimizer)
+    found = parse_optimizers(([optimizer], [plateau]), "Net", is_manual=True)
+    assert found.schedulers[0].scheduler is plateau
+
+
+class _Takes(torch.optim.SGD):
+    taken: ClassVar[list[object]] = []
+
+    def step(self, closure=None, extra=None):
+        self.taken.append(extra)
+        return super().step(closure)
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_a_manual_step_passes_its_arguments_on(precision, quiet_trainer, batches) -> None:
+    """`optimizer.step(extra=5)` reaches the optimizer's own step."""
+
+    class Manual(Module):
+        def __init__(self):
+            super().__init__()
+            self.automatic_optimization = False
+            self.layer = torch.nn.Linear(2, 1)
+
+        def configure_optimizers(self):
+            return _Takes(self.parameters(), 0.1)
+
+        def training_step(self, batch, batch_idx):
+            self.manual_backward(self.layer(batch[0]).mean())
+            self.optimizers().step(extra=5)
+
+    _Takes.taken.clear()
+    rows = [(torch.ones(2, 2),)] * 2
+    trainer = quiet_trainer(precision=precision)
+    trainer.fit(Manual(), rows)
+    assert _Takes.taken == [5, 5]
+    assert trainer.global_step == 2

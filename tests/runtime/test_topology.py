@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from trainer_hooks.errors import OptionError
 from trainer_hooks.runtime.strategy import resolve_strategy
-from trainer_hooks.runtime.strategy_options import DDPStrategy
+from trainer_hooks.runtime.strategy_options import DDPStrategy, FSDPStrategy
 from trainer_hooks.runtime.topology import SINGLE_PROCESS, Topology, first_host, read_topology
 
 TORCHRUN = {
@@ -161,3 +163,45 @@ def test_tasks_that_are_to_train_alone_may():
         patch.setenv("SLURM_NTASKS", "2")
         patch.setenv("SLURM_PROCID", "0")
         assert resolve_strategy("single_device", "auto", 1)[0] is SINGLE_PROCESS
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "words"),
+    [
+        (DDPStrategy, {"process_group_backend": "mpi"}, "process_group_backend='mpi'.*'nccl' or"),
+        (DDPStrategy, {"start_method": "spawn"}, "start_method='spawn'.* must be 'popen'"),
+        (FSDPStrategy, {"process_group_backend": "x"}, r"FSDPStrategy\(process_group_backend='x'"),
+        (FSDPStrategy, {"limit_all_gathers": False}, "limit_all_gathers=False.* Leave it out"),
+        (FSDPStrategy, {"use_orig_params": False}, "use_orig_params=False.* Leave it out"),
+        (FSDPStrategy, {"sharding_strategy": "NO_SHARD"}, "'NO_SHARD'.* take a DDPStrategy"),
+        (FSDPStrategy, {"sharding_strategy": "HYBRID_SHARD"}, r"Pass device_mesh=\(replicas"),
+        (
+            FSDPStrategy,
+            {"activation_checkpointing": int, "activation_checkpointing_policy": int},
+            "both say the same",
+        ),
+    ],
+)
+def test_an_option_of_lightnings_strategies_that_is_not_there(kind, options, words):
+    """It is refused as the strategy is made, with what to write."""
+    with pytest.raises(OptionError, match=words):
+        kind(**options)
+
+
+def test_older_options_of_lightnings_fsdp_are_taken():
+    """`sharding_strategy` says whether layers release their weights; a name of torch's will do."""
+    named = SimpleNamespace(name="SHARD_GRAD_OP")
+    assert FSDPStrategy(sharding_strategy="FULL_SHARD").reshard_after_forward is True
+    assert FSDPStrategy(sharding_strategy=named).reshard_after_forward is False
+    hybrid = FSDPStrategy(sharding_strategy="HYBRID_SHARD", device_mesh=(2, 2))
+    assert hybrid.reshard_after_forward is True
+    given = FSDPStrategy(sharding_strategy="FULL_SHARD", reshard_after_forward=False)
+    assert given.reshard_after_forward is False
+    options = FSDPStrategy(activation_checkpointing=int, limit_all_gathers=True)
+    assert options.activation_checkpointing_policy is int
+
+
+def test_processes_are_forked_for_a_start_method():
+    """`DDPStrategy(start_method="fork")` is the strategy `ddp_fork`."""
+    forked = resolve_strategy(DDPStrategy(start_method="fork"), 2, 1, {})[0]
+    assert forked == resolve_strategy("ddp_fork", 2, 1, {})[0]

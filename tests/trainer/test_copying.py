@@ -141,3 +141,20 @@ def test_rehearsals_and_trials_are_run_by_twins(bare, Tiny, batches) -> None:
     trainer.mark = "kept"
     twin = trainer.rehearsal()
     assert (type(twin), twin.mark, twin is trainer) == (Mine, "kept", False)
+
+
+def test_a_copy_of_the_callbacks_is_a_plain_list(bare, batches) -> None:
+    """Copied, deep-copied or pickled they register with nobody."""
+    keeps = Keeps()
+    trainer = bare(keeps)
+    for made in (trainer.callbacks.copy(), copy.copy(trainer.callbacks)):
+        assert type(made) is list
+        assert keeps in made
+        made.clear()
+    made = copy.deepcopy(trainer.callbacks)
+    assert [type(one) for one in made] == [type(one) for one in trainer.callbacks]
+    assert not any(one is keeps for one in made)
+    made.append(Keeps())
+    assert keeps in trainer.callbacks
+    assert len(trainer.callbacks) == len(made) - 1
+    pickle.loads(pickle.dumps(trainer.callbacks))

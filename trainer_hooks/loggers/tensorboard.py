@@ -410,14 +410,19 @@ def _traced(model: torch.nn.Module, inputs: Any) -> Iterator[tuple[torch.nn.Modu
     In evaluation mode the forward moves no running mean, and the random state is restored too.
     """
     modes = [(part, part.training) for part in model.modules()]
+    kind = type(model)
+    # torch.jit reads all that `dir` lists, and a property may need a run that is not there
+    names = [name for name in dir(model) if not isinstance(getattr(kind, name, None), property)]
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     model.eval()
     try:
+        model.__class__ = type(kind.__name__, (kind,), {"__dir__": lambda _: names})
         with rng.isolated(), torch.no_grad(), warnings.catch_warnings():
             # add_graph uses torch.jit, which warns; a user cannot change that
             warnings.filterwarnings("ignore", r".*torch\.jit", DeprecationWarning)
             yield model, move_to_device(inputs, device)
     finally:
+        model.__class__ = kind
         for part, mode in modes:
             # one by one: `train()` would also switch parts that the user keeps in evaluation mode
             part.training = mode

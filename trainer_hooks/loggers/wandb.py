@@ -16,6 +16,7 @@ from trainer_hooks.errors import OptionError
 from trainer_hooks.loggers.conversion import (
     ConvertingLogger,
     as_dict,
+    as_pixels,
     jsonable,
     plain_number,
     require_package,
@@ -243,9 +244,112 @@ class WandbLogger(ConvertingLogger):
         table = wandb.Table(columns=list[str | int](names), data=rows, allow_mixed_types=True)
         self._log_medium(self.experiment, key, table, step)
 
-    def log_text(self, key: str, text: str, step: int | None = None) -> None:
-        """Log a text as a table of one cell."""
-        self.log_table(key, ["text"], [[text]], step=step)
+    def log_text(
+        self,
+        key: str,
+        text: str | None = None,
+        step: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        data: Sequence[Sequence[Any]] | None = None,
+        dataframe: Any = None,
+    ) -> None:
+        """Log a text as a table of one cell, or texts as a table.
+
+        Args:
+            key: the name to store it under.
+            text: the text; None for texts as a table.
+            step: its position on the x axis.
+            columns: the names of the columns.
+            data: the rows.
+            dataframe: a table of pandas, in place of both.
+        """
+        if text is not None:
+            columns, data = ["text"], [[text]]
+        self.log_table(key, columns, data, dataframe, step)
+
+    def log_image(
+        self,
+        key: str,
+        images: Sequence[Any],
+        step: int | None = None,
+        *,
+        captions: Sequence[str] | None = None,
+        channels_last: bool = False,
+        **kwargs: Sequence[Any],
+    ) -> None:
+        """Log images; see `Logger.log_image`.
+
+        Args:
+            key: the name to store them under.
+            images: the images.
+            step: their position on the x axis.
+            captions: a caption for each image.
+            channels_last: whether the last dimension is the colour.
+            kwargs: arguments of `wandb.Image`, each a list with a value for each image, such as
+                `caption`, `masks` and `boxes`.
+        """
+        if not kwargs:
+            super().log_image(key, images, step, captions=captions, channels_last=channels_last)
+            return
+        # a path or an image of PIL is wandb's to read
+        pixels = [
+            as_pixels(image, key, channels_last=channels_last) if hasattr(image, "ndim") else image
+            for image in images
+        ]
+        named = {} if captions is None else {"caption": captions}
+        self._log_media("Image", key, pixels, step, {**named, **kwargs})
+
+    def log_audio(
+        self, key: str, audios: Sequence[Any], step: int | None = None, **kwargs: Sequence[Any]
+    ) -> None:
+        """Log sounds: paths or arrays.
+
+        Args:
+            key: the name to store them under.
+            audios: the sounds.
+            step: their position on the x axis.
+            kwargs: arguments of `wandb.Audio`, each a list with a value for each sound, such as
+                `caption` and `sample_rate`.
+        """
+        self._log_media("Audio", key, audios, step, kwargs)
+
+    def log_video(
+        self, key: str, videos: Sequence[Any], step: int | None = None, **kwargs: Sequence[Any]
+    ) -> None:
+        """Log videos: paths or arrays.
+
+        Args:
+            key: the name to store them under.
+            videos: the videos.
+            step: their position on the x axis.
+            kwargs: arguments of `wandb.Video`, each a list with a value for each video, such as
+                `caption`, `fps` and `format`.
+        """
+        self._log_media("Video", key, videos, step, kwargs)
+
+    @staticmethod
+    def download_artifact(
+        artifact: str,
+        save_dir: str | os.PathLike[str] | None = None,
+        artifact_type: str | None = None,
+        use_artifact: bool | None = True,
+    ) -> str:
+        """Download an artifact, and return the folder that holds it.
+
+        Args:
+            artifact: its name, as `"project/name:version"`.
+            save_dir: the folder; wandb's own unless given.
+            artifact_type: its type.
+            use_artifact: whether the open run, if there is one, records that it uses it.
+        """
+        import wandb
+
+        if wandb.run is not None and use_artifact:
+            held: Any = wandb.run.use_artifact(artifact)
+        else:
+            held = wandb.Api().artifact(artifact, type=artifact_type)
+        return str(held.download(root=None if save_dir is None else os.fspath(save_dir)))
 
     def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
         """Log new checkpoints as artifacts, if `log_model="all"`."""
@@ -296,6 +400,46 @@ class WandbLogger(ConvertingLogger):
             run.log({key: value})
         elif self._written.without({key: 0.0}, step):
             run.log({key: value, _STEP: step})
+
+    def _log_media(
+        self,
+        kind: str,
+        key: str,
+        items: Sequence[Any],
+        step: int | None,
+        arguments: Mapping[str, Sequence[Any]],
+    ) -> None:
+        """Log objects of a class of wandb.
+
+        Args:
+            kind: the class.
+            key: the name to store them under.
+            items: the first argument of each object.
+            step: their position on the x axis.
+            arguments: further arguments, each with a value for each object.
+
+        Raises:
+            OptionError: an argument has too many or too few values.
+        """
+        import wandb
+
+        if isinstance(items, str) or not isinstance(items, list | tuple):
+            raise OptionError(
+                f"{key!r} was logged with {type(items).__qualname__}: it must be a list, with an "
+                f"item for each wandb.{kind}."
+            )
+        for name, values in arguments.items():
+            if len(values) != len(items):
+                raise OptionError(
+                    f"{name} of {key!r}: there are {len(values)} for {len(items)} items. Give one "
+                    "for each."
+                )
+        make = getattr(wandb, kind)
+        media = [
+            make(item, **{name: values[index] for name, values in arguments.items()})
+            for index, item in enumerate(items)
+        ]
+        self._log_medium(self.experiment, key, media, step)
 
     def _upload(self, files: list[tuple[str, list[str]]]) -> None:
         import wandb

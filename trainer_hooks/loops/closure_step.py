@@ -123,17 +123,19 @@ class ClosureStep(TrainStep):
             self.hooks.on_after_optimizer_step(self.trainer, self.module, optimizer)
         return outputs
 
-    def step_manually(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any:
+    def step_manually(
+        self, optimizer: Optimizer, closure: Callable[[], Any] | None, **kwargs: Any
+    ) -> Any:
         """Step as `optimizer.step(closure)` would, with the loss scaling of the run."""
         if needs_closure(optimizer) or (closure is not None and self._offers_closure):
-            result = optimizer.step(closure)
+            result = optimizer.step(closure, **kwargs)
         else:
             # The scaler's step takes no closure, so the gradients are computed before it.
             result = closure() if closure is not None else None
             # Every loss was skipped, so there is nothing to step with.
             if closure is not None and not self.progress.has_gradients:
                 return result
-            self.precision.step(optimizer)
+            self.precision.step(optimizer, **kwargs)
         self._steps_made += 1
         return result
 

@@ -97,7 +97,9 @@ class ManualStep:
             self.sync.finish_manual_backward()
         self.hooks.on_after_backward(self.trainer, self.module)
 
-    def step_manually(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any:
+    def step_manually(
+        self, optimizer: Optimizer, closure: Callable[[], Any] | None, **kwargs: Any
+    ) -> Any:
         """Step one optimizer, with the hooks before and after."""
         result = None
         evaluates = needs_closure(optimizer) or (
@@ -109,9 +111,9 @@ class ManualStep:
         self.precision.unscale(optimizer)
         self.hooks.on_before_optimizer_step(self.trainer, self.module, optimizer)
         if evaluates:
-            result = optimizer.step(closure)
+            result = optimizer.step(closure, **kwargs)
         else:
-            self.precision.step(optimizer)
+            self.precision.step(optimizer, **kwargs)
         self.progress.steps_completed += 1
         self.hooks.on_after_optimizer_step(self.trainer, self.module, optimizer)
         return result

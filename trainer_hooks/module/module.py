@@ -663,8 +663,10 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
 
     @property
     def device_mesh(self) -> DeviceMesh | None:
-        """The device mesh of the ranks with FSDP; None otherwise."""
-        mesh: DeviceMesh | None = self.trainer.strategy.device_mesh
+        """The device mesh of the ranks with FSDP; None otherwise, and outside of a run."""
+        if self._trainer is None:
+            return None  # torch.jit.trace reads every attribute, also of a module without a run
+        mesh: DeviceMesh | None = self._trainer.strategy.device_mesh
         return mesh
 
     @property

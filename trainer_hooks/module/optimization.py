@@ -292,7 +292,9 @@ def _shape_of(state: Any) -> str:
 class _Stepper(Protocol):
     """The loop of manual optimization, which steps an optimizer and clears gradients."""
 
-    def step_manually(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> Any: ...
+    def step_manually(
+        self, optimizer: Optimizer, closure: Callable[[], Any] | None, **kwargs: Any
+    ) -> Any: ...
 
     def zero_grad_manually(self, optimizer: Optimizer, set_to_none: bool) -> None: ...
 
@@ -324,9 +326,14 @@ class ManualOptimizer:
         """Return the wrapped optimizer's class, so that `isinstance` works as for the optimizer."""
         return type(self.optimizer)
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Step the optimizer with the run's precision, count the step and fire the hooks."""
-        return self._stepper.step_manually(self.optimizer, closure)
+    def step(self, closure: Callable[[], Any] | None = None, **kwargs: Any) -> Any:
+        """Step the optimizer with the run's precision, count the step and fire the hooks.
+
+        Args:
+            closure: computes the loss, as for the optimizer's own `step`.
+            kwargs: further arguments of the optimizer's own `step`.
+        """
+        return self._stepper.step_manually(self.optimizer, closure, **kwargs)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear the gradients and fire the hook."""
@@ -379,7 +386,7 @@ def takes_closure(optimizer: Optimizer) -> bool:
     return not is_torchs and "closure" in inspect.signature(kind.step).parameters
 
 
-def parse_optimizers(returned: Any, owner: str) -> Optimization:
+def parse_optimizers(returned: Any, owner: str, *, is_manual: bool = False) -> Optimization:
     """Return an `Optimization` from any form that `configure_optimizers` may return.
 
     The forms are: one optimizer; a list or tuple of them; a tuple of a list of optimizers and a
@@ -389,6 +396,7 @@ def parse_optimizers(returned: Any, owner: str) -> Optimization:
     Args:
         returned: the return value of `configure_optimizers`.
         owner: the module's name, for messages.
+        is_manual: whether the module steps its optimizers and schedulers itself.
 
     Raises:
         OptimizationError: the value has none of these forms.
@@ -420,6 +428,13 @@ def parse_optimizers(returned: Any, owner: str) -> Optimization:
             "with the key 'optimizer', ([optimizers], [schedulers]), or None."
         )
     for config in result.schedulers:
+        # in manual optimization the module steps it with a value of its own
+        if config.reduce_on_plateau and config.monitor is None and not is_manual:
+            raise OptimizationError(
+                f"{owner}.configure_optimizers returned a ReduceLROnPlateau without a monitor: "
+                "name the logged value that it watches, as in {'optimizer': opt, 'lr_scheduler': "
+                "{'scheduler': plateau, 'monitor': 'val_loss'}}."
+            )
         driven = getattr(config.scheduler, "optimizer", None)
         if driven is not None and not any(driven is optimizer for optimizer in result.optimizers):
             raise OptimizationError(
@@ -496,12 +511,6 @@ def _scheduler_config(given: Any, owner: str, monitor: str | None = None) -> LRS
             f"{where}: frequency={config.frequency!r} of a scheduler must be an integer of at "
             "least 1."
         )
-    if config.reduce_on_plateau and config.monitor is None:
-        raise OptimizationError(
-            f"{where} returned a ReduceLROnPlateau without a monitor: name the logged value that "
-            "it watches, as in {'optimizer': opt, 'lr_scheduler': {'scheduler': plateau, "
-            "'monitor': 'val_loss'}}."
-        )
     return config
 
 
@@ -511,7 +520,7 @@ class _Refusal:
     def __init__(self, owner: str) -> None:
         self._owner = owner
 
-    def step_manually(self, optimizer: Optimizer, closure: Any) -> NoReturn:
+    def step_manually(self, optimizer: Optimizer, closure: Any, **kwargs: Any) -> NoReturn:
         raise UsageError(
             f"{self._owner}.optimizers() gave {type(optimizer).__qualname__}, whose step() was "
             "called with automatic optimization: the trainer steps it after training_step. Leave "

@@ -84,6 +84,10 @@ class PyTorchProfiler(Profiler):
         with_flops: whether to estimate the floating-point operations of some kernels.
         with_modules: whether to record the names of modules (TorchScript only).
 
+    Attributes:
+        function_events: the recorded operations of the last run, as torch's profiler lists them;
+            None before a run.
+
     Raises:
         OptionError: an argument breaks its rule.
         UsageError: another profiler of torch is running when a run begins.
@@ -122,6 +126,7 @@ class PyTorchProfiler(Profiler):
         self.sort_by_key = sort_by_key
         self.record_module_names = record_module_names
         self.table_kwargs = dict(table_kwargs or {})
+        self.function_events: Any = None
         self.activities = activities_of(activities, "PyTorchProfiler")
         self.schedule = schedule
         self.on_trace_ready = on_trace_ready
@@ -224,6 +229,8 @@ class PyTorchProfiler(Profiler):
     def teardown(self, stage: str | None) -> None:  # noqa: ARG002 - whichever it was
         """Stop recording, however the run ended."""
         self._end()
+        if self._recorded is not None:
+            self.function_events = self._recorded.events()  # type: ignore[no-untyped-call]
         self._recorded = None
 
     def _end(self) -> None:
@@ -251,6 +258,7 @@ class PyTorchProfiler(Profiler):
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the recordings, which cannot be copied or pickled."""
         fresh: dict[str, Any] = {"_open": {}, "_running": None, "_recorded": None, "_layers": None}
+        fresh["function_events"] = None
         return {**self.__dict__, **fresh, "_nvtx": ExitStack()}
 
 

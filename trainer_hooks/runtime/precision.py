@@ -64,9 +64,14 @@ class Precision:
     def unscale(self, optimizer: Optimizer) -> None:
         """Divide scaled gradients by the loss scale, in place."""
 
-    def step(self, optimizer: Optimizer) -> None:
-        """Step the optimizer; a scaler skips the step if a gradient is not finite."""
-        optimizer.step()
+    def step(self, optimizer: Optimizer, **kwargs: Any) -> None:
+        """Step the optimizer; a scaler skips the step if a gradient is not finite.
+
+        Args:
+            optimizer: the optimizer.
+            kwargs: arguments of its own `step`.
+        """
+        optimizer.step(**kwargs)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the scaler's state, or an empty dict."""
@@ -153,10 +158,10 @@ class _ScaledAutocast(_Autocast):
             self.scaler.unscale_(optimizer)
             self._unscaled.add(id(optimizer))
 
-    def step(self, optimizer: Optimizer) -> None:
+    def step(self, optimizer: Optimizer, **kwargs: Any) -> None:
         """Step the optimizer if all gradients are finite, and update the loss scale."""
         self.unscale(optimizer)
-        self.scaler.step(optimizer)
+        self.scaler.step(optimizer, **kwargs)
         self.scaler.update()
         # Only this one's: with several optimizers another may be unscaled and not stepped yet.
         self._unscaled.discard(id(optimizer))

@@ -271,7 +271,14 @@ class ProcessGroup(Processes):
     def _make_group(self) -> None:
         """Initialise torch's default process group."""
         is_cuda = self.root_device.type == "cuda"
-        self._log_backend("nccl" if is_cuda else "gloo")
+        backend = self.options.process_group_backend or ("nccl" if is_cuda else "gloo")
+        if backend == "nccl" and not is_cuda:
+            raise OptionError(
+                f"process_group_backend='nccl' on device {str(self.root_device)!r}: NCCL reduces "
+                "tensors of CUDA alone. Leave it out."
+            )
+        uses_nccl = backend == "nccl"
+        self._log_backend(backend)
         store = None  # torch reads the address from the environment
         if self.topology.starts or self.topology.address:
             from trainer_hooks.runtime.rendezvous import open_rendezvous_store
@@ -280,13 +287,13 @@ class ProcessGroup(Processes):
         elif has_lasting_store():
             store = open_attempt_store(self.topology, self.options.timeout)
         dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if is_cuda else "gloo",
+            "cpu:gloo,cuda:nccl" if uses_nccl else "gloo",
             store=store,
             timeout=self.options.timeout,
             world_size=self.world_size,
             rank=self.global_rank,
             # Binds NCCL to the GPU of this rank; without it NCCL guesses the GPU from the rank.
-            device_id=self.root_device if is_cuda else None,
+            device_id=self.root_device if uses_nccl else None,
         )
         atexit.register(self.stop)
 

@@ -156,7 +156,8 @@ def resolve_strategy(
                 "process. Leave strategy at 'auto', or devices."
             )
         if count > 1:
-            topology = _plan_launch(strategy in _FORKS, devices, count, environ)
+            may_fork = strategy in _FORKS or getattr(options, "start_method", "") == "fork"
+            topology = _plan_launch(may_fork, devices, count, environ)
         return topology, options
     if strategy == "single_device":
         raise OptionError(

@@ -15,6 +15,17 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 
+_BACKENDS = (None, "gloo", "nccl")
+_START_METHODS = ("popen", "fork")
+
+
+def _check_backend(owner: str, value: object) -> None:
+    if value not in _BACKENDS:
+        raise OptionError(
+            f"{owner}(process_group_backend={value!r}): must be 'gloo', 'nccl' or None."
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DDPStrategy:
     """Train on several ranks, each with all weights, by torch's DistributedDataParallel.
@@ -36,6 +47,10 @@ class DDPStrategy:
             in which the ranks share their requests. Its state is not in checkpoints.
         ddp_comm_state: state for that function, such as a `PowerSGDState`.
         ddp_comm_wrapper: wraps that function, such as `fp16_compress_wrapper`.
+        process_group_backend: `"gloo"` or `"nccl"`, the backend for tensors on the device; None for
+            that of the device.
+        start_method: how one process starts the others: `"popen"` runs the script again, `"fork"`
+            forks, as the strategy `"ddp_fork"` does.
         timeout: longest time that a rank waits for another in a collective.
         patience: time for which all ranks must wait for different collectives until they are ended,
             as none can go on. A rank that computes ends no run.
@@ -52,10 +67,19 @@ class DDPStrategy:
     ddp_comm_hook: Callable[[Any, Any], Any] | None = None
     ddp_comm_state: object = None
     ddp_comm_wrapper: Callable[[Any], Any] | None = None
+    process_group_backend: str | None = None
+    start_method: str = "popen"
     timeout: timedelta = timedelta(minutes=30)
     patience: timedelta = timedelta(seconds=10)
 
     def __post_init__(self) -> None:
+        _check_backend("DDPStrategy", self.process_group_backend)
+        if self.start_method not in _START_METHODS:
+            raise OptionError(
+                f"DDPStrategy(start_method={self.start_method!r}): must be 'popen', which runs the "
+                "script again, or 'fork'. Processes that are spawned would get pickled copies of "
+                "all that is trained with."
+            )
         hook, wrapper = self.ddp_comm_hook, self.ddp_comm_wrapper
         for name, value in (("ddp_comm_hook", hook), ("ddp_comm_wrapper", wrapper)):
             if value is not None and not callable(value):
@@ -101,8 +125,13 @@ class FSDPStrategy:
             `Trainer(precision=...)`.
         cpu_offload: whether shards, gradients and optimizer states are kept on the host; or an
             `OffloadPolicy` of torch.
+        activation_checkpointing: an older name of `activation_checkpointing_policy`.
         reshard_after_forward: whether layers release gathered weights until the backward; see
             `fully_shard`.
+        sharding_strategy: an older way to say that: `"FULL_SHARD"` releases them,
+            `"SHARD_GRAD_OP"` keeps them, `"HYBRID_SHARD"` goes with a `device_mesh`.
+        limit_all_gathers: True, as `fully_shard` always does.
+        use_orig_params: True, as `fully_shard` always does.
         device_mesh: a `DeviceMesh`, or its two sizes: replicas, and shards of each (HSDP).
         tensor_parallel_size: number of ranks that share a batch; the module's `configure_model`
             splits its layers over `self.device_mesh["tensor_parallel"]`.
@@ -112,6 +141,7 @@ class FSDPStrategy:
             zero; without it such a parameter is an error that names it.
         broadcast_buffers: whether rank 0's buffers are copied to all ranks at the first forward of
             each accumulation window.
+        process_group_backend: as for `DDPStrategy`.
         timeout: longest time that a rank waits for another in a collective.
         patience: time for which all ranks must wait for different collectives before that is an
             error.
@@ -123,17 +153,30 @@ class FSDPStrategy:
     auto_wrap_policy: Any = None
     activation_checkpointing_policy: Any = None
     mixed_precision: Any = None
+    activation_checkpointing: Any = None
     cpu_offload: Any = False
     reshard_after_forward: bool | int | None = None
+    sharding_strategy: Any = None
+    limit_all_gathers: bool = True
+    use_orig_params: bool = True
     device_mesh: DeviceMesh | tuple[int, int] | None = None
     tensor_parallel_size: int = 1
     state_dict_type: str = "full"
     find_unused_parameters: bool = False
     broadcast_buffers: bool = True
+    process_group_backend: str | None = None
     timeout: timedelta = timedelta(minutes=30)
     patience: timedelta = timedelta(seconds=10)
 
     def __post_init__(self) -> None:
+        _check_backend("FSDPStrategy", self.process_group_backend)
+        for name in ("limit_all_gathers", "use_orig_params"):
+            if getattr(self, name) is not True:
+                raise OptionError(
+                    f"FSDPStrategy({name}={getattr(self, name)!r}): torch's fully_shard knows only "
+                    "True. Leave it out."
+                )
+        self._take_older_names()
         if self.state_dict_type not in _STATE_DICT_TYPES:
             raise OptionError(
                 f"FSDPStrategy(state_dict_type={self.state_dict_type!r}): must be 'full' or "
@@ -151,6 +194,40 @@ class FSDPStrategy:
                 f"FSDPStrategy(tensor_parallel_size={size}, device_mesh=...): one of them. Give "
                 "the mesh a dimension of the name 'tensor_parallel'."
             )
+
+    def _take_older_names(self) -> None:
+        """Set the options that `sharding_strategy` and `activation_checkpointing` stand for."""
+        if self.activation_checkpointing is not None:
+            if self.activation_checkpointing_policy is not None:
+                raise OptionError(
+                    "FSDPStrategy(activation_checkpointing=..., activation_checkpointing_policy="
+                    "...): both say the same. Leave the first one out."
+                )
+            # a frozen dataclass sets its own attributes by this alone
+            policy = self.activation_checkpointing
+            object.__setattr__(self, "activation_checkpointing_policy", policy)
+        if self.sharding_strategy is None:
+            return
+        # torch's enum for FSDP1 has these names
+        strategy = getattr(self.sharding_strategy, "name", self.sharding_strategy)
+        hybrid = strategy in ("HYBRID_SHARD", "_HYBRID_SHARD_ZERO2")
+        if strategy not in _SHARDING and not hybrid:
+            raise OptionError(
+                f"FSDPStrategy(sharding_strategy={strategy!r}): must be one of "
+                f"{', '.join(map(repr, _SHARDING))}, or 'HYBRID_SHARD' with a device_mesh. To keep "
+                "all weights on each rank take a DDPStrategy."
+            )
+        if hybrid and self.device_mesh is None:
+            raise OptionError(
+                f"FSDPStrategy(sharding_strategy={strategy!r}): the ranks must be divided. Pass "
+                "device_mesh=(replicas, shards of each)."
+            )
+        if self.reshard_after_forward is None:
+            reshards = strategy in ("FULL_SHARD", "HYBRID_SHARD")
+            object.__setattr__(self, "reshard_after_forward", reshards)
+
+
+_SHARDING = ("FULL_SHARD", "SHARD_GRAD_OP")
 
 
 def parse_policy(policy: Any, name: str) -> Callable[[nn.Module], bool] | int | None:

@@ -369,6 +369,16 @@ class CallbackList(list["Callback"]):
         for callback in tuple(self):
             self.remove(callback)
 
+    def copy(self) -> list[Callback]:
+        """Return the callbacks as a plain list, whose changes are nobody's."""
+        return list(self)
+
+    __copy__ = copy
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+        # a copy with the functions of this trainer would register the callbacks again
+        return list, (list(self),)
+
     def replace(self, callbacks: Iterable[Callback]) -> None:
         """Register and remove callbacks until exactly these take part."""
         wanted = tuple(callbacks)

@@ -1222,7 +1222,11 @@ class Trainer:
                 "trainer.renew_learning_rates() was called outside of a fit: the optimizers that "
                 "there are belong to the last one. Call it in a hook of fit."
             )
-        fresh = parse_optimizers(module.configure_optimizers(), type(module).__qualname__)
+        fresh = parse_optimizers(
+            module.configure_optimizers(),
+            type(module).__qualname__,
+            is_manual=not module.automatic_optimization,
+        )
         training.optimization.take_rates(fresh, is_new=training.progress.steps_completed == 0)
 
     def request_validation(self) -> None:

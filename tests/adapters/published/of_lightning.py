@@ -181,6 +181,15 @@ def darts_bar():
     assert trainer.progress_bar_callback.guest is bar
 
 
+@case("kraken", "`KrakenTrainProgressBar`, a `RichProgressBar`")
+def kraken_bar():
+    from kraken.lib.progress import KrakenTrainProgressBar
+
+    bar = KrakenTrainProgressBar()
+    trainer = fit(bar)
+    assert trainer.progress_bar_callback.guest is bar
+
+
 @case("scvi-tools", "`LoudEarlyStopping`, an `EarlyStopping`")
 def scvi_stopping():
     from scvi.train._callbacks import LoudEarlyStopping
@@ -211,6 +220,75 @@ def nft():
     fit(callback)
     assert [row["epoch"] for row in callback.hashes] == [0, 1]
     assert callback.hashes[0]["hash"] != callback.hashes[1]["hash"]
+
+
+# --- metrics and times ---
+
+
+@case("mlcolvar", "`MetricsCallback`")
+def mlcolvar_metrics():
+    from mlcolvar.utils.trainer import MetricsCallback
+
+    callback = MetricsCallback()
+    fit(callback)
+    assert callback.metrics["epoch"] == [0, 1]
+    assert {"loss", "val_loss"} <= callback.metrics.keys()
+    assert all(len(values) == 2 for values in callback.metrics.values())
+
+
+@case("mlcolvar", "`SimpleMetricsCallback`")
+def mlcolvar_simple_metrics():
+    from mlcolvar.utils.trainer import SimpleMetricsCallback
+
+    callback = SimpleMetricsCallback()
+    fit(callback)
+    assert [set(metrics) for metrics in callback.metrics] == [{"loss", "val_loss"}] * 2
+
+
+@case("lightly", "`MetricCallback`")
+def lightly_metrics():
+    from lightly.utils.benchmarking import MetricCallback
+
+    callback = MetricCallback()
+    fit(callback)
+    assert len(callback.train_metrics["loss"]) == len(callback.val_metrics["val_loss"]) == 2
+
+
+@case("rl4co", "`SpeedMonitor`")
+def rl4co_speed():
+    from lightning.pytorch.loggers import Logger
+    from rl4co.utils.callbacks.speed_monitor import SpeedMonitor
+
+    seen: set[str] = set()
+
+    class Notes(Logger):
+        name, version = "notes", 0
+
+        def log_metrics(self, metrics, step=None):
+            seen.update(metrics)
+
+        def log_hyperparams(self, *args, **kwargs):
+            pass
+
+    fit(SpeedMonitor(intra_step_time=True, inter_step_time=True, epoch_time=True), logger=Notes())
+    assert {name for name in seen if name.startswith("time/")} == {
+        "time/epoch (s)", "time/inter_step (ms)", "time/intra_step (ms)"
+    }  # fmt: skip
+
+
+# --- checkpoints elsewhere ---
+
+
+@case("mlflow", "`MlflowModelCheckpointCallback`")
+def mlflow_checkpoints():
+    import mlflow
+    from mlflow.pytorch import MlflowModelCheckpointCallback
+
+    mlflow.set_tracking_uri("sqlite:///mlflow.db")
+    with mlflow.start_run() as run:
+        fit(MlflowModelCheckpointCallback(monitor="val_loss", save_best_only=False))
+        artifacts = mlflow.MlflowClient().list_artifacts(run.info.run_id, "checkpoints")
+    assert [item.path for item in artifacts] == ["checkpoints/epoch_0", "checkpoints/epoch_1"]
 
 
 # --- what is of Lightning 1 ---

@@ -51,13 +51,16 @@ def tried(case) -> str:
 
 
 def all_cases() -> list:
-    """Return the cases of both files."""
+    """Return the cases of all files."""
     sys.path.insert(0, str(HERE))
     import common
+    import of_ignite
     import of_lightning
-    import of_transformers  # noqa: F401
+    import of_transformers
 
+    assert of_ignite
     assert of_lightning
+    assert of_transformers
     return common.CASES
 
 

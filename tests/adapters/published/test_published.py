@@ -19,7 +19,7 @@ NOTED = json.loads((HERE / "published.json").read_text(encoding="utf-8"))
 def _defined() -> dict[str, tuple[str, str]]:
     """The names of the cases, with the packages that each needs; no case is imported to look."""
     found = {}
-    for file in ("of_lightning.py", "of_transformers.py"):
+    for file in ("of_ignite.py", "of_lightning.py", "of_transformers.py"):
         for node in ast.parse((HERE / file).read_text(encoding="utf-8")).body:
             for call in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
                 assert isinstance(call, ast.Call)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from trainer_hooks import Callback, Trainer, TrainerCLI
+from trainer_hooks.cli.run.config_origins import ConfigOrigins
 from trainer_hooks.cli.run.save_config import SaveConfigCallback
 from trainer_hooks.errors import UsageError
 
@@ -232,3 +233,14 @@ def test_a_subclass_that_refuses_its_arguments_is_one_line(own, monkeypatch, cap
     assert capsys.readouterr().err == (
         "train.py fit: error: this script takes no arguments of its own\n"
     )
+
+
+def test_a_config_may_hold_everything_under_the_command(own, here) -> None:
+    """Without a command on the line, the only one that the files name is carried out."""
+    (here / "all.yaml").write_text("fit:\n  model:\n    lr: 0.125\n")
+    cli = TrainerCLI(own.Trained, own.Points, trainer_defaults=OFF, args=["--config", "all.yaml"])
+    assert (cli.subcommand, cli.model.hparams.lr) == ("fit", 0.125)
+    assert cli.trainer.current_epoch == 1
+    (here / "more.yaml").write_text("test:\n  model:\n    lr: 0.5\n")
+    words = ("--config", "all.yaml", "--config", "more.yaml")
+    assert ConfigOrigins.of(words, None).only_command() is None

@@ -399,3 +399,21 @@ def test_the_loops_of_predictions_name_the_public_way():
     """`trainer.predict_loop` says where predictions are."""
     with pytest.raises(AttributeError, match=r"predict returns .* trainer\.predictions"):
         pl.Trainer(**QUIET).predict_loop  # noqa: B018
+
+
+def test_accelerators_say_what_the_machine_has():
+    """As programs ask at import; the device of a run is told by `isinstance`."""
+    named = pl.accelerators
+    assert named.CPUAccelerator.is_available()
+    assert named.CPUAccelerator.auto_device_count() == 1
+    assert named.CUDAAccelerator.is_available() is torch.cuda.is_available()
+    assert named.CUDAAccelerator.auto_device_count() == torch.cuda.device_count()
+    for kind in (named.XLAAccelerator, named.HPUAccelerator, pl.fabric.accelerators.TPUAccelerator):
+        assert (kind.is_available(), kind.auto_device_count()) == (False, 0)
+    trainer = pl.Trainer(**QUIET)
+    assert isinstance(trainer.accelerator, (named.CPUAccelerator, named.Accelerator))
+    assert isinstance(trainer.accelerator, named.Accelerator)
+    assert not isinstance(trainer.accelerator, named.CUDAAccelerator)
+    assert not isinstance("cpu", named.Accelerator)
+    with pytest.raises(trainer_hooks.errors.OptionError, match=r"Trainer\(accelerator='cpu'\)"):
+        named.CPUAccelerator()

@@ -142,7 +142,7 @@ BAD = [
     *[("check_val_every_n_epoch", value, INT_1) for value in (0, 1.0, True)],
     *[("num_sanity_val_steps", value, INT_MINUS_1) for value in (-2, 1.0, True)],
     *[("log_every_n_steps", value, INT_0) for value in (-1, 1.0, True)],
-    *[("accumulate_grad_batches", value, INT_1) for value in (0, None, 2.0, {0: 2})],
+    *[("accumulate_grad_batches", value, INT_1) for value in (0, 2.0, {0: 2})],
     *[
         ("microbatch_size", value, "an int of at least 1, 'auto', or None")
         for value in (0, -1, 2.0, "half", True)
@@ -389,12 +389,12 @@ def test_fast_dev_run_bounds_everything(given: int, count: int) -> None:
 
 @pytest.mark.parametrize("amount", [3, 0.25])
 def test_overfit_batches_bound_training_and_validation_alike(amount: float) -> None:
-    """Overfitting takes the same part of both, checks nothing before, and leaves the test alone."""
+    """Overfitting takes the same part of both, and leaves the sanity check and the test alone."""
     plan = TrainerConfig(overfit_batches=amount, limit_train_batches=7, limit_test_batches=5).plan()
     assert plan.limit_train_batches == plan.limit_val_batches == amount
     assert plan.limit_test_batches == 5
     assert plan.overfit_batches == amount
-    assert plan.num_sanity_val_steps == 0
+    assert plan.num_sanity_val_steps == 2
 
 
 def test_a_config_cannot_be_changed() -> None:

@@ -30,11 +30,13 @@ class Net(Module):
     def training_step(self, batch, batch_idx):
         return self.head(self.backbone(batch)).mean()
 
-    def validation_step(self, batch, batch_idx):
-        pass
-
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+class Validated(Net):
+    def validation_step(self, batch, batch_idx):
+        pass
 
 
 def loader(count: int = 4, **options) -> DataLoader:
@@ -48,7 +50,7 @@ def told(recwarn) -> list[str]:
 def test_a_fit_as_it_is_meant_to_be_gets_no_advice(recwarn, tmp_path) -> None:
     """A length, steps that are logged, a module in train mode, ordered validations: no word."""
     trainer = Trainer(max_epochs=1, logger=InMemoryLogger(), log_every_n_steps=4, **OFF)
-    net = Net()
+    net = Validated()
     net.backbone.eval().requires_grad_(False)  # on purpose
     trainer.fit(net, loader(shuffle=True), loader())
     assert told(recwarn) == []
@@ -99,7 +101,7 @@ def test_a_shuffled_evaluation(recwarn) -> None:
     trainer = Trainer(max_epochs=1, logger=False, **OFF)
     shuffled = loader(shuffle=True)
     with pytest.warns(TrainerHooksAdvice, match="the validate loader .* in a random order"):
-        trainer.fit(Net(), loader(), shuffled)
+        trainer.fit(Validated(), loader(), shuffled)
     trainer.validate(dataloaders=shuffled, verbose=False)
     assert told(recwarn) == []
 

@@ -246,6 +246,11 @@ class ConfigOrigins:
         files = tuple(read_config(path) for path in paths if not is_missing(path))
         return cls(files, tuple(args), subcommand)
 
+    def only_command(self) -> str | None:
+        """Return the command under whose name the files hold everything; None if there is none."""
+        keys = {key for file in self.files for key in file.content}
+        return next(iter(keys)) if len(keys) == 1 and keys <= SUBCOMMANDS.keys() else None
+
     def _options(self) -> list[tuple[str, str]]:
         """Return each option of the command line with its value: after `=`, or the next word."""
         pairs = []

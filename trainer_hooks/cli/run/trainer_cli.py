@@ -151,9 +151,13 @@ class TrainerCLI:
             args = words_to_complete() if is_completing() else sys.argv[1:]
         self.subcommand = find_subcommand(args) if run else None
         words = () if is_config_object(args) else tuple(args)
-        self._origins = ConfigOrigins.of(
-            words, self.subcommand, parser_options.get("default_config_files", ())
-        )
+        defaults = parser_options.get("default_config_files", ())
+        if run and words and self.subcommand is None:
+            # a config may hold everything under the name of the command
+            self.subcommand = ConfigOrigins.of(words, None, defaults).only_command()
+            if self.subcommand is not None:
+                args = words = (*words, self.subcommand)
+        self._origins = ConfigOrigins.of(words, self.subcommand, defaults)
 
         def parse() -> None:
             self.parser, self._command_parser = self._build_parsers(

@@ -6,7 +6,7 @@ import inspect
 import os
 import pickle
 import random
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from functools import wraps
 from importlib import import_module
@@ -25,6 +25,7 @@ from trainer_hooks.errors import ModuleError, OptionError, TrainerHooksAdvice, d
 from trainer_hooks.loggers import DummyLogger
 from trainer_hooks.module.datamodule import DataModule
 from trainer_hooks.module.module import Module
+from trainer_hooks.runtime import rng
 from trainer_hooks.runtime.device import usable_cpus
 from trainer_hooks.runtime.nested_tensors import map_tensors, move_to_device
 from trainer_hooks.runtime.rank_zero import (
@@ -35,7 +36,7 @@ from trainer_hooks.runtime.rank_zero import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
     from torch import Tensor, nn
@@ -58,6 +59,7 @@ __all__ = [
     "grad_norm",
     "is_overridden",
     "is_picklable",
+    "isolate_rng",
     "measure_flops",
     "move_data_to_device",
     "pl_worker_init_function",
@@ -71,6 +73,20 @@ __all__ = [
     "sized_len",
     "suggested_max_num_workers",
 ]
+
+# --- random numbers ---
+
+
+@contextmanager
+def isolate_rng(include_cuda: bool = True) -> Iterator[None]:  # noqa: ARG001 - see there
+    """Restore all global generators afterwards, so that code inside leaves no trace in them.
+
+    Args:
+        include_cuda: those of CUDA are restored in any case.
+    """
+    with rng.isolated():
+        yield
+
 
 # --- modules and gradients ---
 

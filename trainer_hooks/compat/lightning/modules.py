@@ -30,6 +30,7 @@ _TYPES = f"{_PACKAGE}.annotations"
 _COMMAND_LINE = f"{_PACKAGE}.command_line"
 _CLI_TYPES = f"{_PACKAGE}.command_line_types"
 _DEMOS = f"{_PACKAGE}.demo_classes"
+_ACCELERATORS = f"{_PACKAGE}.accelerator_classes"
 _STRATEGIES = f"{_PACKAGE}.strategy_classes"
 _HPARAMS = f"{_PACKAGE}.hparams_files"
 _FLAGS = f"{_PACKAGE}.package_flags"
@@ -40,6 +41,20 @@ EXPORTS = (
     (".", _CLASSES, "Callback LightningDataModule LightningModule Trainer"),
     (".", _HELPERS, "cli_lightning_logo"),
     (".", "trainer_hooks._log", "_logger=log"),
+    ("accelerators fabric.accelerators", _ACCELERATORS, "Accelerator CPUAccelerator"),
+    ("accelerators fabric.accelerators", _ACCELERATORS, "CUDAAccelerator MPSAccelerator"),
+    ("accelerators fabric.accelerators", _ACCELERATORS, "TPUAccelerator XLAAccelerator"),
+    ("accelerators accelerators.hpu", _ACCELERATORS, "HPUAccelerator"),
+    (
+        "accelerators.accelerator fabric.accelerators.accelerator",
+        _ACCELERATORS,
+        "Accelerator",
+    ),
+    ("accelerators.cpu fabric.accelerators.cpu", _ACCELERATORS, "CPUAccelerator"),
+    ("accelerators.cuda fabric.accelerators.cuda", _ACCELERATORS, "CUDAAccelerator"),
+    ("accelerators.mps fabric.accelerators.mps", _ACCELERATORS, "MPSAccelerator"),
+    ("accelerators.tpu", _ACCELERATORS, "TPUAccelerator"),
+    ("accelerators.xla fabric.accelerators.xla", _ACCELERATORS, "XLAAccelerator"),
     ("callbacks", _BUILT_IN, "BackboneFinetuning BaseFinetuning BasePredictionWriter"),
     ("callbacks", _BUILT_IN, "BatchSizeFinder Checkpoint DeviceStatsMonitor EMAWeightAveraging"),
     ("callbacks", _BUILT_IN, "EarlyStopping GradientAccumulationScheduler LambdaCallback"),
@@ -206,7 +221,7 @@ EXPORTS = (
         _RANK_ZERO,
         "rank_zero_debug rank_zero_deprecation rank_zero_info rank_zero_only rank_zero_warn",
     ),
-    ("utilities.seed", "trainer_hooks.runtime.rng", "isolate_rng=isolated"),
+    ("utilities.seed", _HELPERS, "isolate_rng"),
     ("utilities.seed", _HELPERS, "pl_worker_init_function"),
     ("utilities.seed", "trainer_hooks", "seed_everything"),
     ("utilities.types", _TYPES, "EVAL_DATALOADERS EPOCH_OUTPUT LRSchedulerConfig"),

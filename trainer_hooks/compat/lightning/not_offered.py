@@ -57,16 +57,10 @@ NOT_OFFERED: tuple[tuple[str, str, str], ...] = (
     ("core.step_result", "*", "call self.log in the steps"),
     (
         "accelerators accelerators.accelerator",
-        "Accelerator AcceleratorRegistry",
+        "AcceleratorRegistry",
         "pass Trainer(accelerator='cpu'), 'cuda' or 'mps'",
     ),
-    ("accelerators accelerators.cpu", "CPUAccelerator", "pass Trainer(accelerator='cpu')"),
     ("accelerators", "GPUAccelerator", "pass Trainer(accelerator='cuda')"),
-    ("accelerators accelerators.cuda", "CUDAAccelerator", "pass Trainer(accelerator='cuda')"),
-    ("accelerators accelerators.mps", "MPSAccelerator", "pass Trainer(accelerator='mps')"),
-    ("accelerators accelerators.xla", "XLAAccelerator", _NO_TPU),
-    ("accelerators accelerators.tpu", "TPUAccelerator", _NO_TPU),
-    ("accelerators accelerators.hpu", "HPUAccelerator", _NO_HPU),
     (
         "accelerators fabric.accelerators.cuda fabric.accelerators",
         "find_usable_cuda_devices",

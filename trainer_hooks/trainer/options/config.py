@@ -351,10 +351,10 @@ class TrainerConfig:
         "Pass metrics to the loggers every so many steps (default 50); 0 passes none at steps.",
         integer(0).or_none(),
     )
-    accumulate_grad_batches: int = option(
+    accumulate_grad_batches: int | None = option(
         1,
         "Batches whose gradients are accumulated into one step (a window).",
-        integer(1),
+        integer(1).or_none(),
     )
     microbatch_size: int | str | None = option(
         None,
@@ -516,6 +516,7 @@ class TrainerConfig:
         )
         values |= {
             "max_epochs": _first(self.max_epochs, -1 if has_other_limit else 1000),
+            "accumulate_grad_batches": _first(self.accumulate_grad_batches, 1),
             "min_epochs": self.min_epochs or 0,
             "min_steps": self.min_steps or 0,
             "max_seconds": None if self.max_time is None else check_span("max_time", self.max_time),
@@ -536,7 +537,6 @@ class TrainerConfig:
             values[limit] = _first(values[limit], 1.0)
         if self.overfit_batches:
             values["limit_train_batches"] = values["limit_val_batches"] = self.overfit_batches
-            values["num_sanity_val_steps"] = 0
         # last: a dry run overrides every limit above
         if self.fast_dev_run:
             values |= _dry_run(int(self.fast_dev_run))

@@ -10,7 +10,7 @@ import math
 import os
 import shlex
 import signal
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from torch.utils.data import DataLoader, RandomSampler
 
@@ -272,16 +272,27 @@ def _on_modes(context: RunContext) -> str:
     )
 
 
+def _differ(one: Any, other: Any) -> bool:
+    """Return whether two hyperparameters differ; an array or tensor compares by element."""
+    try:
+        return bool(one != other)
+    # of several elements there is no truth value
+    except (RuntimeError, ValueError):
+        return repr(one) != repr(other)
+
+
 def _on_hparams(core: TrainerCore) -> str:
     if not core.loggers or core.datamodule is None or core.module is None:
         return ""
     parts = (core.datamodule, core.module)
     data, module = (ours(part).logged_hparams or {} for part in parts)
-    both = sorted(name for name in data if name in module and data[name] != module[name])
+    both = sorted(
+        repr(name) for name in data if name in module and _differ(data[name], module[name])
+    )
     if not both:
         return ""
     return (
-        f"the hyperparameters {', '.join(map(repr, both))} have one value in the data module and "
+        f"the hyperparameters {', '.join(both)} have one value in the data module and "
         "another in the module, whose value the loggers are given. Rename them, or leave them out "
         "with save_hyperparameters(ignore=...) in one of the two."
     )

@@ -431,7 +431,9 @@ class TrainerRun:
             if any(parameter.requires_grad for parameter in module.parameters()):
                 import_compiler()
             wanted = module.configure_optimizers()
-            training.optimization = parse_optimizers(wanted, type(module).__qualname__)
+            training.optimization = parse_optimizers(
+                wanted, type(module).__qualname__, is_manual=not module.automatic_optimization
+            )
             warn_of_foreign_parameters(training.optimization, module)
             training.setup = describe_setup(training.optimization, ours(module).saved_hparams)
             training.is_configured = True
