@@ -77,9 +77,7 @@ class TrainStep:
             self.module, "configure_gradient_clipping", Module
         )
 
-    def __call__(  # noqa: C901 - each helper call would cost time in each batch
-        self, batch: Any, batch_idx: int, closes_window: bool
-    ) -> dict[str, Any]:
+    def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
         """Train on one batch and return the outputs for hooks, empty if no hook needs them.
 
         The outputs of an epoch's last batch are always returned. A skipped batch has none.
@@ -88,16 +86,15 @@ class TrainStep:
             ModuleError: `training_step` returned neither a loss nor None, or a loss without
                 gradient.
         """
-        # Each name that a batch needs is bound to a local first: at a few microseconds for a whole
+        # Names that a batch needs are bound to locals first: at a few microseconds for a whole
         # step, attribute look-ups and calls count.
-        trainer, module, hooks, progress = self.trainer, self.module, self.hooks, self.progress
-        is_plain = self.precision.is_plain
+        module, hooks, progress = self.module, self.hooks, self.progress
         if progress.batches_in_window == 0:
             self.open_window(batch_idx)
         if self.sync is not None:
             # Before the forward, in which DDP decides whether the backward reduces gradients.
             self.sync.begin(closes_window or self.closes_window_next)
-        if is_plain:
+        if self.precision.is_plain:
             output = self.training_step(batch, batch_idx)
         else:
             with self.precision.forward_context():
@@ -107,28 +104,7 @@ class TrainStep:
         if loss is not None:
             if loss.ndim or not loss.requires_grad:
                 check_loss(loss, module)
-            if self.accumulate > 1:
-                # By the full number also in a shorter last window of an epoch, as in Lightning.
-                loss = loss / self.accumulate
-                if self._returns_scaled_loss:
-                    returned = loss
-            if not is_plain:
-                loss = self.precision.scale(loss)
-            hooks.on_before_backward(trainer, module, loss)
-            if self.context.requests.skips_batch:
-                self.context.requests.skips_batch, returned = False, None
-                self.has_skipped_loss = True
-            else:
-                if self.sync is not None:
-                    self.backward_synced(loss)
-                elif self._overrides_backward:
-                    module.backward(loss)
-                else:
-                    # Straight to the tensor: Module.backward would be one more frame and call in
-                    # each step.
-                    loss.backward()  # type: ignore[no-untyped-call]
-                hooks.on_after_backward(trainer, module)
-                progress.has_gradients = True
+            returned = self.differentiate(loss)
         else:
             self.missing_losses.count(batch_idx)
         if self.sync is not None:
@@ -142,6 +118,37 @@ class TrainStep:
         ):
             return hook_outputs(output, returned)
         return {}
+
+    def differentiate(self, loss: Tensor) -> Tensor | None:
+        """Run the backward of a loss, divided for accumulation and scaled, with its hooks.
+
+        Returns:
+            The loss as hooks of the batch's end get it; None if a hook skipped it.
+        """
+        trainer, module, hooks = self.trainer, self.module, self.hooks
+        returned = loss
+        if self.accumulate > 1:
+            # By the full number also in a shorter last window of an epoch, as in Lightning.
+            loss = loss / self.accumulate
+            if self._returns_scaled_loss:
+                returned = loss
+        if not self.precision.is_plain:
+            loss = self.precision.scale(loss)
+        hooks.on_before_backward(trainer, module, loss)
+        if self.context.requests.skips_batch:
+            self.context.requests.skips_batch = False
+            self.has_skipped_loss = True
+            return None
+        if self.sync is not None:
+            self.backward_synced(loss)
+        elif self._overrides_backward:
+            module.backward(loss)
+        else:
+            # Straight to the tensor: Module.backward would be one more frame and call in each step.
+            loss.backward()  # type: ignore[no-untyped-call]
+        hooks.on_after_backward(trainer, module)
+        self.progress.has_gradients = True
+        return returned
 
     def refresh_optimizers(self) -> None:
         """Use the optimizer that the run has now.
