@@ -432,8 +432,7 @@ class FitLoop:
         # If the checkpoint was saved in `on_train_batch_end` or a validation after this batch,
         # finish the batch, which repeats the validation from its start.
         if progress.stage is EpochStage.BATCHES and progress.is_batch_open:
-            context.training.metrics.enter(LogScope.TRAIN_BATCH)
-            self._batch_end.finish(progress.batches_in_window == 0, {})
+            self._finish_open_batch()
         if slot.is_open:
             slot.finish()
         is_past_checkpoint_hook = progress.stage in (EpochStage.ENDED, EpochStage.BETWEEN)
@@ -441,6 +440,12 @@ class FitLoop:
             # The checkpoint was saved in the hook that should have served this request, which may
             # have been the last one.
             self._requested_saves.save()
+
+    def _finish_open_batch(self) -> None:
+        """Finish the batch of a resumed run, whose checkpoint was saved before that."""
+        context = self.context
+        context.training.metrics.enter(LogScope.TRAIN_BATCH)
+        self._batch_end.finish(context.training.progress.batches_in_window == 0, {})
 
     def _stop_between_hooks(self, request: StopTraining) -> None:
         """Close the open batch and epoch after `StopTraining` was raised between two hooks."""
@@ -513,11 +518,16 @@ def make_step(context: RunContext) -> TrainStep | ManualStep:
             work with manual optimization or several ranks.
     """
     step = _single_rank_step(context)
+    connect_step(step, context, is_manual=not context.module.automatic_optimization)
+    return step
+
+
+def connect_step(step: TrainStep | ManualStep, context: RunContext, *, is_manual: bool) -> None:
+    """Let the trainer reach a step, and let the step average its gradients over several ranks."""
     # For `trainer.optimizers = ...`: the step holds the optimizer itself, not where it is kept.
     context.rebind_optimizers = step.refresh_optimizers
     if context.processes.is_distributed:
-        _connect_ranks(step, context)
-    return step
+        _connect_ranks(step, context, is_manual=is_manual)
 
 
 def _single_rank_step(context: RunContext) -> TrainStep | ManualStep:
@@ -577,14 +587,18 @@ def _single_rank_step(context: RunContext) -> TrainStep | ManualStep:
     return ClosureStep(context, inner)
 
 
-def _connect_ranks(step: TrainStep | ManualStep, context: RunContext) -> None:
+def _connect_ranks(step: TrainStep | ManualStep, context: RunContext, *, is_manual: bool) -> None:
     """Let a step average its gradients over all ranks.
+
+    Args:
+        step: the step.
+        context: the run context.
+        is_manual: whether the step itself, or the user's loop, calls backward.
 
     Raises:
         OptimizationError: an option does not work with several ranks.
     """
     # Imported here: runs of one rank load none of them, and runs with DDP nothing of FSDP.
-    from trainer_hooks.loops.manual_step import ManualStep
     from trainer_hooks.runtime.process_group import ProcessGroup
 
     if context.plan.microbatch_size == "auto":
@@ -594,7 +608,6 @@ def _connect_ranks(step: TrainStep | ManualStep, context: RunContext) -> None:
             "Pass a number."
         )
     assert isinstance(context.processes, ProcessGroup)
-    is_manual = isinstance(step, ManualStep)
     arguments = context.module, step.training_step, context.processes
     if context.processes.is_sharded:
         from trainer_hooks.runtime.fsdp import ShardedGradientSync

@@ -54,9 +54,11 @@ class FitValidation:
         )
         self.is_inside = schedule.is_inside or self._evaluators is not None
         if schedule.is_on:
-            # Constructed for its check of the step's signature, so that an error comes before
-            # training.
-            EvaluationLoop(context, "validate")
+            self._check_step()
+
+    def _check_step(self) -> None:
+        """Check the signature of the validation step, so that an error comes before training."""
+        EvaluationLoop(self._context, "validate")
 
     def check_sanity(self) -> None:
         """Run a few validation batches, so that a fault shows before hours of training.
