@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from trainer_hooks.errors import UsageError
+from trainer_hooks.context.loaders import EvalLoaders
+from trainer_hooks.errors import StopTraining, UsageError
 from trainer_hooks.loops.evaluation import EvaluationLoop
 from trainer_hooks.loops.validation import FitValidation
 from trainer_hooks.metrics.scalars import floats
@@ -16,9 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from trainer_hooks.context.context import RunContext
-    from trainer_hooks.context.loaders import EvalLoaders
     from trainer_hooks.hooks.relay import HookRelay
     from trainer_hooks.loops.own_loop import LoopPosition
+
+
+class HandedOverLoaders(EvalLoaders):
+    """The loaders of a validation whose generators `LoopPosition` keeps, by the loaders' places."""
+
+    def generator_states(self) -> dict[str, Any]:
+        """Return no state: the loaders are handed over anew in each validation."""
+        return {}
 
 
 class OwnValidation(FitValidation):
@@ -136,10 +143,14 @@ class OwnEvaluation(EvaluationLoop):
         with self._reading(index, self.context.validation.limit) as batches:
             for batch_idx, taken in batches:
                 batch = self._receive(taken, index)
-                self._begin_batch(batch, batch_idx, extra)
                 self._open_batch = (index, batch, batch_idx)
-                self._enter_forward()
-                yield batch
+                try:
+                    self._begin_batch(batch, batch_idx, extra)
+                except StopTraining as request:
+                    self.context.stop_by(request)
+                else:
+                    self._enter_forward()
+                    yield batch
                 self._close_batch()
                 if self._is_stopped():
                     break
@@ -225,8 +236,3 @@ class OwnEvaluation(EvaluationLoop):
         forward, self._forward = self._forward, None
         if forward is not None:
             forward.__exit__(None, None, None)
-
-
-def unknown_counts(num_dataloaders: int) -> list[int | float]:
-    """Return the numbers of batches of loaders that are not handed over yet."""
-    return [math.inf] * num_dataloaders

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
 from trainer_hooks.clock.progress import EpochStage
-from trainer_hooks.context.loaders import EvalLoaders
 from trainer_hooks.data.generators import generator_states, generators_in, restore_generators
 from trainer_hooks.data.stream import AwaitedStream
 from trainer_hooks.errors import (
@@ -27,7 +26,11 @@ from trainer_hooks.errors import (
 from trainer_hooks.hooks.relay import HookRelay
 from trainer_hooks.loops.batch_fetcher import END
 from trainer_hooks.loops.fit import FitLoop, connect_step
-from trainer_hooks.loops.own_evaluation import OwnEvaluation, OwnValidation
+from trainer_hooks.loops.own_evaluation import (
+    HandedOverLoaders,
+    OwnEvaluation,
+    OwnValidation,
+)
 from trainer_hooks.loops.own_step import OwnStep
 from trainer_hooks.metrics.store import LogScope
 from trainer_hooks.runtime import rng
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from trainer_hooks.context.context import RunContext
+    from trainer_hooks.context.loaders import EvalLoaders
     from trainer_hooks.context.state_registry import RegisteredState
 
 _KEPT_BY_CATCH_UP = frozenset(
@@ -60,11 +64,13 @@ class LoopPosition:
             of the epoch's batches.
         generators: states of the generators in validation loaders that were not handed over yet.
         loaders: the validation loaders by their places.
+        is_validating: whether the last of these is a validation that is open.
         kept: the values of `run.keep` of this epoch.
     """
 
     epoch_random_state: dict[str, Any] = field(default_factory=dict)
     stops: int = 0
+    is_validating: bool = False
     generators: dict[str, Any] = field(default_factory=dict)
     loaders: dict[str, Any] = field(default_factory=dict)
     kept: dict[str, Any] = field(default_factory=dict)
@@ -74,13 +80,14 @@ class LoopPosition:
         return {
             "epoch_rng": self.epoch_random_state,
             "stops": self.stops,
+            "is_validating": self.is_validating,
             "kept": self.kept,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the position."""
         self.epoch_random_state, self.stops = dict(state["epoch_rng"]), int(state["stops"])
-        self.kept = dict(state["kept"])
+        self.is_validating, self.kept = bool(state["is_validating"]), dict(state["kept"])
 
     def loader_states(self) -> dict[str, Any]:
         """Return the states of the generators in validation loaders, by the loaders' places."""
@@ -153,11 +160,13 @@ class CatchUp:
         restore: sets the states of the checkpoint once more.
         stops: the validations and saves that the interrupted run had begun there.
         num_seen: those that this run has come by.
+        counters: while the last batch is gone through again, the counters with that batch counted.
     """
 
     restore: Callable[[], None]
     stops: int
     num_seen: int = 0
+    counters: dict[str, Any] = field(default_factory=dict)
 
 
 class OwnLoop(FitLoop):
@@ -182,6 +191,10 @@ class OwnLoop(FitLoop):
         load_evaluation: returns the loaders of a validation loader that is handed over.
         position: the position in the user's loop.
         given: the training loader that was passed to `Run`, or None.
+
+    Attributes:
+        goes_on: whether a `for` over epochs or batches that was left goes on where it was when
+            another one is begun, as in the cells of a notebook; else it is closed.
     """
 
     _step: OwnStep
@@ -207,7 +220,8 @@ class OwnLoop(FitLoop):
         self._evaluation: OwnEvaluation | None = None
         self._catch_up: CatchUp | None = None
         self._forward: Any = None
-        self._has_batches = self._are_batches_left = self._is_epoch_left = False
+        self.goes_on = False
+        self._has_batches = self._are_batches_left = self._is_epoch_entered = False
         self._is_in_closure = False
         self._counts: dict[str, list[int | float]] = {}
         super().__init__(context)
@@ -268,7 +282,8 @@ class OwnLoop(FitLoop):
 
     def epochs(self) -> Iterator[int]:
         """Yield the index of each epoch, with its start hooks before and its end hooks after it."""
-        if self._is_epoch_left:
+        # left by `break`, although its generator may be there still
+        if self._is_epoch_entered and not self.goes_on:
             self.close_epoch()
         progress = self._progress
         while self._enter_epoch():
@@ -276,13 +291,12 @@ class OwnLoop(FitLoop):
                 # of a resumed run, whose checkpoint was saved after the user's lines
                 self._finish_epoch()
                 continue
-            if self._catch_up is not None and self._position.epoch_random_state:
-                rng.restore(self._position.epoch_random_state)
-            try:
-                yield progress.epochs_completed
-            except GeneratorExit:
-                self._is_epoch_left = True
-                raise
+            if self._catch_up is not None:
+                self.context.training.metrics.enter(LogScope.TRAIN_EPOCH)
+                if self._position.epoch_random_state:
+                    rng.restore(self._position.epoch_random_state)
+            self._is_epoch_entered = True
+            yield progress.epochs_completed
             self.close_epoch()
 
     def close_epoch(self) -> None:
@@ -291,7 +305,7 @@ class OwnLoop(FitLoop):
         Raises:
             UsageError: it has trained no batch, or a batch lacks its step.
         """
-        progress, self._is_epoch_left = self._progress, False
+        progress, self._is_epoch_entered = self._progress, False
         if progress.stage is EpochStage.BETWEEN:
             return
         self._leave_batches()
@@ -352,11 +366,13 @@ class OwnLoop(FitLoop):
         trainer, module, hooks = context.trainer, context.module, context.hooks
         metrics, measure = context.training.metrics, self._sizes_of
         accumulate = context.plan.accumulate_grad_batches
-        if self._are_batches_left:
+        if self._are_batches_left or (self._batch is not None and not self.goes_on):
             self._leave_batches()
         elif self._batch is not None:
-            # of a cell of a notebook that was interrupted: its other batches go on here
+            batch = self._batch
             self._close_batch(is_left=True)
+            if batch.is_cut:
+                progress.abandon_window()
         if progress.stage is EpochStage.BATCHES and not self._has_batches:
             yield from self._open_batches(loader)
         elif progress.stage is EpochStage.BATCHES and loader in (None, self._source):
@@ -398,7 +414,7 @@ class OwnLoop(FitLoop):
                 try:
                     yield batch
                 except GeneratorExit:
-                    self._are_batches_left = True
+                    self._are_batches_left = not self.goes_on
                     raise
             self._close_batch()
         self._batch_end.loss_check.check(self._outputs)
@@ -426,12 +442,15 @@ class OwnLoop(FitLoop):
         self._batch = OwnBatch(batch, progress.batches_in_epoch - 1, closes_window)
         self._batch.has_step = self._batch.is_ended = True
         if self._catch_up is not None:
-            # its lines may have a validation or a save in which the checkpoint was saved
+            # its lines may have a validation or a save in which the checkpoint was saved, and see
+            # the counters that they saw
+            self._catch_up.counters = progress.state_dict()
+            progress.uncount_batch(closes_window, *self._sizes_of(batch))
             self._enter_forward()
             try:
                 yield batch
             except GeneratorExit:
-                self._are_batches_left = True
+                self._are_batches_left = not self.goes_on
                 raise
         self._close_batch()
 
@@ -489,6 +508,7 @@ class OwnLoop(FitLoop):
             self._end_own_batch(batch)
         if not batch.is_flushed:
             batch.offers_checkpoint = self._batch_end.flush(batch.closes_window, self._outputs)
+        self._position.stops = 0
         if batch.offers_checkpoint:
             self._batch_end.offer_checkpoint()
 
@@ -501,7 +521,6 @@ class OwnLoop(FitLoop):
         if batch.is_cut:
             # It has no complete gradients, so its window must not step.
             batch.closes_window, batch.loss = False, None
-            self._progress.has_gradients = False
         elif batch.backwards or (batch.has_backward and not batch.has_step):
             raise UsageError(
                 f"{self._describe_batch(batch)} ended after run.backward(loss) without its step: "
@@ -731,12 +750,13 @@ class OwnLoop(FitLoop):
             batch.is_flushed = True
             batch.offers_checkpoint = self._batch_end.flush(batch.closes_window, self._outputs)
         context = self.context
-        context.data.evaluation["validate"] = EvalLoaders(
+        context.data.evaluation["validate"] = HandedOverLoaders(
             num_batches=self._counts.get(name) or [math.inf] * num_dataloaders
         )
         # without listeners where the validation was done already
         hooks = None if has_effect else HookRelay((), context.connector.hooks)
         if has_effect:
+            self._position.is_validating = True
             self._validation.begin()
         self._evaluation = OwnEvaluation(
             context, self._load_evaluation, self._position, name, num_dataloaders, hooks
@@ -754,6 +774,7 @@ class OwnLoop(FitLoop):
         self._counts[evaluation.name] = list(data.num_batches)
         if evaluation.has_effect:
             self._validation.end()
+            self._position.is_validating = False
         if self._batch is not None:
             self.context.training.metrics.batch = self._batch.batch
             if not self._is_plain:
@@ -817,15 +838,20 @@ class OwnLoop(FitLoop):
         """Set the states of the checkpoint once more: the run is at its position."""
         catch_up, self._catch_up = self._catch_up, None
         assert catch_up is not None
-        if catch_up.num_seen < catch_up.stops:
+        if self._position.is_validating and catch_up.num_seen < catch_up.stops:
             warn(
-                f"the checkpoint was saved in validation or save {catch_up.stops} after a batch or "
-                f"an epoch's batches, and the loop came to {catch_up.num_seen} of them when it was "
-                "gone through again: this run is not exactly the one that was cut. Let the `if` "
-                "before it depend on counters, as run.progress, and not on the loss.",
+                "the checkpoint was saved inside a validation, to which the loop did not come when "
+                "it was gone through again: this run is not exactly the one that was cut. Let the "
+                "`if` before it depend on counters, as run.progress, and not on the loss.",
                 TrainerHooksWarning,
             )
+        if catch_up.counters:
+            self._progress.load_state_dict(catch_up.counters)
+        metrics = self.context.training.metrics
+        scope, batch = metrics.scope, metrics.batch
         catch_up.restore()
+        metrics.enter(scope)
+        metrics.batch = batch
 
     def _describe_batch(self, batch: OwnBatch) -> str:
         return f"epoch {self._progress.epochs_completed}, training batch {batch.index}"

@@ -227,8 +227,14 @@ class Run:
         return bool(session.__exit__(kind, error, traceback))
 
     def open(self) -> Self:
-        """Set the run up as `with run:` does, for a loop in several cells of a notebook."""
-        return self.__enter__()
+        """Set the run up as `with run:` does, for a loop in several cells of a notebook.
+
+        A loop that was interrupted, or left by `break`, goes on with its next batch when its cell
+        is executed again; `close` ends the run.
+        """
+        self.__enter__()
+        self._opened("run.open()").goes_on = True
+        return self
 
     def close(self) -> None:
         """End a run that `open` has begun; without one do nothing."""
