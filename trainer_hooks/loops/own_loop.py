@@ -252,6 +252,7 @@ class OwnLoop(FitLoop):
 
     def _open_training(self) -> None:
         super()._open_training()
+        self._step.gather_weights()
         if self._progress.stage in (EpochStage.BATCHES, EpochStage.VALIDATING):
             restore = self.context.state_registry.backup(_may_change_on_the_way, deepcopy)
             self._catch_up = CatchUp(restore, self._position.stops)
@@ -272,7 +273,7 @@ class OwnLoop(FitLoop):
                 f"{len(step.optimizers)} optimizers: the gradients of one loss would be added to "
                 "those of the others. Leave it out, and use larger batches."
             )
-        connect_step(step, self.context, is_manual=True)
+        connect_step(step, self.context, is_manual=not step.reduces_windows)
         return step
 
     def _make_validation(self) -> OwnValidation:
@@ -362,10 +363,7 @@ class OwnLoop(FitLoop):
 
     def _train(self, loader: Any) -> Iterator[Any]:
         """Yield the training batches that the epoch has left."""
-        context, progress, step = self.context, self._progress, self._step
-        trainer, module, hooks = context.trainer, context.module, context.hooks
-        metrics, measure = context.training.metrics, self._sizes_of
-        accumulate = context.plan.accumulate_grad_batches
+        progress = self._progress
         if self._are_batches_left or (self._batch is not None and not self.goes_on):
             self._leave_batches()
         elif self._batch is not None:
@@ -376,7 +374,7 @@ class OwnLoop(FitLoop):
         if progress.stage is EpochStage.BATCHES and not self._has_batches:
             yield from self._open_batches(loader)
         elif progress.stage is EpochStage.BATCHES and loader in (None, self._source):
-            metrics.enter(LogScope.TRAIN_BATCH)
+            self.context.training.metrics.enter(LogScope.TRAIN_BATCH)
         elif self._has_batches:
             raise UsageError(
                 f"run.batches(loader) was called a second time in epoch {progress.epochs_completed}"
@@ -391,26 +389,7 @@ class OwnLoop(FitLoop):
             if batch is None:
                 self._batch_end.skip_none_batch()
                 continue
-            metrics.batch = batch
-            samples, tokens = measure(batch)
-            index = progress.batches_in_epoch
-            closes_window = context.batch.is_last or progress.batches_in_window + 1 >= accumulate
-            self._position.stops = 0
-            current = self._batch = OwnBatch(batch, index, closes_window, samples, tokens)
-            try:
-                hooks.on_train_batch_start(trainer, module, batch, index)
-                is_skipped, context.requests.skips_batch = context.requests.skips_batch, False
-                if is_skipped:
-                    step.skip(index, closes_window)
-                    current.has_step = True
-                else:
-                    step.begin(index, closes_window)
-            except StopTraining as request:
-                self._cut(current, request)
-                is_skipped = True
-            if not is_skipped:
-                if not self._is_plain:
-                    self._enter_forward()
+            if self._begin_batch(batch):
                 try:
                     yield batch
                 except GeneratorExit:
@@ -419,6 +398,32 @@ class OwnLoop(FitLoop):
             self._close_batch()
         self._batch_end.loss_check.check(self._outputs)
         self._close_batches()
+
+    def _begin_batch(self, batch: Any) -> bool:
+        """Begin a batch that was fetched; return whether the user's lines have their turn."""
+        context, progress, step = self.context, self._progress, self._step
+        context.training.metrics.batch = batch
+        samples, tokens = self._sizes_of(batch)
+        index = progress.batches_in_epoch
+        closes_window = (
+            context.batch.is_last
+            or progress.batches_in_window + 1 >= context.plan.accumulate_grad_batches
+        )
+        current = self._batch = OwnBatch(batch, index, closes_window, samples, tokens)
+        try:
+            context.hooks.on_train_batch_start(context.trainer, context.module, batch, index)
+            if context.requests.skips_batch:
+                context.requests.skips_batch = False
+                step.skip(index, closes_window)
+                current.has_step = True
+                return False
+            step.begin(index, closes_window)
+        except StopTraining as request:
+            self._cut(current, request)
+            return False
+        if not self._is_plain:
+            self._enter_forward()
+        return True
 
     def _open_batches(self, loader: Any) -> Iterator[Any]:
         """Open the epoch's batches; yield the last one again if a resume has to go through it."""

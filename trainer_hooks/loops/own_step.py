@@ -9,6 +9,7 @@ from torch.optim import Optimizer
 from trainer_hooks.errors import UsageError
 from trainer_hooks.loops.module_steps import check_loss
 from trainer_hooks.loops.train_step import MissingLossCheck, TrainStep
+from trainer_hooks.module.loop_module import LoopModule
 from trainer_hooks.module.optimization import needs_closure
 
 if TYPE_CHECKING:
@@ -27,12 +28,20 @@ class OwnStep(TrainStep):
 
     Args:
         context: the run context.
+
+    Attributes:
+        optimizers: the optimizers.
+        reduces_windows: whether gradients are reduced as in automatic optimization, once a window;
+            else in each backward of a window's last batch.
     """
 
     def __init__(self, context: RunContext) -> None:
         self._stepped: list[Optimizer] = []
         self._closes_window = True
         super().__init__(context)
+        # FSDP's inner gradients of a window are apart from the parameters'. With several optimizers
+        # there are no windows, and each backward leaves out the parameters of others.
+        self.reduces_windows = context.processes.is_sharded and len(self.optimizers) <= 1
 
     @staticmethod
     def make_loss_check(context: RunContext) -> MissingLossCheck:
@@ -93,10 +102,14 @@ class OwnStep(TrainStep):
     def backward_synced(self, loss: Tensor, **options: Any) -> None:
         """Run the backward of one rank of several, and reduce its gradients in a window's last."""
         assert self.sync is not None
+        if self.reduces_windows:
+            self.module.backward(loss, **options)
+            self.sync.finish_backward()
+            return
         if self._closes_window:
             self.sync.prepare_manual_backward(loss)
         self.module.backward(loss, **options)
-        if self._closes_window or self.context.processes.is_sharded:
+        if self._closes_window:
             self.sync.finish_manual_backward()
 
     def step(self, optimizer: Optimizer, closure: Callable[[], Any] | None) -> None:
@@ -127,8 +140,11 @@ class OwnStep(TrainStep):
 
     def end(self) -> None:
         """End a batch."""
+        progress = self.progress
         if self.sync is not None:
-            self.sync.end(True, has_gradients=True, batches=0)
+            # with DDP the backwards have reduced all that there is
+            closes_window = self._closes_window or not self.reduces_windows
+            self.sync.end(closes_window, progress.has_gradients, progress.batches_completed)
 
     def has_stepped(self, optimizer: Optimizer) -> bool:
         """Return whether an optimizer has stepped since the last backward."""
@@ -176,7 +192,8 @@ class OwnStep(TrainStep):
 
     def gather_weights(self) -> None:
         """Let FSDP know that forwards follow, which the user's loop calls layer by layer."""
-        if self.context.processes.is_sharded:
+        # a Module of the user's own is called itself, as a whole
+        if self.context.processes.is_sharded and isinstance(self.module, LoopModule):
             self.module()
 
 

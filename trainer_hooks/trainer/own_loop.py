@@ -251,6 +251,9 @@ class Run:
             overrides=self._overrides,
             own_loop=self._position,
             make_optimizers=self._make_optimizers,
+            units=(
+                tuple(self._module.parts.values()) if isinstance(self._module, LoopModule) else ()
+            ),
         )
         # of the first time alone: a run that is entered again goes on where it was
         with self.trainer.running(inputs) as run:

@@ -380,6 +380,7 @@ class TrainerRun:
             steps=[name for name in _STEPS if defines(module, name, Module)],
             precision=core.precision.name,
             is_filled=self.inputs.ckpt_path is not None,
+            units=self.inputs.units,
         )
         hooks.on_after_configure_model(trainer, module)
         if self._profiler is not None:

@@ -69,6 +69,7 @@ class RunInputs:
             None if the loop is the trainer's.
         make_optimizers: returns the optimizers in the place of the module's
             `configure_optimizers`; None if the module makes them.
+        units: parts of the module whose forwards are called by themselves.
     """
 
     fn: str
@@ -82,6 +83,7 @@ class RunInputs:
     compiled: Any = None
     own_loop: LoopPosition | None = None
     make_optimizers: Callable[[], Any] | None = None
+    units: tuple[Any, ...] = ()
 
     def normalized(self) -> RunInputs:
         """Return the inputs with each argument in its place.
