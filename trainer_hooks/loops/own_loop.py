@@ -505,7 +505,8 @@ class OwnLoop(FitLoop):
         batch, self._batch = self._batch, None
         if batch is None:
             return
-        self._leave_forward()
+        if not self._is_plain:
+            self._leave_forward()
         if self._catch_up is not None:
             self._end_catch_up()
         if not batch.is_ended:
@@ -602,7 +603,8 @@ class OwnLoop(FitLoop):
                 "run.backward(loss_1 + loss_2) once, or run.backward(loss_2, accumulate=True) if "
                 "the sum is meant."
             )
-        self._leave_forward()
+        if not self._is_plain:
+            self._leave_forward()
         try:
             returned = self._step.backward(loss, batch.index, **options)
         except StopTraining as request:
@@ -638,7 +640,8 @@ class OwnLoop(FitLoop):
         batch.has_step, batch.backwards = True, 0
         if not batch.closes_window:
             return
-        self._leave_forward()
+        if not self._is_plain:
+            self._leave_forward()
         self._is_in_closure = closure is not None
         try:
             if closure is not None or self._progress.has_gradients:
@@ -648,7 +651,8 @@ class OwnLoop(FitLoop):
             return
         finally:
             self._is_in_closure = False
-            self._leave_forward()
+            if not self._is_plain:
+                self._leave_forward()
         batch.backwards = 0
         if not self._is_plain:
             self._enter_forward()
@@ -671,10 +675,11 @@ class OwnLoop(FitLoop):
             UsageError: there is none.
         """
         batch = self._batch
-        if self._catch_up is not None and self._evaluation is None:
-            return None
-        if batch is not None and not batch.is_ended and self._evaluation is None:
-            return None if batch.is_cut else batch
+        if self._evaluation is None:
+            if self._catch_up is not None:
+                return None
+            if batch is not None and not batch.is_ended:
+                return None if batch.is_cut else batch
         if self._evaluation is not None:
             raise UsageError(
                 f"{call} was called in a validation, in which nothing is trained: leave it out, or "

@@ -57,6 +57,8 @@ class OwnStep(TrainStep):
         self.optimizers = self.context.training.optimization.optimizers
         # of several the step is told each time which one is meant
         self.optimizer = self.optimizers[0] if len(self.optimizers) == 1 else None
+        # not at each step: it looks at the signature
+        self._evaluating = {id(one) for one in self.optimizers if needs_closure(one)}
         self._clears_grads_directly = all(
             type(one).zero_grad is Optimizer.zero_grad and "zero_grad" not in vars(one)
             for one in self.optimizers
@@ -93,10 +95,11 @@ class OwnStep(TrainStep):
         """
         if loss.ndim or not loss.requires_grad:
             check_loss(loss, "run.backward was given")
-        for optimizer in self._stepped:
-            # as after a step in a plain loop: what it has stepped with must not be added to
-            self.clear_gradients(optimizer, batch_idx)
-        self._stepped = []
+        if self._stepped:
+            for optimizer in self._stepped:
+                # as after a step in a plain loop: what it has stepped with must not be added to
+                self.clear_gradients(optimizer, batch_idx)
+            self._stepped = []
         return self.differentiate(loss, **options)
 
     def backward_synced(self, loss: Tensor, **options: Any) -> None:
@@ -118,7 +121,7 @@ class OwnStep(TrainStep):
         Raises:
             UsageError: the optimizer evaluates the loss itself, and got no closure.
         """
-        if closure is None and needs_closure(optimizer):
+        if closure is None and id(optimizer) in self._evaluating:
             kind = type(optimizer).__qualname__
             raise UsageError(
                 f"run.step(): {kind} evaluates the loss itself. Write run.step(closure=closure), "
@@ -129,7 +132,8 @@ class OwnStep(TrainStep):
         else:
             self.step_optimizer(optimizer)
         self._stepped.append(optimizer)
-        self.gather_weights()
+        if self.sync is not None:
+            self.gather_weights()
 
     def step_with(self, optimizer: Optimizer, closure: Callable[[], Any]) -> None:
         """Let an optimizer evaluate the loss itself, with the hooks before and after."""
@@ -148,7 +152,7 @@ class OwnStep(TrainStep):
 
     def has_stepped(self, optimizer: Optimizer) -> bool:
         """Return whether an optimizer has stepped since the last backward."""
-        return any(one is optimizer for one in self._stepped)
+        return optimizer in self._stepped
 
     def leave_out(self, batch_idx: int, closes_window: bool) -> None:
         """End a batch that the user's loop has left out, and step with the others of its window.

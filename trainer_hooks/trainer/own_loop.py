@@ -303,7 +303,8 @@ class Run:
             accumulate: whether its gradients are added to those of the backward before it.
             options: options of `torch.Tensor.backward`, such as `retain_graph`.
         """
-        self._opened("run.backward(loss)").backward(loss, accumulate=accumulate, **options)
+        loop = self._loop or self._opened("run.backward(loss)")
+        loop.backward(loss, accumulate=accumulate, **options)
 
     def step(self, optimizer: Any = None, *, closure: Callable[[], Any] | None = None) -> None:
         """Clip the gradients and step, with the hooks; inside an accumulation window do nothing.
@@ -312,7 +313,7 @@ class Run:
             optimizer: the optimizer, which may be left out if there is one.
             closure: computes the loss, for optimizers that evaluate it themselves.
         """
-        self._opened("run.step()").step(optimizer, closure)
+        (self._loop or self._opened("run.step()")).step(optimizer, closure)
 
     def zero_grad(self, optimizer: Any = None) -> None:
         """Clear gradients in the middle of a batch; at its start the run does so by itself."""
@@ -320,7 +321,7 @@ class Run:
 
     def log(self, name: str, value: Any, **options: Any) -> None:
         """Log a value; the arguments are those of `Module.log`."""
-        self._opened(f"run.log({name!r}, ...)").log(name, value, **options)
+        (self._loop or self._opened(f"run.log({name!r}, ...)")).log(name, value, **options)
 
     def log_dict(self, values: Mapping[str, Any], **options: Any) -> None:
         """Log each item of a dict; the arguments are those of `Module.log`."""
