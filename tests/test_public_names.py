@@ -26,6 +26,7 @@ NAMES = [
     "FSDPStrategy",
     "Hooks",
     "Module",
+    "Run",
     "StopTraining",
     "StopTrainingError",
     "Time",

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     )
     from trainer_hooks.runtime.rng import seed_everything
     from trainer_hooks.runtime.strategy_options import DDPStrategy, FSDPStrategy
+    from trainer_hooks.trainer.own_loop import Run
     from trainer_hooks.trainer.trainer import Trainer
     from trainer_hooks.trainer.tuner import Tuner
 
@@ -56,6 +57,7 @@ __all__ = [
     "FSDPStrategy",
     "Hooks",
     "Module",
+    "Run",
     "StopTraining",
     "StopTrainingError",
     "Time",
@@ -94,6 +96,7 @@ __getattr__ = loader_of(
         "Event": "hooks.event",
         "Hooks": "hooks.catalogue",
         "Module": "module.module",
+        "Run": "trainer.own_loop",
         "StopTraining": "errors",
         "StopTrainingError": "errors",
         "Time": "clock.timing",

@@ -63,6 +63,10 @@ class Callback(Hooks):
     """Whether the callback decides itself, in `on_train_start` of a resumed run, about a stop that
     it had requested before the checkpoint was saved. If not, the resumed run stops as well."""
 
+    needs_steps: ClassVar[bool] = False
+    """Whether the callback runs the module's steps by itself, as a search for a learning rate does.
+    It cannot take part in a `Run`, whose steps are lines of the user's loop."""
+
     volatile_state: ClassVar[frozenset[str]] = frozenset()
     """The names of values that may differ after a resume from those of an uninterrupted run, as
     times and caches do: attributes (also nested ones, as `"bar.width"`), keys of the state, metrics

@@ -38,6 +38,7 @@ CONTESTANTS = (
     Contestant("bare", OURS, "trainer_hooks:bare", "trainer_hooks", "trainer-hooks"),
     Contestant("bare", f"{OURS}+unused", "trainer_hooks:unused", "trainer_hooks", "trainer-hooks"),
     Contestant("bare", f"{OURS}+one", "trainer_hooks:one", "trainer_hooks", "trainer-hooks"),
+    Contestant("bare", f"{OURS}+Run", "trainer_hooks:own_loop", "trainer_hooks", "trainer-hooks"),
     Contestant("bare", "ignite", "ignite:bare", "ignite", "pytorch-ignite"),
     Contestant(
         "bare",

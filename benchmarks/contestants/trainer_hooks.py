@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from _workload import BATCH_SIZE, LOG_EVERY, METRICS, TimedBatches, make_model, make_optimizer
 from torch.nn import functional as F  # noqa: N812 - its usual name
 
-from trainer_hooks import Callback, Module, Trainer
+from trainer_hooks import Callback, Module, Run, Trainer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-__all__ = ["bare", "one", "rich", "unused", "usual"]
+__all__ = ["bare", "one", "own_loop", "rich", "unused", "usual"]
 
 
 class _Plain(Module):
@@ -122,3 +122,27 @@ def rich(batches: TimedBatches, epochs: int, folder: Path) -> nn.Module:
     from trainer_hooks.callbacks import RichProgressBar
 
     return usual(batches, epochs, folder, RichProgressBar())
+
+
+def own_loop(batches: TimedBatches, epochs: int, folder: Path) -> nn.Module:
+    """Train in the hand-written loop, with Run between its lines and nothing else."""
+    model = make_model()
+    run = Run(
+        model,
+        make_optimizer(model),
+        accelerator="cpu",
+        max_epochs=epochs,
+        default_root_dir=str(folder),
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_run_manifest=False,
+        plugins=False,
+    )
+    with run:
+        for _ in run.epochs():
+            for x, y in run.batches(batches):
+                run.backward(F.cross_entropy(model(x), y))
+                run.step()
+    return model

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 from cases import CASES
+from own_loop_cases import CASES as OWN_LOOPS
 from sharded_cases import CASES as SHARDED
 
 
@@ -24,7 +25,7 @@ def main(folder: str, names: list[str]) -> None:
         place = Path(folder, name)
         place.mkdir(exist_ok=True)
         torch.manual_seed(0)
-        found = {**CASES, **SHARDED}[name](place)
+        found = {**CASES, **SHARDED, **OWN_LOOPS}[name](place)
         Path(place, f"rank{rank}.json").write_text(json.dumps(found))
 
 

@@ -78,14 +78,14 @@ def test_from_the_loop_to_a_hook(base, bare, tiny, batches) -> None:
             found["batch"] = library_frames("_epoch")
 
         def on_train_start(self, trainer, module):
-            found["fit"] = library_frames("run")
+            found["fit"] = library_frames("_open_training")
 
         def on_validation_batch_end(self, trainer, module, outputs, batch, batch_idx):
-            found["validation"] = library_frames("_run_batch")
+            found["validation"] = library_frames("_end_batch")
 
     bare(Looks()).fit(tiny(), batches(1), batches(1))
     assert found == {
         "batch": [("relay.py", "fire"), ("fit.py", "_epoch")],
-        "fit": [("relay.py", "fire"), ("fit.py", "run")],
-        "validation": [("relay.py", "fire"), ("evaluation.py", "_run_batch")],
+        "fit": [("relay.py", "fire"), ("fit.py", "_open_training")],
+        "validation": [("relay.py", "fire"), ("evaluation.py", "_end_batch")],
     }

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 import warnings
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
+from own_loops import run_like_fit
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
@@ -224,10 +226,16 @@ def differences(first: Any, second: Any, path: str = "") -> list[str]:
 
 
 class Laboratory:
-    """Run a setup uncut, cut it everywhere, go on from each cut, and compare."""
+    """Run a setup uncut, cut it everywhere, go on from each cut, and compare.
 
-    def __init__(self, folder: Path) -> None:
+    Attributes:
+        loop: who goes through the batches: the Trainer; a loop by `Run` that is given its loader
+            before, or only in the loop.
+    """
+
+    def __init__(self, folder: Path, loop: str = "trainer") -> None:
         self.folder = folder
+        self.loop = loop
 
     def run(
         self,
@@ -254,14 +262,23 @@ class Laboratory:
             "log_every_n_steps": 2,
             **setup.options,
         }
-        trainer = Trainer(callbacks=[recorder, *setup.callbacks, cutter], **options)
+        callbacks = [recorder, *setup.callbacks, cutter]
+        if self.loop == "trainer":
+            trainer = Trainer(callbacks=callbacks, **options)
+            fit = partial(trainer.fit, setup.module, setup.train, setup.val, ckpt_path=resume_from)
+        else:
+            run, fit = run_like_fit(
+                setup.module, setup.train, setup.val, callbacks=callbacks, ckpt_path=resume_from,
+                is_known=self.loop == "run", **options,
+            )  # fmt: skip
+            trainer = run.trainer
         if resume_from is not None:
             is_word = isinstance(resume_from, str)
             scramble(77 if is_word else resume_from.stat().st_size % 1000)
         with warnings.catch_warnings():
             # a cut at the end of the last epoch leaves nothing to train
             warnings.filterwarnings("ignore", "fit has nothing to do")
-            trainer.fit(setup.module, setup.train, setup.val, ckpt_path=resume_from)
+            fit()
         end = torch.load(self.folder / name / "end.ckpt", weights_only=True)
         assert end["trainer_hooks"].pop("wall_times")
         # a loader that keeps its own position can be led to the end of its last epoch from several
@@ -297,6 +314,12 @@ class Laboratory:
 def lab(tmp_path) -> Laboratory:
     """A laboratory that keeps its files in a folder of its own."""
     return Laboratory(tmp_path)
+
+
+@pytest.fixture(params=["run", "run, loader in the loop"])
+def own_lab(tmp_path, request) -> Laboratory:
+    """A laboratory whose trainings are loops by `Run`."""
+    return Laboratory(tmp_path, request.param)
 
 
 @pytest.fixture

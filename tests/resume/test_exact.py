@@ -910,3 +910,33 @@ def marked(index, scenario):
 def test_a_cut_at_any_batch_or_epoch_changes_nothing(scenario, lab, kit):
     """Every resumed run ends with the uncut run's weights, states, metrics, calls and batches."""
     assert lab.check(lambda: scenario(kit)) >= 5
+
+
+DECIDED_BY_THE_TRAINER = [
+    microbatches,
+    microbatches_that_fit,
+    manual_with_two_optimizers,
+    manual_accumulation,
+    lbfgs,
+    own_optimizer_step,
+]
+"""Scenarios in which the Trainer splits batches, or the module steps by itself."""
+WITH_A_LENGTH = [one_cycle, stream_shorter_than_it_says]
+"""Scenarios that ask for the number of batches before the loop, or compare it with the loader's."""
+
+
+@pytest.mark.filterwarnings("ignore:the loop called no run.backward")
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        marked(index, scenario)
+        for index, scenario in enumerate(SCENARIOS)
+        if getattr(scenario, "values", (scenario,))[0] not in DECIDED_BY_THE_TRAINER
+    ],
+    ids=lambda scenario: scenario.__name__,
+)
+def test_a_cut_of_an_own_loop_changes_nothing(scenario, own_lab, kit):
+    """The same holds for a loop by Run that does what fit does."""
+    if scenario in WITH_A_LENGTH and own_lab.loop != "run":
+        pytest.skip("the length is known only from the loop on")
+    assert own_lab.check(lambda: scenario(kit)) >= 5

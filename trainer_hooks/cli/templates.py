@@ -103,6 +103,7 @@ def write_package(
     fault: str,
     values: Mapping[str, str],
     steps: Sequence[str],
+    templates: str = "templates",
 ) -> int:
     """Write the package, print the next steps, and return the exit code.
 
@@ -113,6 +114,7 @@ def write_package(
         fault: the error in the name; if there is one, nothing is written.
         values: the values of the placeholders in the templates, beside package and version.
         steps: the lines to print: the names, then what to do in the folder, and what to edit.
+        templates: the folder of the templates.
     """
     target = Path(names.distribution) if folder is None else folder
     if fault:
@@ -124,7 +126,7 @@ def write_package(
         # the least version that the new package asks for: major and minor, of any patch
         "version": ".".join(__version__.split(".")[:2]),
     }
-    templates = files(f"trainer_hooks.cli.{command.partition(' ')[0]}") / "templates"
+    source = files(f"trainer_hooks.cli.{command.partition(' ')[0]}") / templates
     try:
         if not is_free(target):
             return print_failure(
@@ -132,7 +134,7 @@ def write_package(
                 f"{target} is there already: nothing is overwritten. Name a new or empty folder "
                 "with --dir.",
             )
-        written = list(_write_templates(templates, target, values))
+        written = list(_write_templates(source, target, values))
     except OSError as error:
         print_failure(command, str(error))
         return _UNWRITTEN

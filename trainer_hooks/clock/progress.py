@@ -114,6 +114,24 @@ class Progress:
             self.batches_in_window = 0
             self.batches_stepped += 1
 
+    def uncount_batch(self, closes_window: bool, samples: int, tokens: int) -> None:
+        """Take the last batch out of the counts again, but for its optimizer steps.
+
+        Args:
+            closes_window: whether it was the last of its accumulation window.
+            samples: its number of samples.
+            tokens: its number of tokens.
+        """
+        self.batches_completed -= 1
+        self.samples_completed -= samples
+        self.tokens_completed -= tokens
+        self.batches_in_epoch -= 1
+        self.is_batch_open = False
+        if closes_window:
+            self.batches_stepped -= 1
+        else:
+            self.batches_in_window -= 1
+
     def close_window(self) -> None:
         """Count an accumulation window whose batches are counted already."""
         self.batches_in_window = 0

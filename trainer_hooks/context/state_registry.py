@@ -201,11 +201,22 @@ class StateRegistry:
             if not registered.only_training_changes
         }
 
-    def backup(self, wanted: Callable[[RegisteredState], bool]) -> Callable[[], None]:
-        """Copy the states for which `wanted` is true; return a function that restores them."""
+    def backup(
+        self,
+        wanted: Callable[[RegisteredState], bool],
+        copy_state: Callable[[Any], Any] | None = None,
+    ) -> Callable[[], None]:
+        """Copy the states for which `wanted` is true; return a function that restores them.
+
+        Args:
+            wanted: whether a state is copied.
+            copy_state: returns a copy of a state; by default one that is valid during an
+                evaluation.
+        """
+        copy_state = copy_state or copied
         # in the registry's order: random states come last, since loading others may draw
         before = [
-            (registered, copied(registered.state_dict()))
+            (registered, copy_state(registered.state_dict()))
             for registered in self._states.values()
             if wanted(registered)
         ]

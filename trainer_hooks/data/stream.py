@@ -104,6 +104,8 @@ class TrainStream:
             until the last batch is fetched, and smaller for an epoch that is ended early.
         looks_ahead: whether batches are handed out one late, as the number of batches is unknown.
         last: the last batch that was fetched; the loop passes each batch to it.
+        reloaded: the last batch before the position at which a resume opened the epoch; None
+            without one. Whoever needs it takes it out.
     """
 
     def __init__(
@@ -129,6 +131,7 @@ class TrainStream:
         elif has_indices(loader) and _has_custom_sampler(loader):
             self._replace_sampler()
         self.last = LastBatch()
+        self.reloaded: Any = None
         self._opened_with: dict[str, Any] = {}
         self._lookahead: LookaheadIterator | None = None
         # Of a loader that keeps its own position: its positions in the current epoch, the one that
@@ -285,6 +288,7 @@ class TrainStream:
         last = next(islice(iterator, num_loaded - 1, num_loaded), _END) if num_loaded else None
         if last is _END or _is_other_batch(last, state):
             return None
+        self.reloaded = last
         if num_loaded > 1 and self._sampler is None and detector.has_drawn:
             # None of these batches was seen to draw: the loader has drawn its order anew.
             return None
@@ -345,6 +349,7 @@ class TrainStream:
         self._draws = DrawRecorder()
         # dropped: a reference would keep the workers of the epoch alive
         self._lookahead = self._recorder = self._restored_position = None
+        self.reloaded = None
         self.last.forget()
 
     def _state_at_end(self, num_done: int) -> dict[str, Any]:
@@ -388,6 +393,7 @@ class TrainStream:
     def release(self) -> None:
         """Drop all references to the loader, at the end of the run."""
         self.loader = self._opened_loader = ()
+        self.reloaded = None
         self._positions, self._sampler = LoaderPositions(()), None
         self._lookahead = self._recorder = None
         self.last.forget()
@@ -521,7 +527,7 @@ class TrainStream:
             return self._load_and_drop(epoch, num_done, state)
         if not has_indices(self.loader) or (workers and workers_drew):
             iterator = self._iterate(epoch)
-            last = skip_items(iterator, num_done, self._reason_for_loading())
+            self.reloaded = last = skip_items(iterator, num_done, self._reason_for_loading())
             compare_last(self.loader, last, state, self._positions.restored_loaders)
             return iterator
         if self._sampler is None:
@@ -540,6 +546,7 @@ class TrainStream:
             # state.
             rng.restore(self._opened_with["rng_at_first"])
         last = skip_items(iterator, num_loaded, "the last one is compared with what it was")
+        self.reloaded = last
         self._sampler.on_first_item = bool
         # If loading draws random numbers, this batch got other ones than in the interrupted run.
         if not (self._have_workers_drawn() if workers else detector.has_drawn):
@@ -562,7 +569,7 @@ class TrainStream:
             rng.restore(position["rng"])
             restore_generators(self._generators(), position["generators"])
         detector = DrawDetector(self._generators())
-        last = skip_items(iterator, 1, reason)
+        self.reloaded = last = skip_items(iterator, 1, reason)
         if is_known or not detector.has_drawn:
             restored_loaders = self._positions.restored_loaders
             if self._has_lost_position:
@@ -620,6 +627,41 @@ class TrainStream:
     def _generators(self) -> dict[str, StatefulGenerator]:
         """Return the random generators that the loader holds."""
         return generators_in({"train loader": self.loader})
+
+
+class AwaitedStream(TrainStream):
+    """The stream of a loop that the user writes, until it hands over its loader.
+
+    It keeps the position of a checkpoint for the stream that takes its place.
+
+    Attributes:
+        position: the state of a stream; empty without a checkpoint.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(_unsized())
+        self.position: dict[str, Any] = {}
+
+    def reopen(self, epoch: int, num_done: int, state: dict[str, Any]) -> Iterator[Any]:  # noqa: ARG002
+        """Keep the position; the loader that comes is opened at it."""
+        self.restore_between(state)
+        return iter(())
+
+    def restore_between(self, state: dict[str, Any]) -> None:
+        """Keep the position; the loader that comes is opened at it."""
+        self.position = state
+        self.num_batches = state["num_batches"]
+
+    def require_same(self, state: dict[str, Any]) -> None:
+        """Do nothing: the loader that comes is compared with the state."""
+
+    def state_dict(self, *, inside_batch: bool = False) -> dict[str, Any]:
+        """Return the position as it was restored, or that of a loader that was never opened."""
+        return self.position or super().state_dict(inside_batch=inside_batch)
+
+
+def _unsized() -> Iterator[Any]:
+    yield from ()
 
 
 class LoaderPositions:

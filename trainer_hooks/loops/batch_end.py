@@ -92,6 +92,24 @@ class BatchEnd:
             closes_window: whether the batch was the last of its accumulation window.
             outputs: the step's outputs, as hooks get them.
         """
+        progress = self._context.training.progress
+        if not self.flush(closes_window, outputs):
+            return
+        # Before the checkpoint hook, so that savers find the metric that they monitor.
+        if self._validation.is_inside or progress.is_validation_requested:
+            self._validation.after_batch()
+        self.offer_checkpoint()
+
+    def flush(self, closes_window: bool, outputs: dict[str, Any]) -> bool:
+        """Share requests between ranks, flush metrics to the loggers, and end the epoch if asked.
+
+        Args:
+            closes_window: whether the batch was the last of its accumulation window.
+            outputs: the step's outputs, as hooks get them.
+
+        Returns:
+            Whether the epoch goes on, so that a validation and a checkpoint may follow.
+        """
         context, progress = self._context, self._context.training.progress
         if closes_window and self._consensus is not None:
             self._consensus.after_window()
@@ -107,10 +125,12 @@ class BatchEnd:
         # rank and could not be stepped with.
         if progress.is_epoch_end_requested and (closes_window or self._consensus is None):
             self._end_epoch_early()
-            return
-        # Before the checkpoint hook, so that savers find the metric that they monitor.
-        if self._validation.is_inside or progress.is_validation_requested:
-            self._validation.after_batch()
+            return False
+        return True
+
+    def offer_checkpoint(self) -> None:
+        """Close the batch, call `on_batch_checkpoint`, and save a checkpoint that was requested."""
+        context, progress = self._context, self._context.training.progress
         # A resume from a checkpoint saved before this line calls finish() again, which repeats the
         # validation; from one saved after it, it does not.
         progress.is_batch_open = False

@@ -26,7 +26,7 @@ from trainer_hooks.metrics.scalars import floats
 from trainer_hooks.metrics.store import LogScope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from trainer_hooks.context.context import RunContext
@@ -58,13 +58,18 @@ class EvaluationLoop:
         self.stage = stage
         self.data = context.data.evaluation[stage]
         self._hooks = context.hooks if hooks is None else hooks
-        self._step = build_evaluation_step(context, stage, self._hooks)
+        self._step = self._make_step()
+        self._recorder: IndexRecorder | None = None
         self._getters = _HOOKS[stage]
         # The loop of the sanity check is made after the fit has entered that stage.
         self._is_sanity_check = context.state.stage == "sanity_check"
         # A stop that was requested before this validation does not cut it short: the weights of the
         # end are validated. Only a StopTraining raised inside does.
         self._stops_before = context.requests.stop_requests if context.state.fn == "fit" else 0
+
+    def _make_step(self) -> Callable[..., Any]:
+        """Return the function that runs one batch."""
+        return build_evaluation_step(self.context, self.stage, self._hooks)
 
     def run(self, limit: int | None = None) -> list[dict[str, float]]:
         """Evaluate and return the reduced metrics of each loader.
@@ -79,41 +84,61 @@ class EvaluationLoop:
         Args:
             limit: largest number of batches of each loader, as for a sanity check.
         """
-        context, get = self.context, self._getters
-        trainer, module, hooks, metrics = (
-            context.trainer, context.module, self._hooks, context.training.metrics
-        )  # fmt: skip
-        # A validation may run in the middle of a training epoch, whose scope goes on afterwards.
-        scope = metrics.scope
-        is_in_fit = context.state.fn == "fit"
-        metrics.enter(LogScope.CLOSED)
-        with evaluation_mode(module, self.stage, context.plan.inference_mode and not is_in_fit):
-            # As in Lightning: inside fit, callback metrics change at the end of the validation
-            # only.
-            metrics.enter(
-                LogScope.EVALUATION_EPOCH, is_held=is_in_fit and not self._is_sanity_check
-            )
-            get["start"](hooks)(trainer, module)
-            hooks.on_epoch_start(trainer, module)
-            get["epoch_start"](hooks)(trainer, module)
+        metrics = self.context.training.metrics
+        with self.open():
+            self.begin()
             for index in range(len(self.data.loaders)):
                 if self.data.is_chosen(index):
                     self._enter_loader(index)
                     self._run_loader(index, limit)
                     metrics.publish_loader_reductions(index)
-            context.batch.loader_label = ""
-            metrics.enter(LogScope.EVALUATION_EPOCH)
-            metrics.publish_reductions(LogScope.EVALUATION_EPOCH)
-            get["epoch_end"](hooks)(trainer, module)
-            hooks.on_epoch_end(trainer, module)
-            metrics.reduce_over_ranks(LogScope.EVALUATION, LogScope.EVALUATION_EPOCH)
-            results = self._results()
-            reduced = metrics.reduce_and_reset(LogScope.EVALUATION, LogScope.EVALUATION_EPOCH)
-            metrics.enter(LogScope.CLOSED)
-            if not self._is_sanity_check:
-                flush_metrics(context, *reduced)
-            get["end"](hooks)(trainer, module)
+            return self.end()
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Put the module into eval mode, and let metrics return to their scope afterwards."""
+        context, metrics = self.context, self.context.training.metrics
+        # A validation may run in the middle of a training epoch, whose scope goes on afterwards.
+        scope = metrics.scope
+        is_in_fit = context.state.fn == "fit"
+        metrics.enter(LogScope.CLOSED)
+        with evaluation_mode(
+            context.module, self.stage, context.plan.inference_mode and not is_in_fit
+        ):
+            yield
         metrics.enter(scope)
+
+    def begin(self) -> None:
+        """Call the start hooks."""
+        context, get = self.context, self._getters
+        trainer, module, hooks = context.trainer, context.module, self._hooks
+        # As in Lightning: inside fit, callback metrics change at the end of the validation only.
+        context.training.metrics.enter(
+            LogScope.EVALUATION_EPOCH,
+            is_held=context.state.fn == "fit" and not self._is_sanity_check,
+        )
+        get["start"](hooks)(trainer, module)
+        hooks.on_epoch_start(trainer, module)
+        get["epoch_start"](hooks)(trainer, module)
+
+    def end(self) -> list[dict[str, float]]:
+        """Call the end hooks, reduce the metrics, and return them for each loader."""
+        context, get = self.context, self._getters
+        trainer, module, hooks, metrics = (
+            context.trainer, context.module, self._hooks, context.training.metrics
+        )  # fmt: skip
+        context.batch.loader_label = ""
+        metrics.enter(LogScope.EVALUATION_EPOCH)
+        metrics.publish_reductions(LogScope.EVALUATION_EPOCH)
+        get["epoch_end"](hooks)(trainer, module)
+        hooks.on_epoch_end(trainer, module)
+        metrics.reduce_over_ranks(LogScope.EVALUATION, LogScope.EVALUATION_EPOCH)
+        results = self._results()
+        reduced = metrics.reduce_and_reset(LogScope.EVALUATION, LogScope.EVALUATION_EPOCH)
+        metrics.enter(LogScope.CLOSED)
+        if not self._is_sanity_check:
+            flush_metrics(context, *reduced)
+        get["end"](hooks)(trainer, module)
         return results
 
     def _enter_loader(self, index: int) -> None:
@@ -130,29 +155,41 @@ class EvaluationLoop:
 
     def _run_loader(self, index: int, limit: int | None = None) -> None:
         """Run the batches of one loader, up to `limit`."""
-        context = self.context
         extra = (index,) if len(self.data.loaders) > 1 else ()
         if self._is_stopped():
             return
+        with self._reading(index, limit) as batches:
+            for batch_idx, batch in batches:
+                self._run_batch(index, self._receive(batch, index), batch_idx, extra)
+                if self._is_stopped():
+                    return
+
+    @contextmanager
+    def _reading(self, index: int, limit: int | None) -> Iterator[Iterator[tuple[int, Any]]]:
+        """Open one loader; a `StopTraining` ends the `with` block in order.
+
+        Returns:
+            A context with the batches and their indices, up to `limit`.
+        """
+        context = self.context
         set_epoch(self.data.loaders[index], context.training.progress.epochs_completed)
         try:
-            with self._open_loader(index) as (iterable, recorder):
-                batches = self._batches(iterable, index, limit)
-                for batch_idx, batch in enumerate(batches):
-                    if context.requests.pending_signal:
-                        context.requests.raise_pending_signal()
-                    if recorder is not None:
-                        context.batch.indices = recorder.take()
-                    if context.transfer.is_needed:
-                        batch = context.transfer(batch, index)
-                    self._run_batch(index, batch, batch_idx, extra)
-                    if self._is_stopped():
-                        return
+            with self._open_loader(index) as (iterable, self._recorder):
+                yield enumerate(self._batches(iterable, index, limit))
         except StopTraining as request:
             context.stop_by(request)
         # Also after an error: gathered weights would take the memory of the whole model.
         finally:
             context.processes.end_uneven_forwards(context.module)
+
+    def _receive(self, batch: Any, index: int) -> Any:
+        """Act on a signal, note the batch's sample indices, and return it on the device."""
+        context = self.context
+        if context.requests.pending_signal:
+            context.requests.raise_pending_signal()
+        if self._recorder is not None:
+            context.batch.indices = self._recorder.take()
+        return context.transfer(batch, index) if context.transfer.is_needed else batch
 
     def _open_loader(self, index: int) -> AbstractContextManager[tuple[Any, IndexRecorder | None]]:
         """Return a context with a loader to iterate, and a recorder of its sample indices."""
@@ -191,23 +228,35 @@ class EvaluationLoop:
 
     def _run_batch(self, index: int, batch: Any, batch_idx: int, extra: tuple[int, ...]) -> None:
         """Run the step on one batch, with its hooks, and use its output."""
-        context, get, step = self.context, self._getters, self._step
-        trainer, module, hooks, metrics = (
-            context.trainer, context.module, self._hooks, context.training.metrics
-        )  # fmt: skip
-        metrics.batch = batch
         # What the end hook gets if the start hook or the step asked to stop.
         output = None
         try:
-            get["batch_start"](hooks)(trainer, module, batch, batch_idx, *extra)
-            with context.precision.forward_context():
-                output = step(batch, batch_idx, *extra)
+            self._begin_batch(batch, batch_idx, extra)
+            with self.context.precision.forward_context():
+                output = self._step(batch, batch_idx, *extra)
         except StopTraining as request:
-            context.stop_by(request)
+            self.context.stop_by(request)
         except Exception as error:
             add_note(error, self._describe_batch(batch_idx, index))
             raise
-        get["batch_end"](hooks)(trainer, module, output, batch, batch_idx, *extra)
+        self._end_batch(index, output, batch, batch_idx, extra)
+
+    def _begin_batch(self, batch: Any, batch_idx: int, extra: tuple[int, ...]) -> None:
+        """Let logged values count for a batch, and call its start hook."""
+        context = self.context
+        context.training.metrics.batch = batch
+        self._getters["batch_start"](self._hooks)(
+            context.trainer, context.module, batch, batch_idx, *extra
+        )
+
+    def _end_batch(
+        self, index: int, output: Any, batch: Any, batch_idx: int, extra: tuple[int, ...]
+    ) -> None:
+        """Call the end hook of a batch, and use its output."""
+        context = self.context
+        self._getters["batch_end"](self._hooks)(
+            context.trainer, context.module, output, batch, batch_idx, *extra
+        )
         self._finish_batch(index, output)
 
     def _finish_batch(self, index: int, output: Any) -> None:  # noqa: ARG002 - for predictions

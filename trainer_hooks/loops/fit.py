@@ -7,6 +7,7 @@ pseudocode in their docstrings; the helpers below them hold the details.
 from __future__ import annotations
 
 import signal
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,8 @@ from trainer_hooks.module.optimization import needs_closure, takes_closure
 from trainer_hooks.runtime.rng import isolated
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from trainer_hooks.context.context import RunContext
     from trainer_hooks.loops.duration import DurationLimit
     from trainer_hooks.loops.manual_step import ManualStep
@@ -55,13 +58,14 @@ class FitLoop:
         self.context = context
         self._learning_check = LearningCheck(context) if is_advising else None
         self._consensus: RankConsensus | None = None
-        self._step = make_step(context)
+        self._shutdown = GracefulShutdown(context)
+        self._step = self._make_step()
         self._assigned_step = vars(context.module).get("training_step")
         self._schedulers = SchedulerStepper(context)
         # One object for batches and cycles: its warning is given once in a fit.
         self._requested_saves = CheckpointRequests(context)
         self._cycles = EpochCycles(context, self._requested_saves)
-        self._validation = FitValidation(context, self._reach_consensus)
+        self._validation = self._make_validation()
         self._sizes_of = batch_counter(context.module)
         self._duration: DurationLimit | RankConsensus | None = make_duration_limit(context)
         # With several ranks the consensus answers `is_over` for all.
@@ -87,16 +91,16 @@ class FitLoop:
 
         ::
 
-            sanity check, unless resumed
+            sanity check, unless resumed                              (_open_training)
             on_train_start
             positions and random states of a checkpoint               (_resume)
-            while no limit is reached and no stop was requested:
+            while no limit is reached and no stop was requested:      (_enter_epoch)
                 on_epoch_start, on_train_epoch_start                  (_begin_epoch)
                 batches, with validations that are due on one         (_epoch)
                 on_train_batches_end                                  (_close_batches)
                 the epoch's own validation                            (FitValidation)
                 on_train_epoch_end, on_epoch_end, on_epoch_checkpoint (_end_epoch)
-            on_train_end
+            on_train_end                                              (_close_training)
 
         `EpochCycles` calls `on_iteration_start` and `on_iteration_end` around each group of
         `iteration_length` epochs. A resumed run enters the loop
@@ -104,58 +108,89 @@ class FitLoop:
         checkpoint and leaves the loop at that point (`GracefulShutdown`).
         """
         context, progress = self.context, self.context.training.progress
-        trainer, module, hooks = context.trainer, context.module, context.hooks
-        shutdown = GracefulShutdown(context)
-        with shutdown:
-            try:
-                if not context.resumed and not self.reason_to_end():
-                    self._validation.check_sanity()
-                context.state.stage = RunningStage.TRAINING
-                context.training.timekeeper.stopwatch.start()
-                context.training.metrics.enter(LogScope.TRAIN_EPOCH)
-                # Before the loop takes the checkpoint.
-                slot = UnfinishedSlot(context, self._requested_saves)
-                # Saved in `on_epoch_checkpoint`: the epoch is not counted yet.
-                if progress.stage is EpochStage.ENDED:
-                    progress.complete_epoch()
-                context.continues_epoch = progress.stage is not EpochStage.BETWEEN
-                hooks.on_train_start(trainer, module)
-                context.training.metrics.enter(LogScope.CLOSED)
-                self._check_states()
-                if self._learning_check is not None:
-                    self._learning_check.start()
-                # `on_train_start` may have requested a stop on one rank alone.
-                self._reach_consensus()
-                self._validation.start()
-                self._resume(slot)
-                # A resume at the end of a cycle closes it; in any other fit none is open there.
-                if progress.stage is EpochStage.BETWEEN:
-                    self._cycles.after_epoch()
-                    self._reach_consensus()
-                # A resumed run enters at the stage in which its checkpoint was saved, so each part
-                # of the epoch is guarded by its stage; limits are checked between epochs only.
-                while progress.stage is not EpochStage.BETWEEN or not self.reason_to_end():
-                    if progress.stage is EpochStage.BETWEEN:
-                        self._begin_epoch()
+        with self._shutdown:
+            with self._stopping_in_order():
+                self._open_training()
+            with self._stopping_in_order():
+                while self._enter_epoch():
                     if progress.stage is EpochStage.BATCHES:
                         self._epoch()
                     self._finish_epoch()
                 context.requests.raise_pending_signal()
-            # Raised between two hooks, as by the transfer of a batch, or in a hook of a step that
-            # `BatchEnd` makes or skips. Any other of a hook or a step does not come here: the relay
-            # and `_epoch` pass it to `stop_by`.
-            except StopTraining as request:
-                if self._consensus is not None:
-                    self._consensus.reject_lone_stop(request)
-                self._stop_between_hooks(request)
             self._cycles.close()
+        # Outside of the shutdown, which would call `on_train_end` once more for a signal inside it.
+        self._close_training()
+
+    def _open_training(self) -> None:
+        """Run the sanity check and `on_train_start`, and restore what a checkpoint left to it."""
+        context, progress = self.context, self.context.training.progress
+        if not context.resumed and not self.reason_to_end():
+            self._validation.check_sanity()
+        context.state.stage = RunningStage.TRAINING
+        context.training.timekeeper.stopwatch.start()
+        context.training.metrics.enter(LogScope.TRAIN_EPOCH)
+        # Before the loop takes the checkpoint.
+        slot = UnfinishedSlot(context, self._requested_saves)
+        # Saved in `on_epoch_checkpoint`: the epoch is not counted yet.
+        if progress.stage is EpochStage.ENDED:
+            progress.complete_epoch()
+        context.continues_epoch = progress.stage is not EpochStage.BETWEEN
+        context.hooks.on_train_start(context.trainer, context.module)
+        context.training.metrics.enter(LogScope.CLOSED)
+        self._check_states()
+        if self._learning_check is not None:
+            self._learning_check.start()
+        # `on_train_start` may have requested a stop on one rank alone.
+        self._reach_consensus()
+        self._validation.start()
+        self._resume(slot)
+        # A resume at the end of a cycle closes it; in any other fit none is open there.
+        if progress.stage is EpochStage.BETWEEN:
+            self._cycles.after_epoch()
+            self._reach_consensus()
+
+    @contextmanager
+    def _stopping_in_order(self) -> Iterator[None]:
+        """Close the open batch and epoch after a `StopTraining` in the `with` block."""
+        try:
+            yield
+        # Raised between two hooks, as by the transfer of a batch, or in a hook of a step that
+        # `BatchEnd` makes or skips. Any other of a hook or a step does not come here: the relay and
+        # `_epoch` pass it to `stop_by`.
+        except StopTraining as request:
+            if self._consensus is not None:
+                self._consensus.reject_lone_stop(request)
+            self._stop_between_hooks(request)
+
+    def _enter_epoch(self) -> bool:
+        """Begin an epoch, or go on in that of a resumed run; return whether there is one.
+
+        A resumed run enters at the stage in which its checkpoint was saved, so each part of the
+        epoch is guarded by its stage; limits are checked between epochs only.
+        """
+        if self.context.training.progress.stage is EpochStage.BETWEEN:
+            if self.reason_to_end():
+                return False
+            self._begin_epoch()
+        return True
+
+    def _close_training(self) -> None:
+        """Call `on_train_end`, and act on a signal that came since the last batch."""
+        context = self.context
         # Each rank's last forward has changed its own buffers: the fit leaves the same module on
         # all, as a resume from its last checkpoint would.
-        context.processes.broadcast_module_buffers(module)
-        # Outside of `shutdown`, which would call it a second time for a signal inside it.
-        hooks.on_train_end(trainer, module)
+        context.processes.broadcast_module_buffers(context.module)
+        context.hooks.on_train_end(context.trainer, context.module)
         context.training.timekeeper.stopwatch.stop()
-        shutdown.after_training()
+        self._shutdown.after_training()
+
+    def _make_step(self) -> TrainStep | ManualStep:
+        """Return the object that trains one batch."""
+        return make_step(self.context)
+
+    def _make_validation(self) -> FitValidation:
+        """Return the object that validates inside the fit."""
+        return FitValidation(self.context, self._reach_consensus)
 
     def reason_to_end(self) -> str:
         """Return the reason why training is over, or an empty string if it goes on."""
@@ -184,7 +219,7 @@ class FitLoop:
                 on_train_batch_start
                 forward, backward, and at the end of a window the step   (TrainStep)
                 schedulers that count steps
-                on_train_batch_end
+                on_train_batch_end                                       (_end_batch)
                 flush to loggers, a validation that is due or requested  (BatchEnd)
                 on_batch_checkpoint, a checkpoint that was requested
         """
@@ -194,7 +229,6 @@ class FitLoop:
         accumulate = context.plan.accumulate_grad_batches
         # With several ranks this also wraps parameters that were replaced since the last epoch.
         step.set_window(accumulate)
-        has_step_schedulers = self._schedulers.has_step_schedulers
         outputs: dict[str, Any] = {}
         self._fetcher.open()
         metrics.enter(LogScope.TRAIN_BATCH)
@@ -228,21 +262,32 @@ class FitLoop:
             except Exception as error:
                 add_note(error, f"in epoch {progress.epochs_completed}, training batch {batch_idx}")
                 raise
-            # Before the end hook: a checkpoint saved in it must hold this batch as trained.
-            progress.count_batch(closes_window, samples, tokens)
-            context.batch.is_taken = False
-            if context.after_first_batches:
-                context.after_first_batches = [
-                    call for call in context.after_first_batches if call()
-                ]
-            if has_step_schedulers and closes_window:
-                self._schedulers.after_step()
-            if context.batch.is_last:
-                self._schedulers.after_batches()
-            hooks.on_train_batch_end(trainer, module, outputs, batch, batch_idx)
+            self._end_batch(batch, batch_idx, outputs, closes_window, samples, tokens)
             self._batch_end.finish(closes_window, outputs)
         # Once more for a run that never flushes; the wait for the device is one in an epoch.
         self._batch_end.loss_check.check(outputs)
+
+    def _end_batch(
+        self,
+        batch: Any,
+        batch_idx: int,
+        outputs: dict[str, Any],
+        closes_window: bool,
+        samples: int,
+        tokens: int,
+    ) -> None:
+        """Count a batch that was trained, step the schedulers, and call `on_train_batch_end`."""
+        context, progress = self.context, self.context.training.progress
+        # Before the end hook: a checkpoint saved in it must hold this batch as trained.
+        progress.count_batch(closes_window, samples, tokens)
+        context.batch.is_taken = False
+        if context.after_first_batches:
+            context.after_first_batches = [call for call in context.after_first_batches if call()]
+        if closes_window and self._schedulers.has_step_schedulers:
+            self._schedulers.after_step()
+        if context.batch.is_last:
+            self._schedulers.after_batches()
+        context.hooks.on_train_batch_end(context.trainer, context.module, outputs, batch, batch_idx)
 
     def _check_states(self) -> None:
         """Find a callback's state that cannot be saved now, and not at a save hours later."""
@@ -393,14 +438,19 @@ class FitLoop:
         # If the checkpoint was saved in `on_train_batch_end` or a validation after this batch,
         # finish the batch, which repeats the validation from its start.
         if progress.stage is EpochStage.BATCHES and progress.is_batch_open:
-            context.training.metrics.enter(LogScope.TRAIN_BATCH)
-            self._batch_end.finish(progress.batches_in_window == 0, {})
+            self._finish_open_batch()
         if slot.is_open:
             slot.finish()
         if is_past_checkpoint_hook and progress.is_checkpoint_requested:
             # The checkpoint was saved in the hook that should have served this request, which may
             # have been the last one.
             self._requested_saves.save()
+
+    def _finish_open_batch(self) -> None:
+        """Finish the batch of a resumed run, whose checkpoint was saved before that."""
+        context = self.context
+        context.training.metrics.enter(LogScope.TRAIN_BATCH)
+        self._batch_end.finish(context.training.progress.batches_in_window == 0, {})
 
     def _stop_between_hooks(self, request: StopTraining) -> None:
         """Close the open batch and epoch after `StopTraining` was raised between two hooks."""
@@ -473,11 +523,16 @@ def make_step(context: RunContext) -> TrainStep | ManualStep:
             work with manual optimization or several ranks.
     """
     step = _single_rank_step(context)
+    connect_step(step, context, is_manual=not context.module.automatic_optimization)
+    return step
+
+
+def connect_step(step: TrainStep | ManualStep, context: RunContext, *, is_manual: bool) -> None:
+    """Let the trainer reach a step, and let the step average its gradients over several ranks."""
     # For `trainer.optimizers = ...`: the step holds the optimizer itself, not where it is kept.
     context.rebind_optimizers = step.refresh_optimizers
     if context.processes.is_distributed:
-        _connect_ranks(step, context)
-    return step
+        _connect_ranks(step, context, is_manual=is_manual)
 
 
 def _single_rank_step(context: RunContext) -> TrainStep | ManualStep:
@@ -537,14 +592,18 @@ def _single_rank_step(context: RunContext) -> TrainStep | ManualStep:
     return ClosureStep(context, inner)
 
 
-def _connect_ranks(step: TrainStep | ManualStep, context: RunContext) -> None:
+def _connect_ranks(step: TrainStep | ManualStep, context: RunContext, *, is_manual: bool) -> None:
     """Let a step average its gradients over all ranks.
+
+    Args:
+        step: the step.
+        context: the run context.
+        is_manual: whether the step itself, or the user's loop, calls backward.
 
     Raises:
         OptimizationError: an option does not work with several ranks.
     """
     # Imported here: runs of one rank load none of them, and runs with DDP nothing of FSDP.
-    from trainer_hooks.loops.manual_step import ManualStep
     from trainer_hooks.runtime.process_group import ProcessGroup
 
     if context.plan.microbatch_size == "auto":
@@ -554,7 +613,6 @@ def _connect_ranks(step: TrainStep | ManualStep, context: RunContext) -> None:
             "Pass a number."
         )
     assert isinstance(context.processes, ProcessGroup)
-    is_manual = isinstance(step, ManualStep)
     arguments = context.module, step.training_step, context.processes
     if context.processes.is_sharded:
         from trainer_hooks.runtime.fsdp import ShardedGradientSync

@@ -173,21 +173,24 @@ def extract_loss(output: Any, module: Module) -> Tensor | None:
     )
 
 
-def check_loss(loss: Tensor, module: Module) -> None:
+def check_loss(loss: Tensor, source: str) -> None:
     """Check that a loss has one element and requires grad.
+
+    Args:
+        loss: the loss.
+        source: where it comes from, as in "Net.training_step returned".
 
     Raises:
         ModuleError: the loss breaks one of the two rules.
     """
-    name = type(module).__qualname__
     if loss.numel() != 1:
         raise ModuleError(
-            f"{name}.training_step returned a loss of shape {tuple(loss.shape)}: it must have one "
+            f"{source} a loss of shape {tuple(loss.shape)}: it must have one "
             "element. Reduce it, as with loss.mean()."
         )
     if not loss.requires_grad:
         raise ModuleError(
-            f"{name}.training_step returned a loss that does not require grad: nothing can be "
+            f"{source} a loss that does not require grad: nothing can be "
             "learned from it. It was computed without parameters that require grad, under "
             "torch.no_grad(), or went through .detach() or .item()."
         )

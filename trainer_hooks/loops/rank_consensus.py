@@ -76,8 +76,6 @@ class RankConsensus:
         # As of the window's last backward; None if no flag went with the gradients.
         self._at_backward: list[float] | None = None
         self._time_frozen_until = 0.0
-        # Loaders with a length were limited to the shortest of all ranks at the start.
-        self._is_length_known = not context.data.train_stream.looks_ahead
         if sync is not None:
             sync.has_request = self.has_request
 
@@ -173,7 +171,8 @@ class RankConsensus:
 
         That costs a reduction only if the length of the loader is unknown.
         """
-        if self._is_length_known:
+        # Loaders with a length were limited to the shortest of all ranks as they were made.
+        if not self._context.data.train_stream.looks_ahead:
             return is_last
         return self._processes.reduce_boolean_decision(is_last, all=False)
 

@@ -59,14 +59,14 @@ class TrainStep:
 
     def __init__(self, context: RunContext) -> None:
         self.context = context
-        self.training_step = build_training_step(context)
+        self.renew_training_step()
         self.trainer = context.trainer
         self.module = context.module
         self.hooks = context.hooks
         self.progress = context.training.progress
         self.precision = context.precision
         self.plan = context.plan
-        self.missing_losses = MissingLossCheck(context)
+        self.missing_losses = self.make_loss_check(context)
         self.refresh_optimizers()
         # Divides each loss. `MicrobatchStep` sets numbers that are not whole, for unequal parts.
         self.accumulate: float = context.plan.accumulate_grad_batches
@@ -77,9 +77,12 @@ class TrainStep:
             self.module, "configure_gradient_clipping", Module
         )
 
-    def __call__(  # noqa: C901 - each helper call would cost time in each batch
-        self, batch: Any, batch_idx: int, closes_window: bool
-    ) -> dict[str, Any]:
+    @staticmethod
+    def make_loss_check(context: RunContext) -> MissingLossCheck:
+        """Return the check of batches without a loss."""
+        return MissingLossCheck(context)
+
+    def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
         """Train on one batch and return the outputs for hooks, empty if no hook needs them.
 
         The outputs of an epoch's last batch are always returned. A skipped batch has none.
@@ -88,16 +91,15 @@ class TrainStep:
             ModuleError: `training_step` returned neither a loss nor None, or a loss without
                 gradient.
         """
-        # Each name that a batch needs is bound to a local first: at a few microseconds for a whole
+        # Names that a batch needs are bound to locals first: at a few microseconds for a whole
         # step, attribute look-ups and calls count.
-        trainer, module, hooks, progress = self.trainer, self.module, self.hooks, self.progress
-        is_plain = self.precision.is_plain
+        module, hooks, progress = self.module, self.hooks, self.progress
         if progress.batches_in_window == 0:
             self.open_window(batch_idx)
         if self.sync is not None:
             # Before the forward, in which DDP decides whether the backward reduces gradients.
             self.sync.begin(closes_window or self.closes_window_next)
-        if is_plain:
+        if self.precision.is_plain:
             output = self.training_step(batch, batch_idx)
         else:
             with self.precision.forward_context():
@@ -106,29 +108,8 @@ class TrainStep:
         returned = loss = output if type(output) is Tensor else extract_loss(output, module)
         if loss is not None:
             if loss.ndim or not loss.requires_grad:
-                check_loss(loss, module)
-            if self.accumulate > 1:
-                # By the full number also in a shorter last window of an epoch, as in Lightning.
-                loss = loss / self.accumulate
-                if self._returns_scaled_loss:
-                    returned = loss
-            if not is_plain:
-                loss = self.precision.scale(loss)
-            hooks.on_before_backward(trainer, module, loss)
-            if self.context.requests.skips_batch:
-                self.context.requests.skips_batch, returned = False, None
-                self.has_skipped_loss = True
-            else:
-                if self.sync is not None:
-                    self.backward_synced(loss)
-                elif self._overrides_backward:
-                    module.backward(loss)
-                else:
-                    # Straight to the tensor: Module.backward would be one more frame and call in
-                    # each step.
-                    loss.backward()  # type: ignore[no-untyped-call]
-                hooks.on_after_backward(trainer, module)
-                progress.has_gradients = True
+                check_loss(loss, f"{type(module).__qualname__}.training_step returned")
+            returned = self.differentiate(loss)
         else:
             self.missing_losses.count(batch_idx)
         if self.sync is not None:
@@ -142,6 +123,41 @@ class TrainStep:
         ):
             return hook_outputs(output, returned)
         return {}
+
+    def differentiate(self, loss: Tensor, **options: Any) -> Tensor | None:
+        """Run the backward of a loss, divided for accumulation and scaled, with its hooks.
+
+        Args:
+            loss: the loss.
+            options: options of `torch.Tensor.backward`.
+
+        Returns:
+            The loss as hooks of the batch's end get it; None if a hook skipped it.
+        """
+        trainer, module, hooks = self.trainer, self.module, self.hooks
+        returned = loss
+        if self.accumulate > 1:
+            # By the full number also in a shorter last window of an epoch, as in Lightning.
+            loss = loss / self.accumulate
+            if self._returns_scaled_loss:
+                returned = loss
+        if not self.precision.is_plain:
+            loss = self.precision.scale(loss)
+        hooks.on_before_backward(trainer, module, loss)
+        if self.context.requests.skips_batch:
+            self.context.requests.skips_batch = False
+            self.has_skipped_loss = True
+            return None
+        if self.sync is not None:
+            self.backward_synced(loss, **options)
+        elif self._overrides_backward:
+            module.backward(loss, **options)
+        else:
+            # Straight to the tensor: Module.backward would be one more frame and call in each step.
+            loss.backward(**options)  # type: ignore[no-untyped-call]
+        hooks.on_after_backward(trainer, module)
+        self.progress.has_gradients = True
+        return returned
 
     def refresh_optimizers(self) -> None:
         """Use the optimizer that the run has now.
@@ -190,7 +206,7 @@ class TrainStep:
         if self.sync is not None:
             self.sync.refresh(is_window_open=self.progress.batches_in_window > 0)
 
-    def backward_synced(self, loss: Tensor) -> None:
+    def backward_synced(self, loss: Tensor, **options: Any) -> None:  # noqa: ARG002
         """Run the backward of one rank of several."""
         assert self.sync is not None
         # A module's own backward cannot take the flag of the ranks along, so it is sent before.
@@ -234,9 +250,13 @@ class TrainStep:
             hooks.on_before_train_batch(self.trainer, self.module)
         if optimizer is None:
             return
-        hooks.on_before_zero_grad(self.trainer, self.module, optimizer)
+        self.clear_gradients(optimizer, batch_idx)
+
+    def clear_gradients(self, optimizer: Optimizer, batch_idx: int) -> None:
+        """Clear the gradients of an optimizer's parameters, with the hook before it."""
+        self.hooks.on_before_zero_grad(self.trainer, self.module, optimizer)
         if self._overrides_zero_grad:
-            self.module.optimizer_zero_grad(progress.epochs_completed, batch_idx, optimizer)
+            self.module.optimizer_zero_grad(self.progress.epochs_completed, batch_idx, optimizer)
         elif self._clears_grads_directly:
             # Equal to Optimizer.zero_grad without its profiler label, which takes longer than the
             # loop.
@@ -254,6 +274,10 @@ class TrainStep:
             # reached.
             self.progress.steps_completed += 1
             return
+        self.step_optimizer(optimizer)
+
+    def step_optimizer(self, optimizer: Optimizer) -> None:
+        """Unscale and clip the gradients of an optimizer's parameters, and step it."""
         self.finish_gradients(optimizer)
         if self.precision.is_plain:
             optimizer.step()
@@ -288,12 +312,25 @@ class MissingLossCheck:
         context: the run context, with automatic optimization.
     """
 
+    cure = "Return the loss"
+    """What to do about a single batch, for messages."""
+
+    cure_of_all = (
+        "Write `return loss` at its end, or set self.automatic_optimization = False in __init__ to "
+        "optimize by yourself"
+    )
+    """What to do if all batches have none, for messages."""
+
     def __init__(self, context: RunContext) -> None:
         self._context = context
-        self._step_name = f"{type(context.module).__qualname__}.training_step"
+        self._event = self._describe_event()
         self._has_warned = False
         self._last = (-1, -1)
         self._num_missing = 0
+
+    def _describe_event(self) -> str:
+        """Return what a batch without a loss means, for messages."""
+        return f"{type(self._context.module).__qualname__}.training_step returned None"
 
     def count(self, batch_idx: int) -> None:
         """Count a batch, or a microbatch of it, without a loss; warn once.
@@ -308,9 +345,9 @@ class MissingLossCheck:
         if not self._has_warned:
             self._has_warned = True
             warn(
-                f"{self._step_name} returned None in epoch {progress.epochs_completed}, batch "
-                f"{batch_idx}: such a batch is skipped, and nothing is learned from it. Return the "
-                "loss, unless that is meant.",
+                f"{self._event} in epoch {progress.epochs_completed}, batch {batch_idx}: such a "
+                f"batch is skipped, and nothing is learned from it. {self.cure}, unless that is "
+                "meant.",
                 TrainerHooksWarning,
             )
         # Each microbatch of a batch comes here; the batch counts once.
@@ -338,8 +375,6 @@ class MissingLossCheck:
         is_all = self._last[0] == epoch and self._num_missing >= batches
         if is_all and not self._context.requests.is_stopping:
             raise ModuleError(
-                f"{self._step_name} returned None for each of {batches} batches of epoch "
-                f"{epoch}: nothing can be learned without a loss. Write `return loss` at "
-                "its end, or set self.automatic_optimization = False in __init__ to optimize by "
-                "yourself."
+                f"{self._event} for each of {batches} batches of epoch {epoch}: nothing can be "
+                f"learned without a loss. {self.cure_of_all}."
             )

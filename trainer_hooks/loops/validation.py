@@ -54,9 +54,11 @@ class FitValidation:
         )
         self.is_inside = schedule.is_inside or self._evaluators is not None
         if schedule.is_on:
-            # Constructed for its check of the step's signature, so that an error comes before
-            # training.
-            EvaluationLoop(context, "validate")
+            self._check_step()
+
+    def _check_step(self) -> None:
+        """Check the signature of the validation step, so that an error comes before training."""
+        EvaluationLoop(self._context, "validate")
 
     def check_sanity(self) -> None:
         """Run a few validation batches, so that a fault shows before hours of training.
@@ -113,45 +115,60 @@ class FitValidation:
         Args:
             chosen: indices of the loaders to run; all by default.
         """
-        context, progress = self._context, self._context.training.progress
-        trainer, module, hooks = context.trainer, context.module, context.hooks
+        context = self._context
         if self._schedule.is_on:
-            data = context.data.evaluation["validate"]
-            data.chosen = chosen
-            # An interrupted validation runs again on a resume, from the state at its start.
-            context.validation.snapshot = context.state_registry.snapshot()
-            context.state.stage = RunningStage.VALIDATING
-            context.training.timekeeper.stopwatch.start_evaluating()
-            # Each rank's forwards have changed its own buffers: all must evaluate the same model.
-            if context.processes.is_distributed:
-                context.processes.broadcast_module_buffers(module)
-            # Inside a window the gradients are accumulated training state, which must survive.
-            if progress.batches_in_window == 0:
-                module.on_validation_model_zero_grad()
-            hooks.on_validation_run_start(trainer, module)
+            self.begin(chosen)
             # A callback may have set the limit in the start hook, for this validation alone.
             EvaluationLoop(context, "validate").run(context.validation.limit)
-            context.validation.limit = None
-            hooks.on_validation_run_end(trainer, module)
-            self._reach_consensus()
-            context.training.timekeeper.end_validation(progress)
-            context.state.stage = RunningStage.TRAINING
-            if chosen is None or (
-                self._evaluators is None or self._evaluators.includes_default_loaders(chosen)
-            ):
-                progress.validated_at = progress.batches_completed
-            self._schedule.mark_done()
-            if self._evaluators is not None:
-                self._evaluators.mark_done(chosen or [])
-            data.chosen = None
-            context.validation.snapshot = {}
+            self.end()
         elif not self._has_warned:
             self._has_warned = True
             warn(
                 f"trainer.request_validation() was called, but {_why_nothing_validates(context)}.",
                 TrainerHooksWarning,
             )
-        progress.is_validation_requested = False
+        context.training.progress.is_validation_requested = False
+
+    def begin(self, chosen: list[int] | None = None) -> None:
+        """Enter a validation: keep the states to which a resume returns, and call its start hook.
+
+        Args:
+            chosen: indices of the loaders to run; all by default.
+        """
+        context, progress = self._context, self._context.training.progress
+        trainer, module, hooks = context.trainer, context.module, context.hooks
+        context.data.evaluation["validate"].chosen = chosen
+        # An interrupted validation runs again on a resume, from the state at its start.
+        context.validation.snapshot = context.state_registry.snapshot()
+        context.state.stage = RunningStage.VALIDATING
+        context.training.timekeeper.stopwatch.start_evaluating()
+        # Each rank's forwards have changed its own buffers: all must evaluate the same model.
+        if context.processes.is_distributed:
+            context.processes.broadcast_module_buffers(module)
+        # Inside a window the gradients are accumulated training state, which must survive.
+        if progress.batches_in_window == 0:
+            module.on_validation_model_zero_grad()
+        hooks.on_validation_run_start(trainer, module)
+
+    def end(self) -> None:
+        """Leave a validation, and record that it was done."""
+        context, progress = self._context, self._context.training.progress
+        data = context.data.evaluation["validate"]
+        chosen = data.chosen
+        context.validation.limit = None
+        context.hooks.on_validation_run_end(context.trainer, context.module)
+        self._reach_consensus()
+        context.training.timekeeper.end_validation(progress)
+        context.state.stage = RunningStage.TRAINING
+        if chosen is None or (
+            self._evaluators is None or self._evaluators.includes_default_loaders(chosen)
+        ):
+            progress.validated_at = progress.batches_completed
+        self._schedule.mark_done()
+        if self._evaluators is not None:
+            self._evaluators.mark_done(chosen or [])
+        data.chosen = None
+        context.validation.snapshot = {}
 
 
 def _why_nothing_validates(context: RunContext) -> str:

@@ -101,7 +101,13 @@ class ShardedGroup(ProcessGroup):
         return mesh[others]
 
     def place(
-        self, module: nn.Module, *, steps: Sequence[str], precision: str, is_filled: bool
+        self,
+        module: nn.Module,
+        *,
+        steps: Sequence[str],
+        precision: str,
+        is_filled: bool,
+        units: Sequence[nn.Module] = (),
     ) -> None:
         """Shard a module and put this rank's shard on the device."""
         with self.watchdog.waiting("the shards of the module"):
@@ -112,6 +118,7 @@ class ShardedGroup(ProcessGroup):
                 self.root_device,
                 precision,
                 is_filled=is_filled,
+                units=units,
                 # All ranks start from rank 0's weights, as with DDP.
                 broadcast=lambda tensor: dist.broadcast(tensor, 0, group=self._group_of(tensor)),
             )
@@ -281,6 +288,7 @@ def shard(
     *,
     is_filled: bool,
     broadcast: Callable[[Tensor], object],
+    units: Sequence[nn.Module] = (),
 ) -> None:
     """Shard a module in place; layers that are sharded already stay as they are.
 
@@ -295,6 +303,7 @@ def shard(
         precision: name of the run's precision.
         is_filled: whether a checkpoint with all weights is loaded next.
         broadcast: copies rank 0's values of a tensor to all ranks, in place.
+        units: parts that are gathered by themselves too, as their forwards are called alone.
 
     Raises:
         ModuleError: layers that are gathered separately share a parameter, or a layer on the meta
@@ -306,6 +315,8 @@ def shard(
         materialize(module, device, is_filled=is_filled)
         return
     layers = _layers_to_shard(module, options)
+    # inner layers first, and the units contain those of the policy
+    layers += [unit for unit in units if all(unit is not layer for layer in layers)]
     _require_own_parameters(module, layers)
     _checkpoint_activations(module, options)
     mixed_precision, half = options.mixed_precision, _HALF_DTYPES.get(precision)

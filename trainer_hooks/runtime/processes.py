@@ -74,6 +74,7 @@ class Processes:
         steps: Sequence[str],  # noqa: ARG002 - the interface
         precision: str,  # noqa: ARG002 - the interface
         is_filled: bool,
+        units: Sequence[nn.Module] = (),  # noqa: ARG002 - the interface
     ) -> None:
         """Put a module, or this rank's shard of it, on the device.
 
@@ -82,6 +83,7 @@ class Processes:
             steps: names of methods that run forwards.
             precision: name of the run's precision.
             is_filled: whether a checkpoint with all weights is loaded next.
+            units: parts whose forwards are called by themselves, besides that of the module.
         """
         # `.to` refuses tensors on the meta device, which have no values to copy.
         if any(parameter.is_meta for parameter in module.parameters()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import signal
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -56,7 +57,7 @@ from trainer_hooks.trainer.options.limits import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
     from datetime import timedelta
 
@@ -1501,7 +1502,7 @@ class Trainer:
 
     def _run(self, inputs: RunInputs) -> Any:
         try:
-            from trainer_hooks.trainer.run.lifecycle import TrainerRun
+            import trainer_hooks.trainer.run.lifecycle  # noqa: F401 - Ctrl-C in it is one line
         except KeyboardInterrupt:
             from trainer_hooks.trainer.run.signals import shorten_traceback
 
@@ -1515,6 +1516,21 @@ class Trainer:
 
             self._forks = self._forks or ForkedRuns(self._core, self)
             return self._forks.run(inputs, self._run)
+        result = None
+        with self._running(inputs) as run:
+            loop = run.prepare()
+            result = loop.run()
+            run.complete()
+        return result
+
+    @contextmanager
+    def _running(self, inputs: RunInputs) -> Iterator[TrainerRun]:
+        """Yield a run, and tear it down however the `with` block ends.
+
+        A `StopTraining` that comes out of the block ends it in order.
+        """
+        from trainer_hooks.trainer.run.lifecycle import TrainerRun
+
         # outside of `try`: wrong inputs raise here, when there is nothing to tear down
         run = TrainerRun(self._core, self, inputs)
         occupation = self._core.occupation
@@ -1528,11 +1544,8 @@ class Trainer:
             # with those that it has acquired before the one that is in use
             occupation.release()
             raise
-        result = None
         try:
-            loop = run.prepare()
-            result = loop.run()
-            run.complete()
+            yield run
         except StopTraining as request:
             self._core.connector.relay.end_forked_copy(request)
             # raised outside of hooks and loops, as in `prepare_data`: no failure of the run
@@ -1555,7 +1568,6 @@ class Trainer:
             finally:
                 # last: `teardown` and what follows still use the callbacks
                 occupation.release()
-        return result
 
     def _evaluate(
         self,

@@ -80,6 +80,36 @@ def test_a_new_project_and_a_new_plugin_are_typed(project: Path, tmp_path, monke
     assert "Found 1 error" in last
 
 
+@pytest.fixture(scope="module")
+def own_loop(tmp_path_factory) -> Path:
+    """A new project with a loop of its own."""
+    folder = tmp_path_factory.mktemp("projects") / "my-loop"
+    assert main(["new", "my-loop", "--own-loop", "--dir", str(folder)]) == 0
+    return folder
+
+
+@pytest.mark.slow
+def test_a_new_project_with_a_loop_of_its_own(own_loop: Path, tmp_path) -> None:
+    """It passes its own tests, ruff and mypy; its command trains, and goes on with more epochs."""
+    done = run(own_loop, "pytest", "-q", "-p", "no:cacheprovider")
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
+    for words in (["check", "."], ["format", "--check", "."]):
+        done = run(own_loop, "ruff", *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+    pytest.importorskip("mypy")
+    done = run(
+        tmp_path, "mypy", "--config-file", str(ROOT / "tests" / "types.ini"),
+        "--cache-dir", str(tmp_path / "cache"), str(own_loop / "my_loop"), typed=[ROOT, own_loop],
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    copied = shutil.copytree(own_loop, tmp_path / "copied")
+    assert "python -m my_loop.train" in (copied / "README.md").read_text()
+    for epochs in ("2", "3"):
+        done = run(copied, "my_loop.train", "--max-epochs", epochs)
+        assert done.returncode == 0, done.stderr
+        assert f"fit ended at epoch {epochs}, " in done.stderr
+
+
 @pytest.mark.slow
 def test_the_command_of_its_readme_trains(project: Path, tmp_path) -> None:
     """What the README says is what trains."""

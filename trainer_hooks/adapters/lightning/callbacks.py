@@ -380,6 +380,8 @@ class TunerAdapter(LightningAdapter):
     ours with the callback's options; Lightning's own classes raise the rate and judge the losses.
     """
 
+    needs_steps: ClassVar[bool] = True
+
     def __init__(self, guest: Any) -> None:
         super().__init__(guest)
         # on the object, since hooks of Lightning's classes and of users' subclasses call it on self

@@ -75,6 +75,7 @@ class BatchSizeFinder(Callback):
         print(finder.optimal_batch_size)
     """
 
+    needs_steps: ClassVar[bool] = True
     SUPPORTED_MODES: ClassVar[tuple[str, ...]] = ("power", "binsearch")
 
     band: ClassVar[Band] = Band.TRANSFORM

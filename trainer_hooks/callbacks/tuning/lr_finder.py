@@ -77,6 +77,7 @@ class LearningRateFinder(Callback):
         print(finder.optimal_lr.suggestion())
     """
 
+    needs_steps: ClassVar[bool] = True
     SUPPORTED_MODES: ClassVar[tuple[str, ...]] = ("linear", "exponential")
 
     band: ClassVar[Band] = Band.TRANSFORM

@@ -26,6 +26,11 @@ def add_parser(commands: Commands) -> None:
         epilog="Example: trainer-hooks new my-project",
     )
     add_target(parser, "PROJECT", "the project's name")
+    parser.add_argument(
+        "--own-loop",
+        action="store_true",
+        help="with a loop of your own in place of a module and a config (docs/own-loop.md)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -41,8 +46,13 @@ def run(arguments: argparse.Namespace) -> int:
         values={"distribution": names.entry_point},
         steps=(
             f"project {names.entry_point}, package {names.package}",
-            "trainer-hooks fit --config config.yaml",
+            f"python -m {names.package}.train"
+            if arguments.own_loop
+            else "trainer-hooks fit --config config.yaml",
             "python -m pytest",
-            f"module, in {Path(names.package, 'module.py')}",
+            f"loop, in {Path(names.package, 'train.py')}"
+            if arguments.own_loop
+            else f"module, in {Path(names.package, 'module.py')}",
         ),
+        templates="own_loop_templates" if arguments.own_loop else "templates",
     )

@@ -50,6 +50,8 @@ from trainer_hooks.trainer.run.run_inputs import (
     RunInputs,
     check_inputs,
     load_data,
+    load_evaluation,
+    load_handed_over,
     load_training,
 )
 from trainer_hooks.trainer.run.signals import deferring_signals, shorten_traceback
@@ -378,6 +380,7 @@ class TrainerRun:
             steps=[name for name in _STEPS if defines(module, name, Module)],
             precision=core.precision.name,
             is_filled=self.inputs.ckpt_path is not None,
+            units=self.inputs.units,
         )
         hooks.on_after_configure_model(trainer, module)
         if self._profiler is not None:
@@ -430,7 +433,7 @@ class TrainerRun:
         if is_rebuilt or not training.is_configured:
             if any(parameter.requires_grad for parameter in module.parameters()):
                 import_compiler()
-            wanted = module.configure_optimizers()
+            wanted = (self.inputs.make_optimizers or module.configure_optimizers)()
             training.optimization = parse_optimizers(
                 wanted, type(module).__qualname__, is_manual=not module.automatic_optimization
             )
@@ -451,10 +454,22 @@ class TrainerRun:
             from trainer_hooks.loops.evaluation import EvaluationLoop
 
             return EvaluationLoop(context, self.inputs.fn)
-        from trainer_hooks.loops.fit import FitLoop
-
         advise(self.core, context)
-        loop = self._loop = FitLoop(context, is_advising=not self.core.is_trial)
+        if self.inputs.own_loop is not None:
+            from trainer_hooks.loops.own_loop import OwnLoop
+
+            self._loop = OwnLoop(
+                context,
+                partial(load_handed_over, self.inputs, context),
+                partial(load_evaluation, self.inputs, context),
+                self.inputs.own_loop,
+                self.inputs.train,
+            )
+        else:
+            from trainer_hooks.loops.fit import FitLoop
+
+            self._loop = FitLoop(context, is_advising=not self.core.is_trial)
+        loop = self._loop
         self._batches_before = self.core.training.progress.batches_completed
         is_idle = warn_of_nothing_to_do(context, loop.reason_to_end())
         self.core.state.has_nothing_to_do = is_idle

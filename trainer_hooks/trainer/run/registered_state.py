@@ -111,6 +111,7 @@ def build_state_registry(
         # not rolled back: a callback keeps what it did in a sanity check
         entry("callbacks", connector.state_dict, load_callbacks, path=("callbacks",),
               is_rolled_back=False, snapshot=lambda: _states_without_savers(core)),
+        *core.extra_states,
         entry("loop",
               lambda: dict(left.get("loop", {})) if context is None else context.loop_state(),
               lambda s: run.load_loop_state(s), only_training_changes=True),

@@ -21,7 +21,7 @@ from trainer_hooks.data.loaders import (
     number_of_batches,
     without_shuffling,
 )
-from trainer_hooks.data.stream import TrainStream
+from trainer_hooks.data.stream import AwaitedStream, TrainStream
 from trainer_hooks.errors import (
     DataError,
     ModuleError,
@@ -37,9 +37,10 @@ from trainer_hooks.module.torch_wrappers import uncompiled
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from trainer_hooks.context.context import RunContext
+    from trainer_hooks.loops.own_loop import LoopPosition
 
 _LIMITS = {
     "validate": "limit_val_batches",
@@ -67,6 +68,11 @@ class RunInputs:
         overrides: names of optimizer options whose values come from this run, not the checkpoint.
         keeps_predictions: whether predict returns the predictions.
         compiled: the wrapper that `torch.compile(module)` returned, if it was passed; or None.
+        own_loop: the position of the loop that the user writes, and that hands over the loaders;
+            None if the loop is the trainer's.
+        make_optimizers: returns the optimizers in the place of the module's
+            `configure_optimizers`; None if the module makes them.
+        units: parts of the module whose forwards are called by themselves.
     """
 
     fn: str
@@ -78,6 +84,9 @@ class RunInputs:
     keeps_predictions: bool = True
     overrides: frozenset[str] = frozenset()
     compiled: Any = None
+    own_loop: LoopPosition | None = None
+    make_optimizers: Callable[[], Any] | None = None
+    units: tuple[Any, ...] = ()
 
     def normalized(self) -> RunInputs:
         """Return the inputs with each argument in its place.
@@ -204,6 +213,9 @@ def load_training(inputs: RunInputs, context: RunContext) -> None:
         DataError: there is none, or it has no batch.
     """
     source = _source(inputs, "train_dataloader", inputs.train)
+    if source is None and inputs.own_loop is not None:
+        context.data.stream = AwaitedStream()
+        return
     if source is None:
         raise DataError(
             f"fit was given no training data{_without_return(inputs, 'train_dataloader')}: pass "
@@ -229,6 +241,9 @@ def load_training(inputs: RunInputs, context: RunContext) -> None:
 
 def _validation(inputs: RunInputs, context: RunContext) -> EvalLoaders:
     """Return the loaders of a fit's validations, if there are any."""
+    if inputs.own_loop is not None:
+        # as yet without a loader: callbacks that ask are told that validations may come
+        return EvalLoaders(num_batches=[math.inf])
     if context.plan.limit_val_batches == 0 and inputs.evaluation is None:
         return EvalLoaders()  # without asking for loaders: with a limit of 0 there may be none
     if has_evaluation(inputs.module, "validate"):
@@ -248,6 +263,31 @@ def _validation(inputs: RunInputs, context: RunContext) -> EvalLoaders:
             TrainerHooksWarning,
         )
     return EvalLoaders()
+
+
+def load_handed_over(inputs: RunInputs, context: RunContext, loader: Any) -> None:
+    """Make the training stream of a loader that the user's own loop hands over.
+
+    Raises:
+        DataError: it has no batch.
+    """
+    load_training(replace(inputs, train=loader), context)
+
+
+def load_evaluation(inputs: RunInputs, context: RunContext, loader: Any) -> EvalLoaders:
+    """Return a validation loader that the user's own loop hands over, with its number of batches.
+
+    Raises:
+        DataError: it is several loaders.
+    """
+    made = _evaluation(replace(inputs, evaluation=loader), context, "validate")
+    if len(made.loaders) != 1:
+        raise DataError(
+            f"run.batches was given {len(made.loaders)} validation loaders at once: hand over one, "
+            "each in a `for` of its own, and write run.validation(num_dataloaders="
+            f"{len(made.loaders)})."
+        )
+    return made
 
 
 def reload_data(inputs: RunInputs, context: RunContext) -> None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import RunContext
     from trainer_hooks.context.loaders import EvalLoaders
     from trainer_hooks.context.plan import RunPlan
+    from trainer_hooks.context.state_registry import RegisteredState
     from trainer_hooks.hooks.profile import HookProfile
     from trainer_hooks.loggers import Logger
     from trainer_hooks.metrics.store import MetricStore, MutedMetrics
@@ -122,6 +123,7 @@ class TrainerCore:
         context: the running run; None between runs.
         evaluation: the loaders and batch counts of the last run's evaluations, by stage.
         muted: the sink for logged metrics that are to have no effect, or None.
+        extra_states: states of the user's own loop, which checkpoints hold too.
     """
 
     config: TrainerConfig
@@ -153,6 +155,7 @@ class TrainerCore:
     context: RunContext | None = None
     evaluation: dict[str, EvalLoaders] = field(default_factory=dict)
     muted: MutedMetrics | None = None
+    extra_states: list[RegisteredState] = field(default_factory=list)
 
     def take(self, inputs: RunInputs) -> None:
         """Begin a run; a fit with another module than before starts from zero."""
