@@ -13,6 +13,7 @@ import torch
 from trainer_hooks._names import ours
 from trainer_hooks.callback import Callback
 from trainer_hooks.clock.schedules import DueCondition, DueTracker
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import CallbackError, UsageError
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.spec import keeps_optimizers
@@ -45,6 +46,7 @@ class ScheduledCallback(Callback):
         """Return the clock's counts at the last question."""
         return {"asked": self._schedule.state_dict()} if self._has_schedule else {}
 
+    @checks_state({}, {"asked": dict[str, float]})
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the clock's counts at the last question."""
         if self._has_schedule and "asked" in state_dict:

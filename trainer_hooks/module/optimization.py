@@ -5,6 +5,7 @@ And their classes and options, which are saved, and compared on a resume.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import inspect
 import sys
@@ -54,9 +55,17 @@ def import_compiler() -> None:
 
 
 def _import_compiler() -> None:
-    # an error is raised again where the optimizer is made, whose import it then is
-    with suppress(Exception):
-        importlib.import_module("torch._dynamo")
+    # Its eight hundred modules make a million objects that stay: looking through them for cycles,
+    # over and over, takes a fifth of the time from the start of the process to its first step.
+    is_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        # an error is raised again where the optimizer is made, whose import it then is
+        with suppress(Exception):
+            importlib.import_module("torch._dynamo")
+    finally:
+        if is_collecting:
+            gc.enable()
 
 
 @dataclass(slots=True)

@@ -223,7 +223,7 @@ def test_early_stopping_in_pytorch_accelerated():
         stopping = trainer_hooks.callbacks.EarlyStopping(monitor, patience=1, min_delta=100.0)
         trainer = accelerated(to_accelerated(stopping), epochs=4, evaluates="eval" in monitor)
         assert trainer.run_history.current_epoch == 2
-        assert "did not improve in 1 checks" in stopping.stopping_reason_message
+        assert "did not improve in 1 check" in stopping.stopping_reason_message
 
 
 # --- transformers ---
@@ -307,4 +307,4 @@ def test_early_stopping_in_transformers():
             to_transformers(stopping), epochs=4, eval_strategy=strategy, eval_steps=1
         )
         assert trainer.state.global_step == steps
-        assert "did not improve in 1 checks" in stopping.stopping_reason_message
+        assert "did not improve in 1 check" in stopping.stopping_reason_message

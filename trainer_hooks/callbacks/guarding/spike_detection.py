@@ -26,6 +26,7 @@ from trainer_hooks._options import (
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.base import decide_on_rank_zero
 from trainer_hooks.checkpoint.paths import is_remote
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import OptionError, TrainerHooksError, UsageError
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.spec import keeps_optimizers
@@ -178,6 +179,15 @@ class SpikeDetection(Callback):
             "run": self._run,
         }
 
+    @checks_state(
+        {
+            "bad_batches": list[int],
+            "values": list[float],
+            "last_val": float | None,
+            "taken_in": int,
+        },
+        {"run": str},
+    )
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the list and the losses to compare with."""
         self.bad_batches = list(state_dict["bad_batches"])

@@ -20,7 +20,7 @@ from torch import Tensor
 from trainer_hooks._files import hidden_beside
 from trainer_hooks._log import warn
 from trainer_hooks._names import ours
-from trainer_hooks.callbacks.monitored_metric import is_better
+from trainer_hooks.callbacks.monitored_metric import a_tensor_of_one_number, is_better
 from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
 from trainer_hooks.callbacks.saving.file_names import fill_template, template_names
 from trainer_hooks.callbacks.saving.saver_options import resolved_folder
@@ -34,6 +34,7 @@ from trainer_hooks.checkpoint.paths import (
     join_path,
     remove,
 )
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
 from trainer_hooks.hooks.spec import keeps_optimizers
 from trainer_hooks.loggers.run_folder import FolderLogger
@@ -161,27 +162,12 @@ class CheckpointRanking:
         """Restore the ranking; a field that the state lacks stays as it is."""
         for item in fields(self):
             if item.name in state_dict and item.name != "mode":
-                setattr(self, item.name, _checked(item.name, state_dict[item.name]))
+                setattr(self, item.name, state_dict[item.name])
+        # a dict of its own, which changes
+        self.best_k_models = {str(path): one for path, one in self.best_k_models.items()}
 
 
-def _checked(name: str, value: Any) -> Any:
-    """Return a saved field of a ranking, which Lightning may have saved, too.
-
-    Raises:
-        TypeError: it is of another type; ranking and paths would fail at a later save.
-    """
-    if name == "best_k_models":
-        return {str(path): _checked("kth_value", score) for path, score in value.items()}
-    if name in ("saved_step", "considered_at"):
-        return int(value)
-    if name.endswith("_path"):
-        is_usable = isinstance(value, str)
-    else:
-        is_score = isinstance(value, Tensor) and value.numel() == 1
-        is_usable = is_score or (value is None and name != "kth_value")
-    if not is_usable:
-        raise TypeError(f"{name} is a {type(value).__qualname__}")
-    return value
+_PATH = str | os.PathLike[str]
 
 
 class ReservedNames:
@@ -610,6 +596,25 @@ class Saver(Checkpoint):
         """Return the ranking, its folder, and the files that a save under way affects."""
         return self.tracker.state_dict()
 
+    @checks_state(
+        {},
+        {
+            "dirpath": _PATH | None,
+            "best_model_path": str,
+            "best_model_score": (None, a_tensor_of_one_number),
+            "best_k_models": dict[_PATH, a_tensor_of_one_number],  # type: ignore[valid-type]
+            "kth_value": a_tensor_of_one_number,
+            "kth_best_model_path": str,
+            "last_model_path": str,
+            "current_score": (None, a_tensor_of_one_number),
+            "saved_step": int,
+            "considered_at": int,
+            "obsolete": list[_PATH],
+            "left_by_error": list[_PATH],
+            "files": list[_PATH],
+            "link": _PATH | None,
+        },
+    )
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the state; of another folder's ranking only the best path and the counts."""
         self.tracker.load_state_dict(state_dict)

@@ -11,6 +11,7 @@ from trainer_hooks._names import ours
 from trainer_hooks._options import Rule, finite_number, is_text, one_of, option_rules, whole_number
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.tuning.tuned_attribute import TunedAttribute, find_tuned_attribute
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.data.loaders import loaders_in
 from trainer_hooks.errors import TrainerHooksWarning, UsageError
 from trainer_hooks.hooks.band import Band
@@ -118,6 +119,7 @@ class BatchSizeFinder(Callback):
         """Return the chosen size."""
         return {"batch_size": self.optimal_batch_size}
 
+    @checks_state({"batch_size": int | None})
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the chosen size."""
         self.optimal_batch_size = state_dict["batch_size"]

@@ -21,6 +21,7 @@ from trainer_hooks._options import (
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.option_checks import check_count
 from trainer_hooks.callbacks.tuning.tuned_attribute import TunedAttribute, find_tuned_attribute
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import ModuleError, UsageError
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.spec import keeps_optimizers
@@ -143,6 +144,22 @@ class LearningRateFinder(Callback):
             "chosen": self.chosen,
         }  # fmt: skip
 
+    @checks_state(
+        {
+            "found": (
+                None,
+                {
+                    "mode": str,
+                    "lr_min": float,
+                    "lr_max": float,
+                    "num_training": int,
+                    "lr": list[float],
+                    "loss": list[float],
+                },
+            ),
+            "chosen": float | None,
+        }
+    )
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the result and the chosen rate."""
         result, self.chosen = state_dict["found"], state_dict["chosen"]

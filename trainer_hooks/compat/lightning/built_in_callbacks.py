@@ -36,7 +36,6 @@ if TYPE_CHECKING:
         ModelSummary,
         OnExceptionCheckpoint,
         ProgressBar,
-        ProgressBarBase,
         QuantizationAwareTraining,
         RichModelSummary,
         RichProgressBar,
@@ -47,6 +46,8 @@ if TYPE_CHECKING:
         TQDMProgressBar,
         WeightAveraging,
     )
+
+    ProgressBarBase = ProgressBar
 
 __all__ = [
     "BackboneFinetuning",
@@ -82,9 +83,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "ProgressBarBase":  # the name of Lightning 1.x
+        return globals().setdefault(name, __getattr__("ProgressBar"))
     kind = getattr(callbacks, name)
-    if kind.__name__ != name:  # a second name of the class
-        return globals().setdefault(name, __getattr__(kind.__name__))
     # the next access finds it, so that there is one class
     return globals().setdefault(name, _built_in(kind))
 

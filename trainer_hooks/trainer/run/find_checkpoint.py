@@ -340,7 +340,7 @@ def _differences(trainer: Trainer, module: Module, path: str) -> list[str]:
         reasons.append(f"it was saved with a {summary.module}, not a {name}")
     command = shown_command(trainer.callbacks)
     if summary.command != command and summary.command:
-        reasons.append(f"its command line was {summary.command!r}, and is {command!r}")
+        reasons.append(f"its command line was {summary.command!r}, here it is {command!r}")
     try:
         # without tensors in shards: only the options are looked at
         checkpoint = load_checkpoint(path, reads_shards=False)
