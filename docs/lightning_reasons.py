@@ -71,6 +71,11 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
 MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     "Steps and optimization": (
         (
+            "LBFGS, or another optimizer that evaluates the loss itself, with accumulation",
+            "steps with the last batch of a window",
+            "is an error",
+        ),
+        (
             "Order of a step",
             "`training_step`, `zero_grad`, `backward`",
             "`zero_grad`, `training_step`, `backward`",
@@ -231,8 +236,8 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "trains on one loader after another",
         ),
         (
-            "A loader without batches",
-            "gives a warning, and nothing is run",
+            "A loader without batches; a limit of 0 in `validate`, `test` and `predict`",
+            "gives a warning, and nothing is run; `[]`",
             "is an error",
         ),
         (
@@ -247,6 +252,11 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ),
     ),
     "Length and validation": (
+        (
+            "Environment variables `PL_TRAINER_...`",
+            "are options of the Trainer that it was not given",
+            "are not read; a command line or config sets options",
+        ),
         (
             "`max_steps` reached inside an epoch",
             "no validation",
@@ -278,6 +288,26 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     ),
     "Logging": (
         ("Default logger", "TensorBoard, `lightning_logs`", "CSV, `trainer_logs`"),
+        (
+            "A subclass of `CSVLogger` or `TensorBoardLogger` that overrides `name` or `version`",
+            "writes into the folder of that name",
+            "writes into that of the arguments, which it passes to `super().__init__`",
+        ),
+        (
+            "Progress bar and model summary where rich is installed",
+            "are rich's",
+            "are plain ones; `RichProgressBar` and `RichModelSummary` are there",
+        ),
+        (
+            "`init_train_tqdm` and so on of a progress bar, without a terminal",
+            "are called",
+            "are not called, as one line is printed for each epoch",
+        ),
+        (
+            "`config.yaml` of `LightningCLI` with `--trainer.logger=False`",
+            "is written to the working folder",
+            "is not written; checkpoints hold the config",
+        ),
         (
             "Files in the folder of a logger",
             "`hparams.yaml`, also without hyperparameters; `metrics.csv` from the first metrics on",
@@ -333,6 +363,16 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "keeps all, as `-v1`, `-v2` ...",
         ),
         (
+            "`ModelCheckpoint(save_last=True)` with a monitor",
+            "`last.ckpt` is the last state that was among the best",
+            "is the state at the last save that was due",
+        ),
+        (
+            "Hyperparameters of a module that another module makes in its `__init__`",
+            "have the other's arguments, too",
+            "have its own",
+        ),
+        (
             "`ModelCheckpoint(save_on_exception=True)`",
             "writes `filename`, or `epoch=E-step=S.ckpt`",
             "writes `filename`; `exception-epoch=E-step=S.ckpt` if it is None or names a metric",
@@ -372,6 +412,11 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "0, 0 and `norm`",
         ),
         ("`log_every_n_steps=0`, read from the trainer", "0", "`sys.maxsize`"),
+        (
+            "`checkpoint_callback.best_model_path = ...`",
+            "sets it",
+            "is an error, as for other values of its ranking",
+        ),
         (
             "`trainer.num_training_batches`, `num_val_batches` with a limit of 0",
             "infinity; an empty list",

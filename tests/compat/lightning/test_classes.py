@@ -417,3 +417,23 @@ def test_accelerators_say_what_the_machine_has():
     assert not isinstance("cpu", named.Accelerator)
     with pytest.raises(trainer_hooks.errors.OptionError, match=r"Trainer\(accelerator='cpu'\)"):
         named.CPUAccelerator()
+
+
+def test_an_accelerator_of_others_is_registered_and_refused_by_the_trainer():
+    """A library that registers one as it is imported goes on; a run takes none."""
+    registry = pl.accelerators.AcceleratorRegistry
+
+    class Other(pl.accelerators.Accelerator):
+        name = "other"
+
+    assert Other().name == "other"
+
+    @registry.register("decorated")
+    class Decorated(Other):
+        pass
+
+    registry.register("other", Other, description="theirs", cache=True)
+    assert registry.available_accelerators() >= {"other", "decorated"}
+    assert (registry["other"], registry["decorated"]) == (Other, Decorated)
+    with pytest.raises(trainer_hooks.errors.OptionError, match="accelerator='other'"):
+        pl.Trainer(**{**QUIET, "accelerator": "other"})

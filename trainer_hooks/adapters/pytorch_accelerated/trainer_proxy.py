@@ -202,6 +202,10 @@ class AcceleratedTrainerProxy(Proxy):
             _refuse_loader(loader)
         self._replaced_loader = loader  # as there, a running evaluation goes on with its own
 
+    def get_model(self) -> Any:
+        """Return the model, which is not wrapped here."""
+        return self.model
+
     create_scheduler_fn = property(lambda _: None)
     """The function that makes the scheduler: the module makes its own here."""
 

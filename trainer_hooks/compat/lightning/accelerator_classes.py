@@ -5,15 +5,17 @@ Programs ask them what the machine has. The device of a run is an option of the 
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, TypeVar
 
 import torch
 
+from trainer_hooks._names import is_of_package
 from trainer_hooks.errors import OptionError
 from trainer_hooks.trainer.lightning_attributes import TrainerAccelerator
 
 __all__ = [
     "Accelerator",
+    "AcceleratorRegistry",
     "CPUAccelerator",
     "CUDAAccelerator",
     "HPUAccelerator",
@@ -33,7 +35,9 @@ class _AcceleratorKind(type):
             return False
         return cls._device_type in ("any", instance.root_device.type)
 
-    def __call__(cls) -> NoReturn:
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if not is_of_package(cls):
+            return super().__call__(*args, **kwargs)
         raise OptionError(
             f"{cls.__name__}(): it tells what this machine has, and is no option. Pass "
             "Trainer(accelerator='cpu'), 'cuda', 'mps' or 'auto'."
@@ -102,3 +106,45 @@ class HPUAccelerator(XLAAccelerator):
     """Gaudi processors, on which nothing trains here."""
 
     _device_type = "hpu"
+
+
+_Kind = TypeVar("_Kind", bound=type)
+
+
+class _Registry(dict[str, Any]):
+    """The accelerators of others by name, which libraries register as they are imported.
+
+    A run takes none of them: `Trainer(accelerator=name)` is an error with the devices there are.
+    """
+
+    def register(
+        self,
+        name: str,
+        accelerator: _Kind | None = None,
+        description: str = "",
+        override: bool = False,
+        **init_params: Any,
+    ) -> Any:
+        """Keep a class under a name; without the class, return a decorator that does.
+
+        Args:
+            name: the name.
+            accelerator: the class.
+            description: ignored.
+            override: ignored; a later class replaces an earlier one.
+            init_params: ignored.
+        """
+
+        def keep(kind: _Kind) -> _Kind:
+            self[name] = kind
+            return kind
+
+        return keep if accelerator is None else keep(accelerator)
+
+    def available_accelerators(self) -> set[str]:
+        """Return the registered names."""
+        return set(self)
+
+
+AcceleratorRegistry = _Registry()
+"""Lightning's registry."""

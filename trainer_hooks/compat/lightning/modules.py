@@ -45,6 +45,7 @@ EXPORTS = (
     ("accelerators fabric.accelerators", _ACCELERATORS, "CUDAAccelerator MPSAccelerator"),
     ("accelerators fabric.accelerators", _ACCELERATORS, "TPUAccelerator XLAAccelerator"),
     ("accelerators accelerators.hpu", _ACCELERATORS, "HPUAccelerator"),
+    ("accelerators", _ACCELERATORS, "AcceleratorRegistry"),
     (
         "accelerators.accelerator fabric.accelerators.accelerator",
         _ACCELERATORS,

@@ -55,11 +55,6 @@ NOT_OFFERED: tuple[tuple[str, str, str], ...] = (
     ("store", "*", "use the package litmodels"),
     ("metrics metrics.functional utilities.metrics", "*", _TORCHMETRICS),
     ("core.step_result", "*", "call self.log in the steps"),
-    (
-        "accelerators accelerators.accelerator",
-        "AcceleratorRegistry",
-        "pass Trainer(accelerator='cpu'), 'cuda' or 'mps'",
-    ),
     ("accelerators", "GPUAccelerator", "pass Trainer(accelerator='cuda')"),
     (
         "accelerators fabric.accelerators.cuda fabric.accelerators",

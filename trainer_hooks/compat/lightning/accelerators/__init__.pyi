@@ -8,6 +8,7 @@ from . import mps as mps
 from . import tpu as tpu
 from . import xla as xla
 from trainer_hooks.compat.lightning.accelerator_classes import Accelerator
+from trainer_hooks.compat.lightning.accelerator_classes import AcceleratorRegistry
 from trainer_hooks.compat.lightning.accelerator_classes import CPUAccelerator
 from trainer_hooks.compat.lightning.accelerator_classes import CUDAAccelerator
 from trainer_hooks.compat.lightning.accelerator_classes import HPUAccelerator
@@ -17,6 +18,7 @@ from trainer_hooks.compat.lightning.accelerator_classes import XLAAccelerator
 
 __all__ = [
     "Accelerator",
+    "AcceleratorRegistry",
     "CPUAccelerator",
     "CUDAAccelerator",
     "HPUAccelerator",
