@@ -41,6 +41,7 @@ root_doc = "index"
 exclude_patterns = ["README.md"]  # the index of the folder; the site's is index.md
 html_theme = "furo"
 html_title = f"trainer_hooks {release}"
+html_favicon = "static/icon.svg"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_js_files = ["site.js"]
