@@ -37,7 +37,7 @@ _EXTRAS = {
     "neptune": "`NeptuneLogger`",
     "plots": "`trainer.history.plot` and `to_pandas`, `lr_find().plot`",
     "report": "`trainer-hooks report` and `trainer-hooks plot`, `SampleInspector`",
-    "monitor": "`DeviceStatsMonitor`, `SystemMetricsMonitor`",
+    "monitor": "`DeviceStatsMonitor`",
     "quantization": "`QuantizationAwareTraining`",
     "export": "`ExportForInferenceCallback` to ONNX",
     "mlperf": "`MLPerfCallback`",

@@ -342,7 +342,7 @@ class MetricAggregator:
         # a copy: the rows are written to again while the checkpoint waits to be written. One tensor
         # for all, as each tensor of a file costs as much as a hundred numbers
         rows = self._rows if self._count else None
-        values = [] if rows is None else rows[: self._count].clone()
+        values: Tensor | list[Tensor] = [] if rows is None else rows[: self._count].clone()
         total = torch.cat(self._chunks) if self._chunks else self._total
         held = (value, total, values)
         return {
