@@ -54,14 +54,23 @@ def public_names(package: str) -> dict[str, Any]:
 def home_of() -> dict[str, str]:
     """Return the full name under which each public name is described, by its own full name.
 
-    An object that several packages offer is described in the first of them.
+    An object that several packages offer is described in the first of them, and one that has two
+    names under its own.
     """
-    homes: dict[int, str] = {}
-    return {
-        f"{package}.{name}": homes.setdefault(id(value), f"{package}.{name}")
+    offered = [
+        (f"{package}.{name}", value)
         for package in PACKAGES
         for name, value in public_names(package).items()
-    }
+    ]
+    homes: dict[int, str] = {}
+    for full, value in sorted(offered, key=_is_second_name):
+        homes.setdefault(id(value), full)
+    return {full: homes[id(value)] for full, value in offered}
+
+
+def _is_second_name(offer: tuple[str, Any]) -> bool:
+    full, value = offer
+    return getattr(value, "__name__", None) != full.rpartition(".")[2]
 
 
 def page_of(package: str) -> str:

@@ -186,7 +186,7 @@ def adapt_source(_: Sphinx, docname: str, source: list[str]) -> None:
             link = f"[Signature and source](../api/{page_of(package)}.md#{short.lower()})"
             head, _, rest = text.partition("\n## ")
             # people search for `early stopping`, and the page says `EarlyStopping`
-            words = " ".join(re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z]+", name)).lower()
+            words = ", ".join(re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z]+", name)).lower()
             keywords = f'---\nmyst:\n  html_meta:\n    keywords: "{words}"\n---\n'
             text = f"{keywords}{head}\n{link}\n\n## {rest}".replace("| | |\n", "| error | if |\n")
     source[0] = text
@@ -238,11 +238,35 @@ class ShortNames(SphinxPostTransform):
                 node["reftarget"] = _SHORT.get(target) or full_names().get(target, target)
 
 
+def mend_ways_back(
+    app: Sphinx, docname: str, _: str, context: dict[str, Any], __: nodes.document | None
+) -> None:
+    """Lead from the source back to where an object is described, and not to where it is defined."""
+    if not docname.startswith("_modules/"):
+        return
+    described = app.env.domains.python_domain.objects
+
+    def mended(match: re.Match[str]) -> str:
+        owner, _, member = match[3].rpartition(".")
+        home = full_names().get(match[3], f"{full_names().get(owner, owner)}.{member}")
+        if home not in described:
+            return ""
+        page = described[home].docname
+        return f"{match[1]}{'../' * docname.count('/')}{page}.html#{home}{match[4]}"
+
+    context["body"] = re.sub(
+        r'(<a class="viewcode-back" href=")([^"#]*)#([^"]*)(">\[docs\]</a>)',
+        mended,
+        context["body"],
+    )
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register what this site adds."""
     app.connect("source-read", adapt_source)
     app.connect("autodoc-process-docstring", keep_attribute, priority=400)  # napoleon has 500
     app.connect("autodoc-process-docstring", link_names, priority=600)
+    app.connect("html-page-context", mend_ways_back)
     app.add_post_transform(LinkedNames)
     app.add_post_transform(ShortNames)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -170,7 +170,7 @@ def visit(browser, address):
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
-        ("early stopping", "callbacks/EarlyStopping.html"),
+        ("early stopping", "api/callbacks.html#trainer_hooks.callbacks.EarlyStopping"),
         ("resume", "checkpoints.html"),
         ("state_key", "api/trainer_hooks.html#trainer_hooks.Callback.state_key"),
         ("on_train_batch_end", "api/trainer_hooks.html#trainer_hooks.Hooks.on_train_batch_end"),
@@ -185,8 +185,9 @@ def test_the_search_finds_what_people_type(visit, words, wanted) -> None:
     # the summaries of the results are fetched, which leaving the page would break off
     page.wait_for_load_state("networkidle")
     links = [link.get_attribute("href") for link in page.locator("#search-results li > a").all()]
-    assert any(link.partition("?")[0].endswith(wanted.partition("#")[0]) for link in links[:8])
-    assert any(wanted.partition("#")[2] in link for link in links[:8])
+    assert any(wanted in link for link in links[:8]), links[:8]
+    if words == "early stopping":  # the page's title is one word
+        assert any("callbacks/EarlyStopping.html" in link for link in links)
 
 
 @in_a_browser
