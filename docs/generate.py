@@ -8,7 +8,9 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+from api_pages import api_pages
 from callback_pages import callback_pages
+from inventories import inventories
 from lightning_page import lightning_page
 from lightning_stubs import FOLDER as STUBS
 from lightning_stubs import lightning_stubs
@@ -138,18 +140,21 @@ def pages() -> dict[str, str]:
         "trainer.md": trainer_page(),
         "differences-from-lightning.md": lightning_page(),
         **callback_pages(),
+        **api_pages(),
+        **inventories(),
     }
 
 
 def main() -> None:
     """Write all pages and stubs, and remove those of callbacks and modules that are no more."""
     made = pages()
-    (FOLDER / "callbacks").mkdir(exist_ok=True)
     for name, text in made.items():
+        (FOLDER / name).parent.mkdir(exist_ok=True)
         (FOLDER / name).write_text(text, encoding="utf-8")
-    for page in (FOLDER / "callbacks").glob("*.md"):
-        if f"callbacks/{page.name}" not in made:
-            page.unlink()
+    for folder in ("callbacks", "api"):
+        for page in (FOLDER / folder).glob("*.md"):
+            if f"{folder}/{page.name}" not in made:
+                page.unlink()
     for stub in STUBS.rglob("*.pyi"):
         stub.unlink()
     for stub, text in lightning_stubs().items():

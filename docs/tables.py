@@ -44,6 +44,7 @@ _EXTRAS = {
     "cli": "`TrainerCLI`, `trainer-hooks fit`, `validate`, `test` and `predict`",
     "sweep": "`trainer-hooks sweep`",
     "port": "`trainer-hooks port`",
+    "docs": "the site, built from these pages",
     "ray": "a `Trainer` inside of Ray Train's workers",
     "lightning-tests": "the tests that compare with Lightning",
     "accelerated-tests": "tests that run the same programs in pytorch-accelerated",

@@ -1,0 +1,21 @@
+// What furo's and Sphinx's markup leaves out for those who cannot see the page, or use a keyboard.
+document.addEventListener("DOMContentLoaded", () => {
+  const set = (selector, name, value) =>
+    document.querySelectorAll(selector).forEach((element) => element.setAttribute(name, value));
+  set("p.caption[role=heading]", "aria-level", "2");
+  set("aside.sidebar-drawer", "aria-label", "All pages");
+  set("aside.toc-drawer", "aria-label", "On this page");
+  // Sphinx writes a long signature as a list of definitions without terms
+  document.querySelectorAll("dt.sig dl").forEach((list) => {
+    const block = document.createElement("span");
+    for (const item of [...list.children]) {
+      const line = document.createElement("span");
+      line.className = "sig-argument";
+      line.append(...item.childNodes);
+      block.append(line);
+    }
+    list.replaceWith(block);
+  });
+  // what scrolls sideways can be reached with Tab
+  set("pre, .table-wrapper", "tabindex", "0");
+});
