@@ -75,7 +75,7 @@ def run_like_fit(
             for index, loader in enumerate(loaders):
                 for number, batch in enumerate(run.batches(loader)):
                     extra = (index,) if len(loaders) > 1 else ()
-                    steps["validate"](batch, number, *extra)
+                    run.output(steps["validate"](batch, number, *extra))
 
     def train_all() -> None:
         every = due_every(interval, train)
@@ -94,6 +94,8 @@ def run_like_fit(
                         continue
                     run.backward(loss)
                     run.step()
+                    if isinstance(returned, dict):
+                        run.output({k: v for k, v in returned.items() if k != "loss"})
                     count = progress.batches_in_epoch if every_n else progress.batches_completed
                     if loaders and is_chosen and (count + 1) % every == 0:
                         validate()

@@ -319,6 +319,14 @@ class Run:
         """Clear gradients in the middle of a batch; at its start the run does so by itself."""
         self._opened("run.zero_grad()").zero_grad(optimizer)
 
+    def output(self, outputs: Any) -> None:
+        """Give callbacks outputs of the batch, such as scores, in the hook of its end.
+
+        Args:
+            outputs: in a validation anything; in a training batch a dict, which gets the loss.
+        """
+        self._opened("run.output(...)").output(outputs)
+
     def log(self, name: str, value: Any, **options: Any) -> None:
         """Log a value; the arguments are those of `Module.log`."""
         (self._loop or self._opened(f"run.log({name!r}, ...)")).log(name, value, **options)
