@@ -17,10 +17,11 @@ from typing import Any
 
 import pytest
 import torch
+from own_loops import TrainerByRun
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from trainer_hooks import Callback, Module, Trainer, callbacks, every, once
+from trainer_hooks import Callback, Module, Run, Trainer, callbacks, every, once
 from trainer_hooks.callbacks import (
     ActivationMonitor,
     BackboneFinetuning,
@@ -98,9 +99,9 @@ from trainer_hooks.compat.composer.callbacks import (
     SystemMetricsMonitor,
     ThresholdStopper,
 )
-from trainer_hooks.errors import TerminationSignal
+from trainer_hooks.errors import CallbackError, TerminationSignal
 from trainer_hooks.runtime import rng
-from trainer_hooks.testing import TinyModule
+from trainer_hooks.testing import TinyModule, harness
 from trainer_hooks.testing.harness import CallbackHarness
 from trainer_hooks.testing.nested_diff import nested_differences
 
@@ -540,6 +541,19 @@ def test_a_built_in_callback_keeps_the_contract(name, callback_contract) -> None
     """Whatever an author's callback must do, the built-in ones do, in the ways they are used."""
     gc.freeze()  # what other tests made; a callback collects often
     factory, options = CASES[name]
+    callback_contract(factory, **options)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_keeps_the_contract_in_an_own_loop(name, callback_contract, monkeypatch) -> None:
+    """The same holds where the fit is a loop by Run; a callback that needs steps is refused."""
+    gc.freeze()
+    factory, options = CASES[name]
+    monkeypatch.setattr(harness, "Trainer", TrainerByRun)
+    if factory().needs_steps:
+        with pytest.raises(CallbackError, match="cannot take part in a Run"):
+            Run(nn.Linear(1, 1), callbacks=[factory()], accelerator="cpu", plugins=False)
+        return
     callback_contract(factory, **options)
 
 

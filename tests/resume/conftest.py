@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from own_loops import run_like_fit
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
@@ -267,6 +266,9 @@ class Laboratory:
             trainer = Trainer(callbacks=callbacks, **options)
             fit = partial(trainer.fit, setup.module, setup.train, setup.val, ckpt_path=resume_from)
         else:
+            # here: the programs that import this file have another path than pytest
+            from own_loops import run_like_fit
+
             run, fit = run_like_fit(
                 setup.module, setup.train, setup.val, callbacks=callbacks, ckpt_path=resume_from,
                 is_known=self.loop == "run", **options,

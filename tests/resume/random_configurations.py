@@ -40,13 +40,20 @@ SEEDS_OF_A_POOL = 250
 """Then fresh processes are begun, so that what runs leave behind does not pile up."""
 
 
-def draw(seed: int) -> Options:
-    """Return the configuration of a seed: each option is the simplest in half of them."""
+def draw(seed: int, loop: str = "trainer") -> Options:
+    """Return the configuration of a seed: each option is the simplest in half of them.
+
+    Args:
+        seed: the seed.
+        loop: who goes through the batches, which is not drawn.
+    """
     chosen = random.Random(seed)
     options = {
         name: values[0] if chosen.random() < 0.5 else chosen.choice(values)
         for name, values in SPACE.items()
+        if name != "loop"
     }
+    options["loop"] = loop
     if seed % CHAINS_OF == 0:
         options["chain"] = draw_chain(chosen)
     return allowed(options)
@@ -121,10 +128,12 @@ def result_of(options: Options, folder: Path, seed: int) -> Result:
     return examine_chain(options, folder) if options["chain"] else examine(options, folder, seed)
 
 
-def check(seed: int, tries: int = MOST_TRIES) -> tuple[int, Result, Options]:
+def check(
+    seed: int, tries: int = MOST_TRIES, loop: str = "trainer"
+) -> tuple[int, Result, Options]:
     """Examine the configuration of a seed; one that fails is shrunk by so many tries."""
     torch.set_num_threads(1)
-    options = draw(seed)
+    options = draw(seed, loop)
     with tempfile.TemporaryDirectory(prefix="random-configurations-") as folder:
 
         def result(candidate: Options) -> Result:
@@ -173,6 +182,7 @@ def main(arguments: list[str]) -> int:
         "--tries", type=int, default=MOST_TRIES, help="runs to shrink a failure; 0 leaves it"
     )
     parser.add_argument("--options", help="what is not the simplest, as a failure is printed")
+    parser.add_argument("--own-loop", action="store_true", help="by Run, in the place of fit")
     parser.add_argument("--only", choices=["chains", "others"], help="leave the others out")
     given = parser.parse_args(arguments)
     first, _, last = given.seeds.partition(":")
@@ -188,7 +198,8 @@ def main(arguments: list[str]) -> int:
         # spawned, since threads of torch do not survive a fork
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(given.jobs, context, _begin) as pool:
-            for found in pool.map(partial(check, tries=given.tries), part):
+            loop = "run" if given.own_loop else "trainer"
+            for found in pool.map(partial(check, tries=given.tries, loop=loop), part):
                 _count(found[1], statuses, reasons)
                 if found[1].status == "differs":
                     print(told(*found), flush=True)

@@ -23,6 +23,7 @@ from random_recording import (
     random_numbers,
 )
 from random_setups import Setup, setup_of
+from random_space import trainer_class
 
 from trainer_hooks import Trainer
 from trainer_hooks.callbacks import Checkpoint, ModelCheckpoint
@@ -90,7 +91,7 @@ def run(
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", TrainerHooksWarning)
         callbacks = [recorder, *leaving, *setup.callbacks, cutter]
-        trainer = Trainer(
+        trainer = trainer_class(options)(
             callbacks=callbacks,
             default_root_dir=folder,
             enable_checkpointing=any(isinstance(one, Checkpoint) for one in callbacks),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from random_guests import GUESTS
+
+from trainer_hooks import Trainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,10 +105,12 @@ SPACE: dict[str, tuple[Any, ...]] = {
     "folder": ("named", "of the run"),
     "logger": ("none", "csv", "tensorboard", "both"),
     "guest": ("none", "none", "none", "none", "none", "none", "none", *GUESTS),
+    # drawn by nobody: `--own-loop` lets a loop by Run take the place of fit
+    "loop": ("trainer", "run"),
 }
 
 
-CHAINED = tuple(SPACE)[tuple(SPACE).index("chain") + 1 :]
+CHAINED = tuple(SPACE)[tuple(SPACE).index("chain") + 1 : -1]
 """The options that only chains have."""
 
 STATEFUL_MAP = ("stateful map", "stateful map with state")
@@ -120,6 +126,15 @@ OF_VALIDATION = (
     "num_sanity_val_steps",
     "counts_validation",
 )
+
+DECIDED_BY_THE_TRAINER = (
+    "optimization",
+    "microbatch_size",
+    "evaluators",
+    "renews",
+    "num_sanity_val_steps",
+)
+"""The options that a loop by Run has no part in."""
 
 # What cannot go together, as a condition, and the options that are made simplest then. A later rule
 # may rest on an earlier one.
@@ -150,6 +165,14 @@ RULES: tuple[tuple[Callable[[Options], bool], tuple[str, ...]], ...] = (
     ),
     (lambda o: o["average"] == "swa" and not o["ends"].endswith("epochs"), ("ends",)),
     (lambda o: not o["chain"], CHAINED),
+    (lambda o: o["loop"] == "run", DECIDED_BY_THE_TRAINER),
+    (
+        lambda o: o["loop"] == "run" and isinstance(o["val_check_interval"], str),
+        ("val_check_interval",),
+    ),
+    (lambda o: o["loop"] == "run" and o["optimizer"] == "LBFGS", ("optimizer",)),
+    (lambda o: o["loop"] == "run" and o["average"] == "swa", ("average",)),
+    (lambda o: o["loop"] == "run" and o["average"] == "validated ema", ("average",)),
     # a chain has cuts and savers of its own
     (lambda o: bool(o["chain"]), ("cut", "second_cut", "saver")),
     # an average cannot follow parameters that pruning replaces
@@ -159,6 +182,17 @@ RULES: tuple[tuple[Callable[[Options], bool], tuple[str, ...]], ...] = (
     # the file of a save that fails is not there, and is not saved later
     (lambda o: _fails_in_save(o) and "exception" in o["second_saver"], ("second_saver",)),
 )
+
+
+def trainer_class(options: Options) -> type[Trainer]:
+    """Return the class whose `fit` trains: the Trainer, or one that writes a loop by Run."""
+    if options["loop"] != "run":
+        return Trainer
+    # a stage of a chain is a program of its own, which pytest's path is not set for
+    sys.path.append(str(Path(__file__).parents[1] / "support"))
+    from own_loops import TrainerByRun
+
+    return TrainerByRun
 
 
 def _is_share(o: Options, name: str) -> bool:

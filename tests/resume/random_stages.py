@@ -34,9 +34,9 @@ from conftest import scramble
 from random_guests import MODULES, prepare
 from random_recording import Cut, Recorder, digest, random_numbers
 from random_setups import loggers_of, setup_of
-from random_space import SPACE
+from random_space import SPACE, trainer_class
 
-from trainer_hooks import Band, Callback, Trainer
+from trainer_hooks import Band, Callback
 from trainer_hooks.callbacks import Checkpoint
 from trainer_hooks.errors import TrainerHooksError, TrainerHooksWarning
 
@@ -122,7 +122,7 @@ def train(task: dict[str, Any], folder: Path) -> int:
     recorder = Recorder()
     cutter = [Cutter(*cut, folder)] if cut is not None and cut[1] not in FILE_CALLS else []
     callbacks = [recorder, *setup.callbacks, *cutter]
-    trainer = Trainer(
+    trainer = trainer_class(options)(
         callbacks=callbacks,
         default_root_dir=run,
         accelerator="cpu",

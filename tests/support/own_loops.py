@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from trainer_hooks import Run
+from trainer_hooks.loops.module_steps import build_evaluation_step, build_training_step
+from trainer_hooks.trainer.own_loop import LoopTrainer
 
 if TYPE_CHECKING:
     from trainer_hooks import Module, Trainer
@@ -54,6 +56,7 @@ def run_like_fit(
     val: Any = None,
     *,
     is_known: bool = True,
+    run_class: type[Run] = Run,
     **options: Any,
 ) -> tuple[Run, Any]:
     """Return a `Run`, and the function that trains with it as fit would."""
@@ -63,28 +66,36 @@ def run_like_fit(
     # a list of batches is one loader
     is_several = isinstance(val, list) and not isinstance(val[0], Tensor)
     loaders = [] if val is None else val if is_several else [val]
-    run = Run(module, train_dataloaders=train if is_known else None, **options)
+    run = run_class(module, train_dataloaders=train if is_known else None, **options)
     progress = run.progress
+    steps: dict[str, Any] = {}
 
     def validate() -> None:
         with run.validation(num_dataloaders=len(loaders)):
             for index, loader in enumerate(loaders):
                 for number, batch in enumerate(run.batches(loader)):
                     extra = (index,) if len(loaders) > 1 else ()
-                    module.validation_step(batch, number, *extra)
+                    run.output(steps["validate"](batch, number, *extra))
 
     def train_all() -> None:
         every = due_every(interval, train)
         with run:
+            context = run.trainer._core.context
+            # those of a module that has a forward and a loss alone, too
+            steps["train"] = build_training_step(context)
+            if loaders:
+                steps["validate"] = build_evaluation_step(context, "validate", context.hooks)
             for epoch in run.epochs():
                 is_chosen = every_n is None or (epoch + 1) % every_n == 0
                 for batch in run.batches(train):
-                    returned = module.training_step(batch, progress.batches_in_epoch)
+                    returned = steps["train"](batch, progress.batches_in_epoch)
                     loss = returned["loss"] if isinstance(returned, dict) else returned
                     if loss is None:
                         continue
                     run.backward(loss)
                     run.step()
+                    if isinstance(returned, dict):
+                        run.output({k: v for k, v in returned.items() if k != "loss"})
                     count = progress.batches_in_epoch if every_n else progress.batches_completed
                     if loaders and is_chosen and (count + 1) % every == 0:
                         validate()
@@ -95,3 +106,35 @@ def run_like_fit(
                         validate()
 
     return run, train_all
+
+
+class TrainerByRun(LoopTrainer):
+    """A trainer whose `fit` is a loop by `Run`, for tests that make a Trainer and call fit."""
+
+    def __init__(self, **options: Any) -> None:
+        self._interval = options.pop("val_check_interval", None) or 1.0
+        self._every_n = options.pop("check_val_every_n_epoch", 1)
+        super().__init__(**{**options, "num_sanity_val_steps": 0})
+
+    def fit(  # type: ignore[override]
+        self,
+        model: Module,
+        train_dataloaders: Any = None,
+        val_dataloaders: Any = None,
+        datamodule: Any = None,
+        ckpt_path: Any = None,
+    ) -> None:
+        """Train by a loop of Run that does what fit does."""
+        by_this_trainer = type(
+            "RunOfThisTrainer", (Run,), {"trainer_class": staticmethod(lambda **_: self)}
+        )
+        makes = datamodule or model
+        train = train_dataloaders if train_dataloaders is not None else makes.train_dataloader()
+        val = val_dataloaders
+        if val is None and hasattr(makes, "val_dataloader"):
+            val = makes.val_dataloader()
+        _, train_all = run_like_fit(
+            model, train, val, run_class=by_this_trainer, ckpt_path=ckpt_path,
+            val_check_interval=self._interval, check_val_every_n_epoch=self._every_n,
+        )  # fmt: skip
+        train_all()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from itertools import count
 from typing import Any
 
@@ -495,6 +497,89 @@ def test_schedulers_step_at_their_interval() -> None:
     with run:
         leave_epochs(run, net)
     assert run.trainer.optimizers[0].param_groups[0]["lr"] == 0.5**4
+
+
+def test_a_compiled_model_keeps_its_names() -> None:
+    """torch.compile's wrapper trains, and the weights have the names of the model inside it."""
+    net = a_net()
+    compiled = torch.compile(net, backend="eager")
+    run = Run(compiled, torch.optim.SGD(net.parameters(), lr=0.1), **QUIET | {"max_epochs": 1})
+    before = net.weight.clone()
+    with run:
+        leave_epochs(run, compiled)
+    assert list(run.module.state_dict()) == ["weight", "bias"]
+    assert not torch.equal(net.weight, before)
+
+
+def test_outputs_reach_the_hooks() -> None:
+    """What run.output is given is the hooks' outputs, in a training batch beside the loss."""
+    seen: list[Any] = []
+
+    class Look(Callback):
+        def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, *_: Any) -> None:
+            seen.append(sorted(outputs))
+
+        def on_validation_batch_end(self, trainer: Any, module: Any, outputs: Any, *_: Any) -> None:
+            seen.append(outputs)
+
+    run, net = a_run(Look(), max_epochs=1)
+    with run:
+        for _ in run.epochs():
+            for batch in run.batches(batches(1)):
+                train_on(run, net, batch)
+                run.output({"scores": net(batch)})
+            with run.validation():
+                for number, _ in enumerate(run.batches(batches(2))):
+                    run.output(number)
+    assert seen == [["loss", "scores"], 0, 1]
+    run, net = a_run(max_epochs=1)
+    with pytest.raises(UsageError, match="pass a dict"), run:
+        for _ in run.epochs():
+            for _ in run.batches(batches(1)):
+                run.output(3)
+
+
+def test_it_loads_little_more_than_a_bare_fit() -> None:
+    """Its own five files are all that comes to those of a bare fit."""
+    program = """
+import sys, torch
+from torch import nn
+off = dict(accelerator="cpu", logger=False, plugins=False, max_epochs=1, enable_progress_bar=False,
+           enable_model_summary=False, enable_checkpointing=False, enable_run_manifest=False)
+batches = [torch.ones(2, 2)]
+if sys.argv[1] == "fit":
+    from trainer_hooks import Module, Trainer
+    class Net(Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(2, 1)
+        def training_step(self, batch, batch_idx):
+            return self.layer(batch).mean()
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 0.1)
+    Trainer(**off).fit(Net(), batches)
+else:
+    from trainer_hooks import Run
+    net = nn.Linear(2, 1)
+    run = Run(net, torch.optim.SGD(net.parameters(), 0.1), **off)
+    with run:
+        for _ in run.epochs():
+            for batch in run.batches(batches):
+                run.backward(net(batch).mean())
+                run.step()
+print(*sorted(name for name in sys.modules if name.startswith("trainer_hooks")))
+"""
+    loaded = {}
+    for loop in ("fit", "run"):
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", program, loop],
+            capture_output=True, text=True, check=True, timeout=120,
+        )  # fmt: skip
+        loaded[loop] = set(done.stdout.splitlines()[-1].split())
+    assert {name.removeprefix("trainer_hooks.") for name in loaded["run"] - loaded["fit"]} == {
+        "loops.own_evaluation", "loops.own_loop", "loops.own_step", "module.loop_module",
+        "trainer.own_loop",
+    }  # fmt: skip
 
 
 def gan(folder: Any = None, ckpt_path: Any = None, *, saves_at: int = -1) -> dict[str, Any]:

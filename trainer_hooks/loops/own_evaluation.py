@@ -61,6 +61,7 @@ class OwnEvaluation(EvaluationLoop):
     Attributes:
         name: the name of the validation.
         has_effect: whether hooks are called and metrics count.
+        output: what the end hook of the open batch gets as its outputs.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class OwnEvaluation(EvaluationLoop):
         super().__init__(context, "validate", hooks)
         self.name = name
         self.has_effect = hooks is None
+        self.output: Any = None
         self._load = load
         self._position = position
         self._num_dataloaders = num_dataloaders
@@ -178,7 +180,8 @@ class OwnEvaluation(EvaluationLoop):
         if batch is not None:
             index, content, batch_idx = batch
             extra = (index,) if self._num_dataloaders > 1 else ()
-            self._end_batch(self._place(index), None, content, batch_idx, extra)
+            output, self.output = self.output, None
+            self._end_batch(self._place(index), output, content, batch_idx, extra)
 
     def _close_loader(self) -> None:
         """Close the loader in whose batches the user's `for` was left, if it was."""

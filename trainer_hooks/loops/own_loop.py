@@ -26,6 +26,7 @@ from trainer_hooks.errors import (
 from trainer_hooks.hooks.relay import HookRelay
 from trainer_hooks.loops.batch_fetcher import END
 from trainer_hooks.loops.fit import FitLoop, connect_step
+from trainer_hooks.loops.module_steps import hook_outputs
 from trainer_hooks.loops.own_evaluation import (
     HandedOverLoaders,
     OwnEvaluation,
@@ -133,6 +134,7 @@ class OwnBatch:
         is_ended: whether it was counted and `on_train_batch_end` was called.
         is_flushed: whether its metrics were flushed, which a validation comes after.
         offers_checkpoint: whether `on_batch_checkpoint` is still to be called.
+        extra_outputs: what hooks get besides the loss.
         is_cut: whether it ends without its step, as a `StopTraining` or the user's loop has left
             it in the middle.
     """
@@ -149,6 +151,7 @@ class OwnBatch:
     is_ended: bool = False
     is_flushed: bool = False
     offers_checkpoint: bool = True
+    extra_outputs: dict[str, Any] = field(default_factory=dict)
     is_cut: bool = False
 
 
@@ -542,7 +545,7 @@ class OwnLoop(FitLoop):
             or self.context.batch.is_last
             or self.context.trainer.loggers
         ):
-            self._outputs = {"loss": batch.loss.detach()}
+            self._outputs = hook_outputs({"loss": None, **batch.extra_outputs}, batch.loss)
         self._end_batch(
             batch.batch, batch.index, self._outputs, batch.closes_window, batch.samples,
             batch.tokens,
@@ -717,6 +720,25 @@ class OwnLoop(FitLoop):
             f"run.step({type(optimizer).__qualname__}) is not an optimizer of this run, which has "
             f"{names}: pass it to Run(optimizer=...), which saves and restores it."
         )
+
+    def output(self, outputs: Any) -> None:
+        """Set what the end hook of the open batch gets: in a training batch besides the loss.
+
+        Raises:
+            UsageError: there is no batch, or the outputs of a training batch are no dict.
+        """
+        if self._evaluation is not None:
+            self._evaluation.output = outputs
+            return
+        batch = self._open_batch("run.output(...)")
+        if batch is None:
+            return
+        if not isinstance(outputs, dict):
+            raise UsageError(
+                f"run.output({type(outputs).__qualname__}) was called in a training batch, whose "
+                "hooks get a dict with the loss in it: pass a dict of what stands beside that."
+            )
+        batch.extra_outputs = outputs
 
     # --- metrics ---
 

@@ -93,6 +93,10 @@ class LoopTrainer(Trainer):
         """Return a context with the run's precision."""
         return self._core.precision.forward_context()
 
+    def refuse_steps(self) -> None:
+        """Refuse callbacks that run the steps of a Module, also those of plugins."""
+        refuse_steps_of(self._core.connector.callbacks)
+
     def add_callback(self, callback: Callback) -> None:
         """Add a callback, unless it runs the module's steps itself."""
         refuse_steps_of([callback])
@@ -183,7 +187,9 @@ class Run:
                     f"{line}."
                 )
         models = named_models(model)
-        adapted = adapt_if_foreign(models, Module) if not isinstance(models, dict) else models
+        # the look-up of adapters is loaded for what may be a module of another framework alone
+        is_stepped = not isinstance(models, dict) and hasattr(models, "training_step")
+        adapted = adapt_if_foreign(models, Module) if is_stepped else models
         self._module = adapted if isinstance(adapted, Module) else LoopModule.around(models)
         is_own = optimizer is not None or not isinstance(adapted, Module)
         self._make_optimizers = (
@@ -199,7 +205,7 @@ class Run:
             options["callbacks"] = [given] if not isinstance(given, list | tuple) else list(given)
             refuse_steps_of(options["callbacks"])
         self.trainer = self.trainer_class(num_sanity_val_steps=0, **options)
-        refuse_steps_of(self.trainer.callbacks)
+        self.trainer.refuse_steps()
         self._ckpt_path = ckpt_path
         self._overrides = checked_overrides(overrides, ckpt_path)
         self._train_dataloaders = train_dataloaders
@@ -318,6 +324,14 @@ class Run:
     def zero_grad(self, optimizer: Any = None) -> None:
         """Clear gradients in the middle of a batch; at its start the run does so by itself."""
         self._opened("run.zero_grad()").zero_grad(optimizer)
+
+    def output(self, outputs: Any) -> None:
+        """Give callbacks outputs of the batch, such as scores, in the hook of its end.
+
+        Args:
+            outputs: in a validation anything; in a training batch a dict, which gets the loss.
+        """
+        self._opened("run.output(...)").output(outputs)
 
     def log(self, name: str, value: Any, **options: Any) -> None:
         """Log a value; the arguments are those of `Module.log`."""

@@ -20,12 +20,18 @@ def weights_init(m):
 
 
 netG = nn.Sequential(  # noqa: N816
-    nn.ConvTranspose2d(nz, ngf * 2, 4, 1, 0, bias=False), nn.BatchNorm2d(ngf * 2), nn.ReLU(True),
-    nn.ConvTranspose2d(ngf * 2, 1, 4, 2, 1, bias=False), nn.Tanh(),
+    nn.ConvTranspose2d(nz, ngf * 2, 4, 1, 0, bias=False),
+    nn.BatchNorm2d(ngf * 2),
+    nn.ReLU(True),
+    nn.ConvTranspose2d(ngf * 2, 1, 4, 2, 1, bias=False),
+    nn.Tanh(),
 )
 netD = nn.Sequential(  # noqa: N816
-    nn.Conv2d(1, ndf, 4, 2, 1, bias=False), nn.LeakyReLU(0.2, inplace=True), nn.Dropout(0.2),
-    nn.Conv2d(ndf, 1, 4, 1, 0, bias=False), nn.Sigmoid(),
+    nn.Conv2d(1, ndf, 4, 2, 1, bias=False),
+    nn.LeakyReLU(0.2, inplace=True),
+    nn.Dropout(0.2),
+    nn.Conv2d(ndf, 1, 4, 1, 0, bias=False),
+    nn.Sigmoid(),
 )
 netG.apply(weights_init)
 netD.apply(weights_init)
@@ -53,6 +59,9 @@ for epoch in range(num_epochs):
         errG = criterion(output, label)  # noqa: N816
         errG.backward()
         optimizerG.step()
-        print(f"iter {epoch} {i} {errD_real.item() + errD_fake.item():.6f} {errG.item():.6f}", flush=True)
+        print(
+            f"iter {epoch} {i} {errD_real.item() + errD_fake.item():.6f} {errG.item():.6f}",
+            flush=True,
+        )
 
 torch.save({"G": netG.state_dict(), "D": netD.state_dict()}, sys.argv[1])

@@ -23,12 +23,18 @@ def weights_init(m):
 
 
 netG = nn.Sequential(  # noqa: N816
-    nn.ConvTranspose2d(nz, ngf * 2, 4, 1, 0, bias=False), nn.BatchNorm2d(ngf * 2), nn.ReLU(True),
-    nn.ConvTranspose2d(ngf * 2, 1, 4, 2, 1, bias=False), nn.Tanh(),
+    nn.ConvTranspose2d(nz, ngf * 2, 4, 1, 0, bias=False),
+    nn.BatchNorm2d(ngf * 2),
+    nn.ReLU(True),
+    nn.ConvTranspose2d(ngf * 2, 1, 4, 2, 1, bias=False),
+    nn.Tanh(),
 )
 netD = nn.Sequential(  # noqa: N816
-    nn.Conv2d(1, ndf, 4, 2, 1, bias=False), nn.LeakyReLU(0.2, inplace=True), nn.Dropout(0.2),
-    nn.Conv2d(ndf, 1, 4, 1, 0, bias=False), nn.Sigmoid(),
+    nn.Conv2d(1, ndf, 4, 2, 1, bias=False),
+    nn.LeakyReLU(0.2, inplace=True),
+    nn.Dropout(0.2),
+    nn.Conv2d(ndf, 1, 4, 1, 0, bias=False),
+    nn.Sigmoid(),
 )
 netG.apply(weights_init)
 netD.apply(weights_init)
@@ -37,7 +43,13 @@ optimizerD = optim.Adam(netD.parameters(), lr=lr, betas=(beta1, 0.999))  # noqa:
 optimizerG = optim.Adam(netG.parameters(), lr=lr, betas=(beta1, 0.999))  # noqa: N816
 
 saver = ModelCheckpoint("saved", every_n_train_steps=4, save_top_k=-1)
-run = Run({"G": netG, "D": netD}, [optimizerD, optimizerG], max_epochs=num_epochs, callbacks=saver, ckpt_path="auto").open()
+run = Run(
+    {"G": netG, "D": netD},
+    [optimizerD, optimizerG],
+    max_epochs=num_epochs,
+    callbacks=saver,
+    ckpt_path="auto",
+).open()
 for epoch in run.epochs():
     for data in run.batches(dataloader):
         i = run.progress.batches_in_epoch
@@ -57,7 +69,10 @@ for epoch in run.epochs():
         errG = criterion(output, label)  # noqa: N816
         run.backward(errG)
         run.step(optimizerG)
-        print(f"iter {epoch} {i} {errD_real.item() + errD_fake.item():.6f} {errG.item():.6f}", flush=True)
+        print(
+            f"iter {epoch} {i} {errD_real.item() + errD_fake.item():.6f} {errG.item():.6f}",
+            flush=True,
+        )
 
 run.close()
 torch.save({"G": netG.state_dict(), "D": netD.state_dict()}, sys.argv[1])

@@ -34,7 +34,9 @@ class Block(nn.Module):
         super().__init__()
         self.ln_1, self.ln_2 = nn.LayerNorm(n_embd), nn.LayerNorm(n_embd)
         self.attn = nn.MultiheadAttention(n_embd, n_head, dropout=0.1, batch_first=True)
-        self.mlp = nn.Sequential(nn.Linear(n_embd, 4 * n_embd), nn.GELU(), nn.Linear(4 * n_embd, n_embd))
+        self.mlp = nn.Sequential(
+            nn.Linear(n_embd, 4 * n_embd), nn.GELU(), nn.Linear(4 * n_embd, n_embd)
+        )
 
     def forward(self, x):
         mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1])
@@ -78,7 +80,14 @@ model = GPT()
 optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=(0.9, 0.95))
 
 saver = ModelCheckpoint("saved", every_n_train_steps=4, save_top_k=-1)
-run = Run(model, optimizer, max_steps=max_iters, gradient_clip_val=grad_clip, callbacks=saver, ckpt_path="auto").open()
+run = Run(
+    model,
+    optimizer,
+    max_steps=max_iters,
+    gradient_clip_val=grad_clip,
+    callbacks=saver,
+    ckpt_path="auto",
+).open()
 for iter_num in run.steps():
     for group in optimizer.param_groups:
         group["lr"] = get_lr(iter_num)

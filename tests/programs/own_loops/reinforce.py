@@ -29,7 +29,12 @@ class CartPole:
             0.5 * (4.0 / 3.0 - 0.1 * math.cos(theta) ** 2 / 1.1)
         )
         xacc = temp - 0.05 * thetaacc * math.cos(theta) / 1.1
-        self.state = [x + 0.02 * x_dot, x_dot + 0.02 * xacc, theta + 0.02 * theta_dot, theta_dot + 0.02 * thetaacc]
+        self.state = [
+            x + 0.02 * x_dot,
+            x_dot + 0.02 * xacc,
+            theta + 0.02 * theta_dot,
+            theta_dot + 0.02 * thetaacc,
+        ]
         done = abs(self.state[0]) > 2.4 or abs(self.state[2]) > 0.21
         return torch.tensor(self.state), 1.0, done
 
@@ -37,7 +42,11 @@ class CartPole:
 class Policy(nn.Module):
     def __init__(self):
         super().__init__()
-        self.affine1, self.dropout, self.affine2 = nn.Linear(4, 16), nn.Dropout(p=0.2), nn.Linear(16, 2)
+        self.affine1, self.dropout, self.affine2 = (
+            nn.Linear(4, 16),
+            nn.Dropout(p=0.2),
+            nn.Linear(16, 2),
+        )
 
     def forward(self, x):
         return torch.softmax(self.affine2(torch.relu(self.dropout(self.affine1(x)))), dim=0)
