@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from trainer_hooks.adapters.callback_adapter import HostedCallback, keep_opaque
     from trainer_hooks.adapters.export.accelerated import to_accelerated
     from trainer_hooks.adapters.export.composer import to_composer
+    from trainer_hooks.adapters.export.ignite import to_ignite
     from trainer_hooks.adapters.export.lightning import lightning_factory, to_lightning
     from trainer_hooks.adapters.export.transformers import to_transformers
 
@@ -24,6 +25,7 @@ __all__ = [
     "lightning_factory",
     "to_accelerated",
     "to_composer",
+    "to_ignite",
     "to_lightning",
     "to_transformers",
 ]
@@ -36,6 +38,7 @@ if not TYPE_CHECKING:  # so that a name that is not there is an error to type ch
             "lightning_factory to_lightning": "export.lightning",
             "to_accelerated": "export.accelerated",
             "to_composer": "export.composer",
+            "to_ignite": "export.ignite",
             "to_transformers": "export.transformers",
         },
     )

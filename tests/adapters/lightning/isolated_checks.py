@@ -400,29 +400,25 @@ def test_a_logger_hears_once_of_a_savers_file():
 
 
 def test_a_hook_that_lightning_lacks_is_refused():
-    class After(trainer_hooks.Callback):
-        def on_after_optimizer_step(self, trainer, module, optimizer):
+    class Before(trainer_hooks.Callback):
+        def on_before_loss(self, trainer, module):
             pass
 
-    message = ""
-    try:
-        to_lightning(After())
-    except trainer_hooks.TrainerHooksError as error:
-        message = str(error)
-    assert "Lightning has no hook 'on_after_optimizer_step'" in message
+    with pytest.raises(trainer_hooks.TrainerHooksError) as caught:
+        to_lightning(Before())
+    assert "Lightning has no hook 'on_before_loss'" in str(caught.value)
 
 
-def test_one_of_ours_that_needs_a_hook_of_resumes_is_refused_as_it_is_converted():
+def test_one_of_ours_that_restarts_the_training_is_refused_as_it_is_converted():
     for callback in (
-        trainer_hooks.callbacks.GradientAccumulationScheduler({1: 2}),
+        trainer_hooks.callbacks.LearningRateFinder(),
         trainer_hooks.callbacks.BatchSizeFinder(),
     ):
         with pytest.raises(trainer_hooks.TrainerHooksError) as caught:
             to_lightning(callback)
-        assert (
-            f"to_lightning({type(callback).__name__}): Lightning has no hook 'on_before_restore'"
-            in str(caught.value)
-        )
+        name = type(callback).__name__
+        assert f"to_lightning({name}): Lightning's trainer has no 'trial_run'" in str(caught.value)
+        assert "Tuner" in str(caught.value)
 
 
 def test_one_of_ours_runs_in_lightnings_trainer_also_resumed():
