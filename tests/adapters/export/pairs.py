@@ -232,6 +232,28 @@ PAIRS = {
     "MemoryMonitor": Pair(lambda _: built_in.MemoryMonitor(), lambda c, fit: fit.steps),
     "MemorySnapshot": Pair(lambda _: built_in.MemorySnapshot(), lambda c, fit: fit.steps),
     "OOMObserver": Pair(lambda _: built_in.OOMObserver(), lambda c, fit: fit.steps),
+    "GradientAccumulationScheduler": Pair(
+        lambda _: built_in.GradientAccumulationScheduler({1: 2}), lambda c, fit: fit.steps,
+    ),
+    "LoadCheckpoint": Pair(
+        lambda _: built_in.LoadCheckpoint(_pretrained(), load_weights_only=True),
+        lambda c, fit: fit.steps, resumes=False,
+    ),
+    "ImageVisualizer": Pair(
+        lambda _: built_in.ImageVisualizer("1ep", input_key=_as_images),
+        lambda c, fit: fit.steps,
+    ),
+    "MLPerfCallback": Pair(
+        lambda host: built_in.MLPerfCallback(
+            "submission", 0, target=100.0, metric_name=host.monitor, submitter="us"
+        ),
+        lambda c, fit: len(list(Path("submission").rglob("*.txt"))), resumes=False,
+    ),
+    "QuantizationAwareTraining": Pair(
+        lambda _: built_in.QuantizationAwareTraining(), lambda c, fit: fit.steps,
+        resumes=False, same_weights=False,
+    ),
+    "BaseFinetuning": Pair(lambda _: _HeadFirst(), lambda c, fit: fit.steps),
     "ConvertSyncBatchNormCallback": Pair(
         lambda _: built_in.ConvertSyncBatchNormCallback(), lambda c, fit: fit.steps,
     ),
@@ -239,6 +261,66 @@ PAIRS = {
         lambda _: built_in.MoveModulesToDeviceCallback(), lambda c, fit: fit.steps,
     ),
 }  # fmt: skip
+
+
+class _HeadFirst(built_in.BaseFinetuning):
+    """Trains the backbone from the second epoch on, at its own rate."""
+
+    def freeze_before_training(self, pl_module):
+        self.freeze(pl_module.backbone)
+
+    def finetune_function(self, pl_module, epoch, optimizer):
+        if epoch == 1:
+            self.unfreeze_and_add_param_group(pl_module.backbone, optimizer, lr=0.05)
+
+
+def _as_images(batch):
+    rows = batch["x"] if hasattr(batch, "keys") else batch[0]
+    return rows.reshape(-1, 1, 2, 2)
+
+
+def _pretrained():
+    """Save other weights than those that a training begins with, as a checkpoint of ours."""
+    fit = Here().fit(epochs=1)
+    fit.trainer.save_checkpoint("pretrained.ckpt")
+    return "pretrained.ckpt"
+
+
+ALL = ("lightning", "transformers", "composer", "accelerated", "ignite")
+
+
+class _Writer(built_in.BasePredictionWriter):
+    def write_on_batch_end(self, *given):
+        pass
+
+
+def _batch_size_finder(_):
+    return built_in.BatchSizeFinder()
+
+
+REFUSED = {
+    "LearningRateFinder": (lambda _: built_in.LearningRateFinder(), ALL, "'trial_run'"),
+    "BatchSizeFinder": (_batch_size_finder, ALL, "'reload_dataloaders'"),
+    "BasePredictionWriter": (
+        lambda _: _Writer("batch"), ALL, "would do nothing|batch_indices",
+    ),
+    "GradientAccumulationScheduler": (
+        lambda _: built_in.GradientAccumulationScheduler({1: 2}), ALL[1:],
+        "does not let 'accumulate_grad_batches' be set",
+    ),
+    "MLPerfCallback": (
+        lambda host: PAIRS["MLPerfCallback"].make(host), ("lightning", "transformers", "ignite"), "loader",
+    ),
+    "ModelCheckpoint in the background": (
+        lambda _: built_in.ModelCheckpoint("best", async_save=True), ALL, "save_in_background",
+    ),
+}  # fmt: skip
+"""Built-in callbacks that hosts refuse: how to make one, the hosts, and words of the reason."""
+
+
+def runs_in(host):
+    """Return the names of the pairs that a host runs."""
+    return [name for name in PAIRS if host not in REFUSED.get(name, ((), ()))[1]]
 
 
 def _recording_lambda():

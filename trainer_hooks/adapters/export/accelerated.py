@@ -173,9 +173,7 @@ class AcceleratedHostTrainer(BatchScheduledHostTrainer):
     def host_scheduler(self, scheduler: Any) -> None:
         self.proxy_target.scheduler = scheduler
 
-    max_epochs = property(
-        lambda self: int(self.proxy_target.run_config.num_epochs)
-    )
+    max_epochs = property(lambda self: int(self.proxy_target.run_config.num_epochs))
     """The number of epochs of the run."""
     max_steps = property(
         lambda self: largest_limit(self.proxy_target.run_config.max_num_train_steps)
@@ -268,7 +266,7 @@ class AcceleratedHostTrainer(BatchScheduledHostTrainer):
             return super().__getattr__(name)
 
 
-class _AcceleratedDriver(HookDriver):
+class AcceleratedDriver(HookDriver):
     """A method for each event of pytorch-accelerated, which calls hooks of ours.
 
     A batch's step comes after the last event of the batch, so a batch ends when the loader is asked
@@ -525,7 +523,7 @@ def to_accelerated(callback: Callback, *, log_every_n_steps: int = LOG_EVERY_N_S
         CallbackError: it needs a hook or an attribute that pytorch-accelerated does not have, or
             that is not installed.
     """
-    driver = _AcceleratedDriver(callback, "to_accelerated", log_every_n_steps)
+    driver = AcceleratedDriver(callback, "to_accelerated", log_every_n_steps)
     theirs = import_host_framework(
         "pytorch_accelerated.callbacks", "pytorch-accelerated", "to_accelerated",
         "pytorch-accelerated",

@@ -212,7 +212,7 @@ class ComposerHostTrainer(BatchScheduledHostTrainer):
         self.module.proxy_target(batch)
 
 
-class _ComposerDriver(HookDriver):
+class ComposerDriver(HookDriver):
     """A method for each event of Composer that moves the counters; the others are hooks as is."""
 
     view = ComposerHostTrainer
@@ -222,7 +222,7 @@ class _ComposerDriver(HookDriver):
     def __init__(self, callback: Callback, function: str) -> None:
         super().__init__(callback, function)
         self._same: dict[str, list[str]] = {}
-        moved = {name for name in vars(_ComposerDriver) if not name.startswith("_")}
+        moved = {name for name in vars(ComposerDriver) if not name.startswith("_")}
         for hook, event in COMPOSER_EVENTS.items():
             if hook in self.calls and event not in moved:
                 self._same.setdefault(event, []).append(hook)
@@ -233,7 +233,7 @@ class _ComposerDriver(HookDriver):
     @property
     def used_events(self) -> set[str]:
         """The events of Composer that it takes part in."""
-        moved = {name for name in vars(_ComposerDriver) if name in _METHODS}
+        moved = {name for name in vars(ComposerDriver) if name in _METHODS}
         return moved | set(self._same) - {"post_close"}
 
     def on_event(self, event: str, state: Any, logger: Any) -> None:
@@ -426,9 +426,9 @@ class _ComposerDriver(HookDriver):
 
 _WRAPPERS = (torch.nn.parallel.DistributedDataParallel,)
 
-_METHODS: dict[str, Callable[[_ComposerDriver, Any], None]] = {
-    name: getattr(_ComposerDriver, name)
-    for name in vars(_ComposerDriver)
+_METHODS: dict[str, Callable[[ComposerDriver, Any], None]] = {
+    name: getattr(ComposerDriver, name)
+    for name in vars(ComposerDriver)
     if name in {*_EVENTS.values(), "init"} and name != "post_close"
 }
 """Composer's events that move the counters."""
@@ -448,7 +448,7 @@ def to_composer(callback: Callback) -> Any:
         CallbackError: it needs a hook or an attribute that Composer does not have, or Composer is
             not installed.
     """
-    driver = _ComposerDriver(callback, "to_composer")
+    driver = ComposerDriver(callback, "to_composer")
     base = import_host_framework("composer.core", "Composer", "to_composer", "mosaicml").Callback
     methods: dict[str, Any] = {event: _event(driver, event) for event in driver.used_events}
     # the only method there that is handed neither state nor logger
@@ -465,7 +465,7 @@ def to_composer(callback: Callback) -> Any:
     return type(kind.__name__, (base,), methods)()
 
 
-def _event(driver: _ComposerDriver, event: str) -> Callable[..., None]:
+def _event(driver: ComposerDriver, event: str) -> Callable[..., None]:
     def call(self: Any, state: Any, logger: Any) -> None:  # noqa: ARG001 - a method of theirs
         driver.on_event(event, state, logger)
 

@@ -82,11 +82,15 @@ class HostTrainer:
     lacks: ClassVar[Mapping[str, str]] = {}
     """Names of our Trainer that this host cannot have, and the reason of each."""
 
+    refuses: ClassVar[Mapping[str, str]] = {}
+    """Built-in callbacks that this host cannot run for another reason, which is given."""
+
     # options of our Trainer that hosts lack, with the values by which they behave
     fast_dev_run = 0
     min_epochs = 0
     min_steps = -1
     max_duration = None
+    dataloader_label = ""
     check_val_every_n_epoch: int | None = 1
     val_check_interval: int | float = 1.0
     num_sanity_val_batches: tuple[int | float, ...] = ()

@@ -104,6 +104,10 @@ class IgniteHostTrainer(BatchScheduledHostTrainer):
         "on_before_zero_grad": "Ignite has no event before gradients are cleared.",
     }
 
+    refuses: ClassVar[Mapping[str, str]] = {
+        "MLPerfCallback": "It counts the samples of loaders, which an evaluator does not tell.",
+    }
+
     def __init__(self, callback: Callback, log_every_n_steps: int = LOG_EVERY_N_STEPS) -> None:
         self._metrics: dict[str, torch.Tensor] = {}
         self._seen: dict[Any, Any] = {}
@@ -119,9 +123,7 @@ class IgniteHostTrainer(BatchScheduledHostTrainer):
         """The optimizers that `attach` was given."""
         return self.given_optimizers
 
-    max_epochs = property(
-        lambda self: largest_limit(self.proxy_target.state.max_epochs)
-    )
+    max_epochs = property(lambda self: largest_limit(self.proxy_target.state.max_epochs))
     """The number of epochs of the run."""
     max_steps = property(
         lambda self: largest_limit(getattr(self.proxy_target.state, "max_iters", None))
@@ -196,7 +198,7 @@ class IgniteHostTrainer(BatchScheduledHostTrainer):
         self.on_checkpoint_saved(str(filepath))
 
 
-class _IgniteDriver(HookDriver):
+class IgniteDriver(HookDriver):
     """A method for each event of Ignite, which calls hooks of ours."""
 
     view = IgniteHostTrainer
@@ -347,7 +349,7 @@ class IgniteCallback:
         driver: the callback's driver.
     """
 
-    def __init__(self, driver: _IgniteDriver) -> None:
+    def __init__(self, driver: IgniteDriver) -> None:
         self._driver = driver
 
     @property
@@ -482,6 +484,6 @@ def to_ignite(callback: Callback, *, log_every_n_steps: int = LOG_EVERY_N_STEPS)
         CallbackError: it needs a hook or an attribute that Ignite does not have, or Ignite is not
             installed.
     """
-    driver = _IgniteDriver(callback, "to_ignite", log_every_n_steps)
+    driver = IgniteDriver(callback, "to_ignite", log_every_n_steps)
     import_host_framework("ignite.engine", "Ignite", "to_ignite", "pytorch-ignite")
     return IgniteCallback(driver)

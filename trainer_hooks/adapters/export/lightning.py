@@ -73,6 +73,10 @@ class LightningHostTrainer(HostTrainer):
         "batch_indices": "Lightning gives the indices to its own BasePredictionWriter alone.",
     }
 
+    refuses: ClassVar[Mapping[str, str]] = {
+        "MLPerfCallback": "It counts the validation's samples before Lightning makes its loader.",
+    }
+
     def offers(self, name: str) -> bool:
         """Return whether an attribute is there, here or in Lightning."""
         return super().offers(name) or hasattr(_lightning().Trainer, name)
@@ -221,7 +225,7 @@ class LightningHostTrainer(HostTrainer):
             return super().__getattr__(name)
 
 
-class _LightningDriver(HookDriver):
+class LightningDriver(HookDriver):
     """A method for each hook of Lightning, which calls hooks of ours."""
 
     view = LightningHostTrainer
@@ -384,7 +388,7 @@ class _LightningDriver(HookDriver):
             self.fire("on_before_dataloader")
 
 
-_OWN = frozenset(name for name in vars(_LightningDriver) if name in _SAME_HOOKS)
+_OWN = frozenset(name for name in vars(LightningDriver) if name in _SAME_HOOKS)
 """Lightning's hooks that move the counters; each of the others is a hook of ours as it is."""
 
 _COUNTERPARTS = (
@@ -412,7 +416,7 @@ def to_lightning(callback: Callback) -> Any:
             not installed.
     """
     package, kind = _lightning(), type(callback)
-    driver = _LightningDriver(callback, "to_lightning")
+    driver = LightningDriver(callback, "to_lightning")
     methods: dict[str, Any] = {
         hook: _method(driver, hook) for hook in _SAME_HOOKS if hook in _OWN or hook in driver.calls
     }
@@ -440,7 +444,7 @@ def _progress_bar_methods(callback: ProgressBar) -> dict[str, Any]:
     }
 
 
-def _method(driver: _LightningDriver, hook: str) -> Callable[..., None]:
+def _method(driver: LightningDriver, hook: str) -> Callable[..., None]:
     call = getattr(driver, hook) if hook in _OWN else None
 
     if call is None:

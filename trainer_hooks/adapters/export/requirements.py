@@ -33,6 +33,11 @@ _NOT_NEEDED = frozenset(
 )
 """Hooks without which a callback does in a fit what it does here."""
 
+_AROUND = frozenset(
+    ("setup", "teardown", "on_init_start", "on_init_end", "on_exception", "on_save_checkpoint")
+)
+"""Hooks that come with the others of a run, and say nothing of which run is meant."""
+
 _ONLY_IN = ("on_test_", "on_predict_", "on_validation_")
 """The beginnings of the names of hooks that belong to another run than a fit without validation."""
 
@@ -54,6 +59,12 @@ def check_requirements(driver: HookDriver, function: str) -> frozenset[str]:
     """
     view, callback, events = type(driver.trainer), driver.callback, driver.events
     name, framework = type(callback).__qualname__, view.framework
+    for kind in type(callback).__mro__:
+        if kind.__name__ in view.refuses and kind.__module__.startswith(_PACKAGE):
+            raise CallbackError(
+                f"{function}({name}): it cannot run in {framework}. {view.refuses[kind.__name__]} "
+                "Run the callback in trainer_hooks.Trainer."
+            )
     lacking = [
         hook
         for hook in driver.calls
@@ -67,17 +78,28 @@ def check_requirements(driver: HookDriver, function: str) -> frozenset[str]:
             "hook that both have."
         )
     calls = [call for hook, call in driver.calls.items() if hook in events]
-    used = used_attributes(callback, calls)
-    for attribute, reader in used.items():
-        is_set = attribute.endswith(" =")
-        is_there = attribute not in view.lacks and (is_set or driver.trainer.offers(attribute))
-        is_used = _USED_WITH.get(attribute, lambda _: True)
-        if is_there or not is_used(callback):
-            continue
-        reason = view.lacks.get(attribute, "It has no counterpart there.")
+    inside = driver.calls.keys() - _AROUND
+    if inside and not inside & events.keys():
         raise CallbackError(
-            f"{function}({name}): {framework}'s trainer has no {attribute!r}, which "
-            f"{name}.{reader} reads. {reason} Run the callback in trainer_hooks.Trainer."
+            f"{function}({name}): none of its hooks {', '.join(map(repr, driver.calls))} is called "
+            f"in {framework}, so it would do nothing. Run the callback in trainer_hooks.Trainer."
+        )
+    used = used_attributes(callback, calls)
+    missing = [
+        attribute
+        for attribute in used
+        if (attribute in view.lacks or not driver.trainer.offers(attribute.removesuffix(" =")))
+        and _USED_WITH.get(attribute, lambda _: True)(callback)
+    ]
+    # one with a reason first
+    for attribute in sorted(missing, key=lambda attribute: attribute not in view.lacks)[:1]:
+        reason = view.lacks.get(attribute, "It has no counterpart there.")
+        owner = f"{framework}'" if framework.endswith("s") else f"{framework}'s"
+        is_set = attribute.endswith(" =")
+        lack = f"does not let {attribute[:-2]!r} be set" if is_set else f"has no {attribute!r}"
+        raise CallbackError(
+            f"{function}({name}): {owner} trainer {lack}, which {name}.{used[attribute]} "
+            f"{'does' if is_set else 'reads'}. {reason} Run the callback in trainer_hooks.Trainer."
         )
     return frozenset(used)
 
@@ -114,7 +136,10 @@ def _function_of(call: Any) -> FunctionType | None:
 
 
 def _functions_named(callback: Callback, name: str) -> Iterator[FunctionType]:
-    """Yield the functions behind an attribute of a callback: a method's, or a property's."""
+    """Yield the functions behind an attribute of a callback: a method, property or part of it."""
+    part = type(vars(callback).get(name))
+    if part.__module__.startswith(_PACKAGE) and not issubclass(part, Callback):
+        yield from (item for item in vars(part).values() if isinstance(item, FunctionType))
     value = getattr(type(callback), name, None)
     value = value.fget if isinstance(value, property) else value
     if isinstance(value, FunctionType):

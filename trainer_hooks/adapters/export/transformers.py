@@ -113,7 +113,12 @@ class TransformersHostTrainer(BatchScheduledHostTrainer):
         "validate_again": "Call `Trainer.evaluate` with another prefix.",
         "accumulate_grad_batches =": "transformers fixes gradient_accumulation_steps at the start.",
         "note_batch_indices": "transformers has no hook at a batch of a prediction.",
+        "save_in_background": "transformers saves in the foreground: pass async_save=False.",
         "on_before_zero_grad": "transformers has no event before gradients are cleared.",
+    }
+
+    refuses: ClassVar[Mapping[str, str]] = {
+        "MLPerfCallback": "It counts the samples of the loaders before the first evaluation.",
     }
 
     args: Any = None
@@ -189,9 +194,7 @@ class TransformersHostTrainer(BatchScheduledHostTrainer):
     """The number of steps to train."""
     default_root_dir = property(lambda self: self.args.output_dir)
     """The folder that files go to."""
-    accumulate_grad_batches = property(
-        lambda self: self.args.gradient_accumulation_steps
-    )
+    accumulate_grad_batches = property(lambda self: self.args.gradient_accumulation_steps)
     """Batches of an accumulation window."""
     device = property(lambda self: torch.device(self.args.device))
     """The device of the model."""
@@ -289,7 +292,7 @@ class TransformersHostTrainer(BatchScheduledHostTrainer):
             self.proxy_target.model_wrapped(**inputs)
 
 
-class _TransformersDriver(HookDriver):
+class TransformersDriver(HookDriver):
     """A method for each event of transformers, which calls hooks of ours."""
 
     view = TransformersHostTrainer
@@ -609,7 +612,7 @@ def to_transformers(callback: Callback) -> Any:
         CallbackError: it needs a hook or an attribute that transformers does not have, or that is
             not installed.
     """
-    driver = _TransformersDriver(callback, "to_transformers")
+    driver = TransformersDriver(callback, "to_transformers")
     theirs = import_host_framework(
         "transformers.trainer_callback", "transformers", "to_transformers", "'transformers[torch]'"
     )
@@ -627,7 +630,7 @@ def to_transformers(callback: Callback) -> Any:
     return type(driver.state_name, (theirs.TrainerCallback, theirs.ExportableState), methods)()
 
 
-def _event(driver: _TransformersDriver, method: Callable[..., None]) -> Callable[..., None]:
+def _event(driver: TransformersDriver, method: Callable[..., None]) -> Callable[..., None]:
     def event(self: Any, args: Any, state: Any, control: Any, **arguments: Any) -> None:  # noqa: ARG001
         driver.trainer.take(args, state, control, arguments)
         method(arguments)
