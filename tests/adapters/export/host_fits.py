@@ -105,6 +105,7 @@ class Here:
 
     name = "here"
     monitor = "val_loss"
+    processes = 1
 
     def convert(self, callback):
         return callback
@@ -225,7 +226,8 @@ class InLightning(Here):
             callbacks=[*converted, *savers],
             enable_checkpointing=bool(savers) or pl.callbacks.Checkpoint in kinds,
             enable_progress_bar=pl.callbacks.ProgressBar in kinds, enable_model_summary=False,
-            num_sanity_val_steps=0, accumulate_grad_batches=accumulate,
+            num_sanity_val_steps=0, accumulate_grad_batches=accumulate, devices=self.processes,
+            strategy="ddp" if self.processes > 1 else "auto",
         )  # fmt: skip
         module = Net()
         done = Fit(module, trainer, logged=logged, checkpoints=checkpoints)
@@ -238,7 +240,9 @@ class InLightning(Here):
             done.error = error
         done.steps = trainer.global_step
         if saves:
-            done.checkpoints.update({int(p.stem): str(p) for p in Path("saved").glob("*.ckpt")})
+            done.checkpoints.update(
+                {int(p.stem): str(p) for p in Path("saved").glob("*.ckpt") if p.stem.isdigit()}
+            )
         return done
 
 

@@ -309,7 +309,8 @@ REFUSED = {
         "does not let 'accumulate_grad_batches' be set",
     ),
     "MLPerfCallback": (
-        lambda host: PAIRS["MLPerfCallback"].make(host), ("lightning", "transformers", "ignite"), "loader",
+        lambda host: PAIRS["MLPerfCallback"].make(host),
+        ("lightning", "transformers", "ignite"), "loader",
     ),
     "ModelCheckpoint in the background": (
         lambda _: built_in.ModelCheckpoint("best", async_save=True), ALL, "save_in_background",

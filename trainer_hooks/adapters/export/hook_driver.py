@@ -43,6 +43,16 @@ RUN_STATE = "trainer_hooks.run"
 what the callback put into the checkpoint itself."""
 
 
+_ITEM_COUNTS = ("clock", "progress.samples_completed", "progress.tokens_completed")
+"""The attributes of a trainer that are made of the samples and tokens of batches."""
+
+
+_BATCH_HOOKS = (
+    "on_train_batch_start", "on_before_backward", "on_before_optimizer_step",
+    "on_after_train_batch", "on_after_optimizer_step", "on_train_batch_end",
+)  # fmt: skip
+
+
 class HookDriver:
     """The hooks of one callback in a host's runs.
 
@@ -74,6 +84,8 @@ class HookDriver:
         self.calls = {hook: call for hook in HOOKS if (call := member.listener(hook)) is not None}
         self.trainer = self.view(callback, **options)
         self.uses = check_requirements(self, function)
+        self._counts_items = not self.uses.isdisjoint(_ITEM_COUNTS)
+        self._may_stop_at_batches = not self.calls.keys().isdisjoint(_BATCH_HOOKS)
         self._recorded: dict[str, Any] = {}
         self.trainer.on_checkpoint_saved = lambda path: self.fire("on_checkpoint_saved", path)
         self._loaded: dict[str, Any] | None = None
@@ -320,10 +332,23 @@ class HookDriver:
         """
         trainer = self.trainer
         progress = trainer.progress
-        progress.count_batch(closes_window, *_counts_of(trainer.module, batch))
+        # looking for the tensors of a batch takes as long as all the rest
+        counts = _counts_of(trainer.module, batch) if self._counts_items else (0, 0)
+        progress.count_batch(closes_window, *counts)
         progress.steps_completed = self._steps_before + closes_window if steps is None else steps
         self.fire("on_train_batch_end", outputs, batch, batch_idx)
         progress.is_batch_open = False
+        if self._may_stop_at_batches:
+            self._agree_on_stop()
+
+    def _agree_on_stop(self) -> None:
+        """Stop all ranks where one has requested it: hosts do not tell the others."""
+        trainer = self.trainer
+        if "stop" not in self.uses or trainer.world_size == 1:
+            return
+        requested = trainer.strategy.reduce(float(trainer.should_stop), reduce_op="max")
+        if requested.item() and not trainer.should_stop:
+            trainer.stop("another process requested the end")
 
     def end_batch_slot(self) -> None:
         """Call `on_batch_checkpoint`, and save a checkpoint that was requested."""
@@ -349,6 +374,7 @@ class HookDriver:
         trainer = self.trainer
         trainer.progress.stage = EpochStage.CLOSING
         self.fire("on_train_epoch_end")
+        self._agree_on_stop()
         trainer.progress.stage = EpochStage.ENDED
         self.record_metrics()
         self.fire("on_epoch_end")
@@ -409,6 +435,8 @@ class HookDriver:
             progress.is_validation_requested = False
         self.record_metrics()
         self.fire("on_validation_end")
+        if self.is_validating_in_fit:
+            self._agree_on_stop()
         if self._open_fn == "fit":
             self.trainer.state.stage = RunningStage.TRAINING
 

@@ -225,14 +225,48 @@ class LightningHostTrainer(HostTrainer):
             return super().__getattr__(name)
 
 
+class _ClippingWatch:
+    """The `configure_gradient_clipping` of a module, which tells when it is done.
+
+    Args:
+        module: the module; the watch takes the place of its method until nobody listens.
+
+    Attributes:
+        listeners: the functions to call.
+    """
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        self._own = vars(module).get("configure_gradient_clipping")
+        self._clip = module.configure_gradient_clipping
+        self.listeners: list[Callable[[], None]] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Clip, and call the listeners."""
+        self._clip(*args, **kwargs)
+        for listener in self.listeners:
+            listener()
+
+    def remove(self, listener: Callable[[], None]) -> None:
+        """Take a listener out; after the last one the module has its own method again."""
+        if listener in self.listeners:
+            self.listeners.remove(listener)
+        if not self.listeners:
+            vars(self._module).pop("configure_gradient_clipping", None)
+            if self._own is not None:
+                self._module.configure_gradient_clipping = self._own
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        # a callback that copies the module must not copy the callbacks that listen
+        return self
+
+
 class LightningDriver(HookDriver):
     """A method for each hook of Lightning, which calls hooks of ours."""
 
     view = LightningHostTrainer
     events = LIGHTNING_EVENTS
     trainer: LightningHostTrainer
-    _resumed_batches = 0
-    _clipping: Any = None
 
     # --- the run ---
 
@@ -265,14 +299,13 @@ class LightningDriver(HookDriver):
     def _watch_lightnings_clipping(self) -> None:
         """Call `on_after_train_batch` once Lightning has clipped, which it does with or without."""
         module = self.trainer.module
-        clip = module.configure_gradient_clipping
+        watch = vars(module).get("configure_gradient_clipping")
+        if not isinstance(watch, _ClippingWatch):
+            watch = module.configure_gradient_clipping = _ClippingWatch(module)
+        watch.listeners.append(self._after_clipping)
 
-        def configure_gradient_clipping(*args: Any, **kwargs: Any) -> None:
-            clip(*args, **kwargs)
-            self.fire("on_after_train_batch")
-
-        self._clipping = module
-        module.configure_gradient_clipping = configure_gradient_clipping
+    def _after_clipping(self) -> None:
+        self.fire("on_after_train_batch")
 
     def on_train_start(self, trainer: Any, _: Any) -> None:
         """Take over Lightning's counters, which a resume has restored by now."""
@@ -304,9 +337,9 @@ class LightningDriver(HookDriver):
     def teardown(self, _: Any, __: Any, stage: str) -> None:
         """End the run."""
         fn = str(getattr(stage, "value", stage))
-        if self._clipping is not None:
-            del self._clipping.configure_gradient_clipping
-            self._clipping = None
+        watch = vars(self.trainer.module).get("configure_gradient_clipping")
+        if isinstance(watch, _ClippingWatch):
+            watch.remove(self._after_clipping)
         if fn in ("validate", "test"):
             self.fire("on_evaluation_run_end", fn)
         self.end_run()

@@ -88,7 +88,9 @@ def check_requirements(driver: HookDriver, function: str) -> frozenset[str]:
     missing = [
         attribute
         for attribute in used
-        if (attribute in view.lacks or not driver.trainer.offers(attribute.removesuffix(" =")))
+        # the counters are all there
+        if not attribute.startswith("progress.")
+        and (attribute in view.lacks or not driver.trainer.offers(attribute.removesuffix(" =")))
         and _USED_WITH.get(attribute, lambda _: True)(callback)
     ]
     # one with a reason first
@@ -107,6 +109,8 @@ def check_requirements(driver: HookDriver, function: str) -> frozenset[str]:
 def used_attributes(callback: Callback, calls: Iterable[Callable[..., Any]]) -> dict[str, str]:
     """Return the attributes of the trainer that a callback's hooks use, with the method that does.
 
+    A counter is named `progress.samples_completed` and so on.
+
     Args:
         callback: the callback.
         calls: the functions that are called at its hooks.
@@ -123,6 +127,8 @@ def used_attributes(callback: Callback, calls: Iterable[Callable[..., Any]]) -> 
             for owner, attribute in _loads(code):
                 if owner in ("trainer", "_trainer"):
                     used.setdefault(attribute, function.__name__)
+                elif owner == "progress":
+                    used.setdefault(f"progress.{attribute}", function.__name__)
                 elif owner == "self":
                     waiting += _functions_named(callback, attribute)
             waiting += _called_functions(function, code)

@@ -24,7 +24,8 @@ from trainer_hooks.adapters.export.host_trainer import (
     unwrapped,
 )
 from trainer_hooks.adapters.export.requirements import import_host_framework
-from trainer_hooks.callbacks import Checkpoint
+from trainer_hooks.callbacks import Checkpoint, RunManifest
+from trainer_hooks.loggers import CSVLogger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -308,7 +309,7 @@ class TransformersDriver(HookDriver):
         self._outputs: Any = None
         self._is_prepared = self._is_begun = self._is_open = self._has_to_end_epoch = False
         self._is_evaluating = self._is_eval_open = False
-        self._packed: str | None = None
+        self._table: CSVLogger | None = None
 
     # --- the run ---
 
@@ -415,8 +416,19 @@ class TransformersDriver(HookDriver):
                 self.resume_epoch(int(inside))
         else:
             self._batch_idx = 0
+        if isinstance(self.callback, RunManifest) and trainer.is_global_zero:
+            # beside the journal, for `trainer-hooks report`: their own log is in checkpoints alone
+            folder = Path(self.callback.dirpath or trainer.default_root_dir).absolute()
+            self._table = CSVLogger(folder.parent, name=None, version=folder.name)
         self.begin_fit()
         self.begin_training()
+
+    def end_run(self) -> None:
+        """Call `teardown`, and write the rows of the table."""
+        if self._table is not None:
+            self._table.save()
+            self._table = None
+        super().end_run()
 
     def on_train_end(self, _: Any) -> None:
         """Call the hooks of a fit's end."""
@@ -525,6 +537,9 @@ class TransformersDriver(HookDriver):
         # two dicts: a copy with the step went to the history before the event
         logs.update(added)
         self.trainer.host_state.log_history[-1].update(added)
+        if self._table is not None:
+            numbers = {n: v for n, v in logs.items() if isinstance(v, int | float)}
+            self._table.log_metrics(numbers, max(0, self.trainer.host_state.global_step - 1))
         self.fire("on_log", logs, self.trainer.host_state.global_step)
 
     def _flush_logs(self) -> None:
