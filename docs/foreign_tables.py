@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks import callbacks
 from trainer_hooks.adapters.composer.events import DECLARED
 from trainer_hooks.adapters.composer.events import EVENTS as COMPOSER_EVENTS
-from trainer_hooks import callbacks
 from trainer_hooks.adapters.export.accelerated import ACCELERATED_EVENTS, AcceleratedDriver
 from trainer_hooks.adapters.export.composer import COMPOSER_EVENTS as FROM_COMPOSER
 from trainer_hooks.adapters.export.composer import ComposerDriver

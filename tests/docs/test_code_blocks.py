@@ -49,9 +49,8 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     script = tmp_path / "page.py"
     script.write_text("\n\n".join(blocks(page)), encoding="utf-8")
     framework = HOSTS.get(page.name)
-    if framework is not None:
-        if find_spec(framework) is None:
-            pytest.skip(f"needs {framework}")
+    if framework is not None and find_spec(framework) is None:
+        pytest.skip(f"needs {framework}")
     # the other frameworks warn a lot, of their own doing
     action = "error" if framework is None else "ignore"
     done = subprocess.run(

@@ -384,6 +384,12 @@ class FitLoop:
         context.state_registry.load(checkpoint, context.resumed_path, by_loop=True)
         if progress.stage is not EpochStage.BETWEEN:
             context.batch.is_last = self._is_complete()
+        # Only `on_batch_checkpoint`, the slot of a batch, comes after its end and before the next.
+        is_past_checkpoint_hook = progress.stage in (EpochStage.ENDED, EpochStage.BETWEEN) or (
+            progress.stage is EpochStage.BATCHES
+            and not progress.is_batch_open
+            and not checkpoint["trainer_hooks"].get("inside_batch", False)
+        )
         # If the checkpoint was saved in `on_train_batch_end` or a validation after this batch,
         # finish the batch, which repeats the validation from its start.
         if progress.stage is EpochStage.BATCHES and progress.is_batch_open:
@@ -391,7 +397,6 @@ class FitLoop:
             self._batch_end.finish(progress.batches_in_window == 0, {})
         if slot.is_open:
             slot.finish()
-        is_past_checkpoint_hook = progress.stage in (EpochStage.ENDED, EpochStage.BETWEEN)
         if is_past_checkpoint_hook and progress.is_checkpoint_requested:
             # The checkpoint was saved in the hook that should have served this request, which may
             # have been the last one.
@@ -625,7 +630,7 @@ class GracefulShutdown:
         savers = trainer.checkpoint_callbacks
         for saver in savers:
             # One file is enough; schedulers such as SLURM kill the process soon after the signal.
-            if saver.save_before_leaving(trainer, context.module):
+            if ours(saver).save_before_leaving(trainer, context.module):
                 return
         if not trainer.fast_dev_run:
             missing = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import signal
 from copy import deepcopy
 from dataclasses import replace
@@ -25,6 +26,7 @@ from trainer_hooks.context.loaders import EvalLoaders
 from trainer_hooks.context.run_state import present_step
 from trainer_hooks.errors import (
     CallbackError,
+    OptionError,
     StopTraining,
     TrainerHooksWarning,
     UsageError,
@@ -54,7 +56,6 @@ from trainer_hooks.trainer.options.limits import (
 )
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable, Mapping
     from contextlib import AbstractContextManager
     from datetime import timedelta
@@ -835,8 +836,12 @@ class Trainer:
 
     @property
     def datamodule(self) -> DataModule | None:
-        """The data module of the run, or of the last one."""
+        """The data module of the run, or of the last one. May be set, for code that reads it."""
         return self._core.datamodule
+
+    @datamodule.setter
+    def datamodule(self, datamodule: DataModule | None) -> None:
+        self._core.datamodule = datamodule
 
     @property
     def optimizers(self) -> list[Optimizer]:
@@ -1595,6 +1600,7 @@ class Trainer:
 
         Raises:
             UsageError: a run of this trainer is going on.
+            OptionError: it is neither a text nor a path.
             CheckpointNotFoundError: it is one of the words with a letter wrong.
         """
         # before the record changes: by that of the running run, savers know which file to keep
@@ -1607,6 +1613,11 @@ class Trainer:
         self._core.start.is_auto = ckpt_path == "auto"
         if ckpt_path is None:
             return None
+        if not isinstance(ckpt_path, str | os.PathLike):
+            raise OptionError(
+                f"ckpt_path={ckpt_path!r} of {fn}: must be a path, or one of the words 'last', "
+                "'best' and 'auto'."
+            )
         if ckpt_path not in ("auto", "best", "last"):
             if isinstance(ckpt_path, str) and ckpt_path.isalpha() and is_missing(ckpt_path):
                 from trainer_hooks.trainer.run.find_checkpoint import refuse_misspelt

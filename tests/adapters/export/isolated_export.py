@@ -196,6 +196,14 @@ def test_lacks_are_named_in_pytorch_accelerated():
         assert word in error
 
 
+def test_early_stopping_in_pytorch_accelerated():
+    for monitor in ("eval_loss_epoch", "train_loss_epoch"):
+        stopping = trainer_hooks.callbacks.EarlyStopping(monitor, patience=1, min_delta=100.0)
+        trainer = accelerated(to_accelerated(stopping), epochs=4, evaluates="eval" in monitor)
+        assert trainer.run_history.current_epoch == 2
+        assert "did not improve in 1 check" in stopping.stopping_reason_message
+
+
 # --- transformers ---
 
 
@@ -244,3 +252,13 @@ def test_lacks_are_named_in_transformers():
     error = error_of(lambda: to_transformers(Asks()))
     for word in ("'trial_run'", "Asks.on_train_start", "transformers"):
         assert word in error
+
+
+def test_early_stopping_in_transformers():
+    for strategy, steps in (("epoch", 8), ("steps", 2)):
+        stopping = trainer_hooks.callbacks.EarlyStopping("eval_loss", patience=1, min_delta=100.0)
+        trainer = transformers(
+            to_transformers(stopping), epochs=4, eval_strategy=strategy, eval_steps=1
+        )
+        assert trainer.state.global_step == steps
+        assert "did not improve in 1 check" in stopping.stopping_reason_message

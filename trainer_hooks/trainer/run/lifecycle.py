@@ -484,7 +484,7 @@ def check_folders(core: TrainerCore, trainer: Trainer) -> None:
     # on all ranks: if only rank 0 raised, the others would wait for it at the next collective
     if core.processes.saves_shards:
         for saver in trainer.checkpoint_callbacks:
-            for folder in saver.folders():
+            for folder in ours(saver).folders():
                 require_local(folder)
     if not trainer.is_global_zero:
         return
@@ -516,7 +516,7 @@ def _folders_of(core: TrainerCore, trainer: Trainer) -> Iterator[tuple[str, str]
         if folder is not None:
             yield folder, f"logs of {type(logger).__name__}"
     for saver in trainer.checkpoint_callbacks:
-        for folder in saver.folders():
+        for folder in ours(saver).folders():
             yield folder, f"checkpoints of {type(saver).__name__}"
     manifest = class_if_loaded("trainer_hooks.callbacks.reporting.run_manifest", "RunManifest")
     for callback in core.connector.callbacks:
