@@ -338,7 +338,8 @@ class AcceleratedDriver(HookDriver):
     def _begin(self) -> None:
         """Begin a fit, when the model and the optimizer are prepared."""
         self._is_begun = True
-        self.begin_run("fit", self._host_module())
+        is_new = self.trainer.proxy_target.run_history.current_epoch == 1
+        self.begin_run("fit", self._host_module(), is_new=is_new)
 
     def _host_module(self) -> HostModule:
         theirs = self.trainer.proxy_target

@@ -139,21 +139,23 @@ class HookDriver:
 
     # --- the run ---
 
-    def begin_run(self, fn: str, module: Any, logs_to: Any = None) -> None:
+    def begin_run(self, fn: str, module: Any, *, is_new: bool = False) -> None:
         """Begin a run: call `setup`, and in a fit the hooks up to the load of a checkpoint.
 
         Args:
             fn: `"fit"`, `"validate"`, `"test"` or `"predict"`.
-            module: the model, as hooks receive it.
-            logs_to: the module that `self.log` of the callback goes to; `module` unless given.
+            module: the model, as hooks receive it, which `self.log` of the callback goes to.
+            is_new: whether the host counts from 0 again, whatever it has trained before.
         """
         trainer = self.trainer
+        if is_new:
+            trainer.forget()
         self._let_masks_go(module)
         trainer.begin_run(fn)
         trainer.module, self._open_fn = module, fn
         if ours(self.callback).runs_on == "rank_zero" and not trainer.is_global_zero:
             self.calls = {}
-        ours(self.callback).attach_module(module if logs_to is None else logs_to)
+        ours(self.callback).attach_module(module)
         self.fire("setup", fn)
         if fn == "fit":
             self.fire("on_configure_model")
@@ -298,6 +300,10 @@ class HookDriver:
     def before_backward(self, loss: Any) -> None:
         """Call `on_before_backward`; set the window's gradients aside if the batch is skipped."""
         self.fire("on_before_backward", loss)
+        self.set_gradients_aside()
+
+    def set_gradients_aside(self) -> None:
+        """Keep the gradients of a window from the backward of a batch that is skipped."""
         if self.trainer.skips_batch:
             parameters = self.trainer.module.parameters()
             self._kept_gradients = [(p, p.grad) for p in parameters]

@@ -139,6 +139,15 @@ class HostTrainer:
         self.skips_batch = False
         self._processes = None
 
+    def forget(self) -> None:
+        """Count from 0 again: a new training begins."""
+        # in place: the history refers to them
+        self.progress.load_state_dict(Progress().state_dict())
+        self.progress.is_restored = False
+        self.timekeeper = Timekeeper()
+        self.history.reset()
+        self.callback_metrics.clear()
+
     # --- counters and limits ---
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -217,7 +218,8 @@ class IgniteDriver(HookDriver):
         self._is_begun = True
         if self._module is None:
             self._module = HostModule(self.model, self._record)
-        self.begin_run("fit", self._module)
+        is_new = self.trainer.proxy_target.state.iteration == 0
+        self.begin_run("fit", self._module, is_new=is_new)
 
     # --- the engine of the training ---
 
@@ -248,15 +250,19 @@ class IgniteDriver(HookDriver):
             self._handles.append(
                 self.loss_fn.register_forward_hook(lambda _m, _a, loss: self._watch(loss, loss))
             )
-        elif not self.calls.keys().isdisjoint(("on_after_backward", "on_before_optimizer_step")):
+        elif "skip_batch" in self.uses or not self.calls.keys().isdisjoint(
+            ("on_after_backward", "on_before_optimizer_step")
+        ):
             self._handles.append(
                 self.model.register_forward_hook(lambda _m, _a, out: self._watch(out, None))
             )
 
     def _watch(self, tensor: Any, loss: Any) -> None:
         if isinstance(tensor, torch.Tensor) and tensor.requires_grad:
-            if loss is not None:
-                tensor.register_hook(lambda _: self.before_backward(loss))  # type: ignore[no-untyped-call]
+            begin = (
+                self.set_gradients_aside if loss is None else partial(self.before_backward, loss)
+            )
+            tensor.register_hook(lambda _: begin())  # type: ignore[no-untyped-call]
             call_after_backward(tensor, self._after_backward)
 
     def _after_backward(self) -> None:

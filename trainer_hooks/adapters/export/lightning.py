@@ -334,10 +334,10 @@ class LightningDriver(HookDriver):
         """Call the hooks of an exception; `teardown` follows in Lightning, too."""
         self.fail(exception)
 
-    def teardown(self, _: Any, __: Any, stage: str) -> None:
+    def teardown(self, _: Any, module: Any, stage: str) -> None:
         """End the run."""
         fn = str(getattr(stage, "value", stage))
-        watch = vars(self.trainer.module).get("configure_gradient_clipping")
+        watch = vars(module).get("configure_gradient_clipping")
         if isinstance(watch, _ClippingWatch):
             watch.remove(self._after_clipping)
         if fn in ("validate", "test"):

@@ -360,7 +360,8 @@ class TransformersDriver(HookDriver):
         self._is_prepared, self._is_begun, self._has_to_end_epoch = True, False, False
         self._is_open = self._is_evaluating = False
         stop = trainer.control.should_training_stop
-        self.begin_run("fit", HostModule(model, self._record))
+        is_new = trainer.host_state.global_step == 0
+        self.begin_run("fit", HostModule(model, self._record), is_new=is_new)
         trainer.control.should_training_stop = stop or trainer.should_stop
 
     def _restore(self) -> None:
