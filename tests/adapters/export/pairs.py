@@ -17,6 +17,7 @@ from host_fits import BATCHES, Here, Rows
 
 from trainer_hooks import Callback
 from trainer_hooks import callbacks as built_in
+from trainer_hooks.compat.composer import callbacks as of_composer
 from trainer_hooks.hooks.spec import HOOKS
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ PAIRS = {
         ],
     ),
     "SystemMetricsMonitor": Pair(
-        lambda _: built_in.SystemMetricsMonitor(),
+        lambda _: of_composer.SystemMetricsMonitor(),
         lambda c, fit: any("cpu" in name for name in fit.logged),
     ),
     "Notify": Pair(
@@ -229,7 +230,7 @@ PAIRS = {
         ),
         lambda c, fit: Path("exported.pt2").exists(), resumes=False,
     ),
-    "MemoryMonitor": Pair(lambda _: built_in.MemoryMonitor(), lambda c, fit: fit.steps),
+    "MemoryMonitor": Pair(lambda _: of_composer.MemoryMonitor(), lambda c, fit: fit.steps),
     "MemorySnapshot": Pair(lambda _: built_in.MemorySnapshot(), lambda c, fit: fit.steps),
     "OOMObserver": Pair(lambda _: built_in.OOMObserver(), lambda c, fit: fit.steps),
     "GradientAccumulationScheduler": Pair(

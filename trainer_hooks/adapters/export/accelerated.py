@@ -15,15 +15,13 @@ from trainer_hooks.adapters.export.hook_driver import (
 )
 from trainer_hooks.adapters.export.host_trainer import (
     LOG_EVERY_N_STEPS,
-    BatchScheduledHostTrainer,
     HostLogger,
     HostModule,
-    numbers_as_tensors,
+    PolledHostTrainer,
     unwrapped,
 )
 from trainer_hooks.adapters.export.requirements import import_host_framework
 from trainer_hooks.adapters.proxy import Proxy
-from trainer_hooks.callbacks import Checkpoint
 from trainer_hooks.errors import StopTraining
 
 if TYPE_CHECKING:
@@ -134,7 +132,7 @@ class WatchedLoader(Proxy):
         return len(self.proxy_target)
 
 
-class AcceleratedHostTrainer(BatchScheduledHostTrainer):
+class AcceleratedHostTrainer(PolledHostTrainer):
     """pytorch-accelerated's Trainer under the names of ours; a name that is not here is its own."""
 
     framework = "pytorch-accelerated"
@@ -153,8 +151,6 @@ class AcceleratedHostTrainer(BatchScheduledHostTrainer):
     }
 
     def __init__(self, callback: Callback, log_every_n_steps: int = LOG_EVERY_N_STEPS) -> None:
-        self._metrics: dict[str, torch.Tensor] = {}
-        self._seen: dict[str, Any] = {}
         super().__init__(callback)
         self.log_every_n_steps = log_every_n_steps
 
@@ -204,35 +200,13 @@ class AcceleratedHostTrainer(BatchScheduledHostTrainer):
         name = str(self.proxy_target._accelerator.mixed_precision)  # noqa: SLF001
         return _PRECISIONS.get(name, name)
 
-    @property
-    def callback_metrics(self) -> dict[str, torch.Tensor]:
-        """The latest values of the run's history, and those that callbacks add."""
-        history: Any = getattr(self.proxy_target, "run_history", None)
-        for name in () if history is None else history.get_metric_names():
-            value = history.get_latest_metric(name)
-            if self._seen.get(name) is not value:
-                self._seen[name] = value
-                self._metrics.update(numbers_as_tensors({name: value}))
-        return self._metrics
+    def metric_sources(self) -> list[dict[str, Any]]:
+        """Return the latest values of the run's history."""
+        history = self.proxy_target.run_history
+        return [{name: history.get_latest_metric(name) for name in history.get_metric_names()}]
 
-    @callback_metrics.setter
-    def callback_metrics(self, metrics: dict[str, torch.Tensor]) -> None:
-        self._metrics = metrics
-
-    @property
-    def callbacks(self) -> list[Any]:
-        """Our callbacks that the Trainer runs."""
-        handler = getattr(self.proxy_target, "callback_handler", None)
-        return [
-            driver.callback
-            for item in getattr(handler, "callbacks", ())
-            if (driver := vars(type(item)).get("trainer_hooks_driver")) is not None
-        ] or [self._callback]
-
-    @property
-    def checkpoint_callbacks(self) -> list[Any]:  # type: ignore[override]
-        """Our savers."""
-        return [callback for callback in self.callbacks if isinstance(callback, Checkpoint)]
+    host_callbacks = property(lambda self: self.proxy_target.callback_handler.callbacks)
+    """The Trainer's callbacks."""
 
     @property
     def loggers(self) -> list[Any]:

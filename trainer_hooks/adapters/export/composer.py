@@ -9,14 +9,12 @@ import torch
 
 from trainer_hooks.adapters.export.hook_driver import HookDriver, find_caller
 from trainer_hooks.adapters.export.host_trainer import (
-    BatchScheduledHostTrainer,
     HostLogger,
     HostModule,
-    numbers_as_tensors,
+    PolledHostTrainer,
 )
 from trainer_hooks.adapters.export.requirements import import_host_framework
 from trainer_hooks.adapters.hook_names import COMPOSER_NAMES
-from trainer_hooks.callbacks import Checkpoint
 from trainer_hooks.hooks.spec import HOOKS
 
 if TYPE_CHECKING:
@@ -64,7 +62,7 @@ order. `setup` and `teardown` are also called around a standalone evaluation and
 """
 
 
-class ComposerHostTrainer(BatchScheduledHostTrainer):
+class ComposerHostTrainer(PolledHostTrainer):
     """Composer's State under the names of our Trainer, and its Trainer behind it.
 
     Attributes:
@@ -89,8 +87,6 @@ class ComposerHostTrainer(BatchScheduledHostTrainer):
     }
 
     def __init__(self, callback: Callback) -> None:
-        self._metrics: dict[str, torch.Tensor] = {}
-        self._seen: dict[str, Any] = {}
         super().__init__(callback)
         self.composer_trainer: Any = None
         self.composer_logger: Any = None
@@ -133,24 +129,10 @@ class ComposerHostTrainer(BatchScheduledHostTrainer):
         """The loaders of the evaluators."""
         return [one.dataloader.dataloader for one in self.proxy_target.evaluators]
 
-    @property
-    def callback_metrics(self) -> dict[str, torch.Tensor]:
-        """The latest losses, metrics of the model, and values that the callback logged."""
+    def metric_sources(self) -> list[dict[str, Any]]:
+        """Return the latest losses, and metrics of the model."""
         state = self.proxy_target
-        for values in (
-            (state.total_loss_dict, state.train_metric_values, state.eval_metric_values)
-            if state is not None
-            else ()
-        ):
-            # Composer makes new objects when it computes metrics
-            new = {n: v for n, v in values.items() if self._seen.get(n) is not v}
-            self._seen.update(new)
-            self._metrics.update(numbers_as_tensors(new))
-        return self._metrics
-
-    @callback_metrics.setter
-    def callback_metrics(self, metrics: dict[str, torch.Tensor]) -> None:
-        self._metrics = metrics
+        return [state.total_loss_dict, state.train_metric_values, state.eval_metric_values]
 
     @property
     def should_stop(self) -> bool:
@@ -172,20 +154,8 @@ class ComposerHostTrainer(BatchScheduledHostTrainer):
         name: str = self.proxy_target.precision.value
         return _PRECISIONS.get(name, name)
 
-    @property
-    def callbacks(self) -> list[Any]:
-        """Our callbacks that Composer's Trainer runs."""
-        state = self.proxy_target
-        return [
-            driver.callback
-            for item in (state.callbacks if state is not None else ())
-            if (driver := getattr(item, "trainer_hooks_driver", None)) is not None
-        ]
-
-    @property
-    def checkpoint_callbacks(self) -> list[Any]:  # type: ignore[override]
-        """Our savers."""
-        return [callback for callback in self.callbacks if isinstance(callback, Checkpoint)]
+    host_callbacks = property(lambda self: self.proxy_target.callbacks)
+    """The callbacks of Composer's Trainer."""
 
     @property
     def loggers(self) -> list[Any]:

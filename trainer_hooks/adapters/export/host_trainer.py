@@ -15,6 +15,7 @@ from torch import distributed
 
 from trainer_hooks._output import losing_output
 from trainer_hooks.adapters.proxy import ModuleProxy, Proxy
+from trainer_hooks.callbacks import Checkpoint
 from trainer_hooks.clock.clock import Timekeeper
 from trainer_hooks.clock.progress import Progress
 from trainer_hooks.clock.timing import TimeUnit
@@ -27,7 +28,7 @@ from trainer_hooks.runtime.processes import Processes
 from trainer_hooks.runtime.topology import Topology
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from torch import Tensor, nn
 
@@ -210,13 +211,22 @@ class HostTrainer:
         """Whether the last run ended with an exception."""
         return self.state.interrupted
 
-    @property
-    def callbacks(self) -> list[Callback]:
-        """The callbacks of trainer_hooks that the host's trainer runs."""
-        return [self._callback]
+    host_callbacks: Any = ()
+    """The callbacks of the host's trainer, as it lists them."""
 
-    checkpoint_callbacks: tuple[Any, ...] = ()
-    """Our savers; one beside this callback is not known to it."""
+    @property
+    def callbacks(self) -> list[Any]:
+        """Our callbacks that the host's trainer runs."""
+        # by the class: one framework's callbacks answer an unknown attribute with another error
+        kinds = map(type, self.host_callbacks)
+        drivers = [getattr(kind, "trainer_hooks_driver", None) for kind in kinds]
+        listed = [driver.callback for driver in drivers if driver is not None]
+        return listed or [self._callback]
+
+    @property
+    def checkpoint_callbacks(self) -> list[Any]:
+        """Our savers among them."""
+        return [callback for callback in self.callbacks if isinstance(callback, Checkpoint)]
 
     @property
     def callback_report(self) -> tuple[CallbackReport, ...]:
@@ -495,6 +505,35 @@ class BatchScheduledHostTrainer(HostTrainer):
     def _replace_scheduler(self, configs: list[LRSchedulerConfig]) -> None:
         self.epoch_scheduler = EpochScheduler(configs[0].scheduler, self.host_scheduler)
         self.host_scheduler = self.epoch_scheduler
+
+
+class PolledHostTrainer(BatchScheduledHostTrainer):
+    """A host that says nothing of logged values: they are looked up when a callback asks."""
+
+    def __init__(self, callback: Callback) -> None:
+        self._metrics: dict[str, Tensor] = {}
+        self._seen: dict[Any, Any] = {}
+        super().__init__(callback)
+
+    def metric_sources(self) -> Iterable[Mapping[str, Any]]:
+        """Return the latest values of the host by name, in its several places."""
+        raise NotImplementedError(f"{type(self).__qualname__}.metric_sources: define it.")
+
+    @property
+    def callback_metrics(self) -> dict[str, Tensor]:
+        """The latest values of the host, and those that callbacks add."""
+        if self.proxy_target is not None:
+            for number, values in enumerate(self.metric_sources()):
+                for name, value in values.items():
+                    # a value that is logged again is another object, though perhaps as large
+                    if self._seen.get((number, name)) is not value:
+                        self._seen[number, name] = value
+                        self._metrics.update(numbers_as_tensors({name: value}))
+        return self._metrics
+
+    @callback_metrics.setter
+    def callback_metrics(self, metrics: dict[str, Tensor]) -> None:
+        self._metrics = metrics
 
 
 class HostScheduler(Proxy):

@@ -18,10 +18,9 @@ from trainer_hooks.adapters.export.hook_driver import (
 )
 from trainer_hooks.adapters.export.host_trainer import (
     LOG_EVERY_N_STEPS,
-    BatchScheduledHostTrainer,
     HostLogger,
     HostModule,
-    numbers_as_tensors,
+    PolledHostTrainer,
 )
 from trainer_hooks.adapters.export.requirements import import_host_framework
 from trainer_hooks.errors import CallbackError
@@ -82,7 +81,7 @@ IGNITE_EVENTS = {
 """The event of Ignite at which each hook of ours is called."""
 
 
-class IgniteHostTrainer(BatchScheduledHostTrainer):
+class IgniteHostTrainer(PolledHostTrainer):
     """The engine of a training, with what `attach` was given, under the names of our Trainer.
 
     Attributes:
@@ -110,8 +109,6 @@ class IgniteHostTrainer(BatchScheduledHostTrainer):
     }
 
     def __init__(self, callback: Callback, log_every_n_steps: int = LOG_EVERY_N_STEPS) -> None:
-        self._metrics: dict[str, torch.Tensor] = {}
-        self._seen: dict[Any, Any] = {}
         super().__init__(callback)
         self.log_every_n_steps = log_every_n_steps
         self.evaluator: Any = None
@@ -146,21 +143,10 @@ class IgniteHostTrainer(BatchScheduledHostTrainer):
     train_dataloader = property(lambda self: self.proxy_target.state.dataloader)
     """The loader of training batches."""
 
-    @property
-    def callback_metrics(self) -> dict[str, torch.Tensor]:
-        """The latest metrics of both engines, and values that callbacks add."""
-        for engine in (self.proxy_target, self.evaluator):
-            values = {} if engine is None else engine.state.metrics
-            for name, value in values.items():
-                key = (engine is self.evaluator, name)
-                if self._seen.get(key) is not value:
-                    self._seen[key] = value
-                    self._metrics.update(numbers_as_tensors({name: value}))
-        return self._metrics
-
-    @callback_metrics.setter
-    def callback_metrics(self, metrics: dict[str, torch.Tensor]) -> None:
-        self._metrics = metrics
+    def metric_sources(self) -> list[dict[str, Any]]:
+        """Return the latest metrics of both engines."""
+        engines = (self.proxy_target, self.evaluator)
+        return [engine.state.metrics for engine in engines if engine is not None]
 
     @property
     def loggers(self) -> list[Any]:

@@ -178,19 +178,8 @@ class LightningHostTrainer(HostTrainer):
         if self.proxy_target is not None:
             self.proxy_target.should_stop = value
 
-    @property
-    def callbacks(self) -> list[Any]:
-        """Our callbacks that Lightning's trainer runs."""
-        return [
-            driver.callback
-            for item in self.proxy_target.callbacks
-            if (driver := getattr(item, "trainer_hooks_driver", None)) is not None
-        ]
-
-    @property
-    def checkpoint_callbacks(self) -> list[Any]:  # type: ignore[override]
-        """Our savers."""
-        return [callback for callback in self.callbacks if isinstance(callback, Checkpoint)]
+    host_callbacks = property(lambda self: self.proxy_target.callbacks)
+    """The callbacks of Lightning's Trainer."""
 
     @property
     def loggers(self) -> list[Any]:

@@ -24,7 +24,7 @@ from trainer_hooks.adapters.export.host_trainer import (
     unwrapped,
 )
 from trainer_hooks.adapters.export.requirements import import_host_framework
-from trainer_hooks.callbacks import Checkpoint, RunManifest
+from trainer_hooks.callbacks import RunManifest
 from trainer_hooks.loggers import CSVLogger
 
 if TYPE_CHECKING:
@@ -235,19 +235,10 @@ class TransformersHostTrainer(BatchScheduledHostTrainer):
         return bool(self.control.should_evaluate)
 
     @property
-    def callbacks(self) -> list[Any]:
-        """Our callbacks that the Trainer runs."""
+    def host_callbacks(self) -> list[Any]:  # type: ignore[override]
+        """The Trainer's callbacks."""
         handler = getattr(self.proxy_target, "callback_handler", None)
-        return [
-            driver.callback
-            for item in getattr(handler, "callbacks", ())
-            if (driver := getattr(item, "trainer_hooks_driver", None)) is not None
-        ] or [self._callback]
-
-    @property
-    def checkpoint_callbacks(self) -> list[Any]:  # type: ignore[override]
-        """Our savers."""
-        return [callback for callback in self.callbacks if isinstance(callback, Checkpoint)]
+        return list(getattr(handler, "callbacks", ()))
 
     @property
     def loggers(self) -> list[Any]:
