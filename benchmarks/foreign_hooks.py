@@ -1,6 +1,6 @@
-"""What a hook of a foreign callback costs over one of ours.
+"""What a hook of a foreign callback costs over one of ours, and one of ours in Lightning's Trainer.
 
-`python benchmarks/foreign_hooks.py [Lightning|Composer|...]` takes all, unless some are named.
+`python benchmarks/foreign_hooks.py [Lightning|Composer|lent|...]` takes all, unless some are named.
 Frameworks that are not installed are left out. The end of a training batch is measured inside of a
 fit, whose trainer each adapter is handed; "lacking" is a hook that no callback overrides. Each
 figure is the least of several rounds, so that a busy machine matters less.
@@ -15,6 +15,7 @@ import timeit
 from typing import TYPE_CHECKING, Any
 
 import trainer_hooks
+import trainer_hooks.adapters
 from trainer_hooks.connector.connector import CallbackConnector
 from trainer_hooks.connector.registry import adapt_if_foreign
 from trainer_hooks.testing import TinyModule
@@ -101,8 +102,73 @@ class Measuring(trainer_hooks.Callback):
             )
 
 
+LENT = {
+    "on_train_batch_start": 2,
+    "on_before_backward": 1,
+    "on_after_backward": 0,
+    "on_before_optimizer_step": 1,
+    "on_train_batch_end": 3,
+}
+"""The hooks of a batch in Lightning, and the number of their arguments after the module."""
+
+
+def measure_lent() -> None:
+    """Print what each hook of one of ours costs in Lightning's Trainer over one of a native one.
+
+    Both are called in turns, so that a busy machine delays both.
+    """
+    try:
+        import pytorch_lightning as pl
+        import torch
+        from torch.utils.data import DataLoader
+    except ImportError as error:
+        print(f"ours in Lightning: left out: {error}")
+        return
+    native = type("Native", (pl.Callback,), dict.fromkeys(LENT, nothing))()
+    ours = type("Ours", (trainer_hooks.Callback,), dict.fromkeys(LENT, nothing))()
+    lent = trainer_hooks.adapters.to_lightning(ours)
+
+    class Net(pl.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 1)
+
+        def training_step(self, batch, batch_idx):
+            return self.layer(batch).sum()
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    class Measures(pl.Callback):
+        def on_train_batch_start(self, trainer, module, batch, batch_idx):
+            if batch_idx != 1:
+                return
+            for hook, count in LENT.items():
+                given = ({"loss": torch.zeros(())}, batch, 1)[-count:] if count else ()
+                costs = {}
+                for _ in range(ROUNDS):
+                    for name, callback in (("native", native), ("lent", lent)):
+                        call = getattr(callback, hook)
+                        cost = timeit.timeit(
+                            lambda c=call, g=given: c(trainer, module, *g), number=CALLS
+                        )
+                        costs[name] = min(costs.get(name, cost), cost)
+                least_native, least_lent = (costs[n] / CALLS * 1e6 for n in ("native", "lent"))
+                print(
+                    f"ours in Lightning, {hook}: {least_lent:.2f} µs, native {least_native:.2f} µs"
+                )
+            trainer.should_stop = True
+
+    pl.Trainer(
+        max_epochs=1, accelerator="cpu", callbacks=[native, lent, Measures()], logger=False,
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+    ).fit(Net(), DataLoader(torch.rand(16, 4), batch_size=2))  # fmt: skip
+
+
 def main() -> None:
     logging.disable()
+    if is_asked_for("lent"):
+        measure_lent()
     for framework, callback, hook in guests():
         measuring = Measuring(callback, hook)
         trainer_hooks.Trainer(

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from trainer_hooks import callbacks
 from trainer_hooks.adapters.composer.events import DECLARED
 from trainer_hooks.adapters.composer.events import EVENTS as COMPOSER_EVENTS
-from trainer_hooks.adapters.export.accelerated import ACCELERATED_EVENTS
+from trainer_hooks.adapters.export.accelerated import ACCELERATED_EVENTS, AcceleratedDriver
 from trainer_hooks.adapters.export.composer import COMPOSER_EVENTS as FROM_COMPOSER
-from trainer_hooks.adapters.export.transformers import TRANSFORMERS_EVENTS
+from trainer_hooks.adapters.export.composer import ComposerDriver
+from trainer_hooks.adapters.export.ignite import IGNITE_EVENTS, IgniteDriver
+from trainer_hooks.adapters.export.lightning import LIGHTNING_EVENTS, LightningDriver
+from trainer_hooks.adapters.export.transformers import TRANSFORMERS_EVENTS, TransformersDriver
 from trainer_hooks.adapters.ignite.engines import TRAIN_EVENTS, VALIDATION_EVENTS
 from trainer_hooks.adapters.ignite.handlers import DEFAULTS
 from trainer_hooks.adapters.lightning.callbacks import SAME_HOOKS, SAVER_HOOKS
 from trainer_hooks.adapters.pytorch_accelerated.events import EVENTS as ACCELERATED_FOR_HOOK
 from trainer_hooks.adapters.transformers.callbacks import EVENTS
+from trainer_hooks.callback import Callback
+from trainer_hooks.errors import CallbackError
 from trainer_hooks.hooks.spec import HOOKS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-__all__ = ["events_of", "handlers_of", "hooks_of", "published"]
+__all__ = ["events_of", "handlers_of", "hooks_of", "lent", "published"]
 
 _PUBLISHED = Path(__file__).parents[1] / "tests" / "adapters" / "published" / "published.json"
 
@@ -68,14 +74,77 @@ def events_of(framework: str) -> str:
     """Return the table of our hooks and of a framework's events at which they are called there.
 
     Args:
-        framework: `"pytorch_accelerated"` or `"transformers"`.
+        framework: `"lightning"`, `"pytorch_accelerated"`, `"transformers"` or `"ignite"`.
     """
     events = {
+        "lightning": LIGHTNING_EVENTS,
         "pytorch_accelerated": ACCELERATED_EVENTS,
         "transformers": TRANSFORMERS_EVENTS,
+        "ignite": IGNITE_EVENTS,
     }[framework]
     rows = [f"| `{hook}` | {_event(events[hook])} |" for hook in HOOKS if hook in events]
     return "\n".join(["", "| here | called there at |", "|---|---|", *rows, "", ""])
+
+
+class _Writer(callbacks.BasePredictionWriter):
+    def write_on_batch_end(self, *given: Any) -> None:
+        """Write nothing."""
+
+
+_HOSTS: dict[str, Callable[[Callback], Any]] = {
+    "Lightning": lambda callback: LightningDriver(callback, ""),
+    "transformers": lambda callback: TransformersDriver(callback, ""),
+    "Composer": lambda callback: ComposerDriver(callback, ""),
+    "pytorch-accelerated": lambda callback: AcceleratedDriver(callback, "", 50),
+    "Ignite": lambda callback: IgniteDriver(callback, "", 50),
+}
+_ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "BasePredictionWriter": ("batch",),
+    "EarlyStopping": ("val_loss",),
+    "ExportForInferenceCallback": ("torch.export", "model.pt2"),
+    "Generate": (["a prompt"], "1ep"),
+    "GradientAccumulationScheduler": ({1: 2},),
+    "LoadCheckpoint": ("first.ckpt",),
+    "MLPerfCallback": ("submission", 0),
+    "ModelPruning": ("l1_unstructured",),
+    "Notify": (["true"],),
+    "OnExceptionCheckpoint": ("checkpoints",),
+    "StochasticWeightAveraging": (0.1,),
+    "ThroughputMonitor": (len,),
+}
+"""The arguments of built-in callbacks that need some."""
+
+
+def lent() -> str:
+    """Return the table of built-in callbacks and of the other trainers that run them."""
+    reasons: dict[str, int] = {}
+    rows = []
+    for name in callbacks.__all__:
+        kind = getattr(callbacks, name)
+        is_base = name in ("Callback", "Checkpoint", "ProgressBar", "ProgressBarBase")
+        if is_base or not (isinstance(kind, type) and issubclass(kind, Callback)):
+            continue
+        made = _Writer if name == "BasePredictionWriter" else kind
+        cells = []
+        for host in _HOSTS.values():
+            try:
+                host(made(*_ARGUMENTS.get(name, ())))
+            except CallbackError as error:
+                cells.append(f"no ({_reason(str(error), reasons)})")
+            else:
+                cells.append("yes")
+        rows.append(f"| `{name}` | {' | '.join(cells)} |")
+    head = f"| callback | {' | '.join(_HOSTS)} |"
+    listed = [f"{number}. {reason}" for reason, number in reasons.items()]
+    return "\n".join(["", head, "|---" * 6 + "|", *rows, "", *listed, "", ""])
+
+
+def _reason(message: str, reasons: dict[str, int]) -> int:
+    """Return the number of the reason in an error's message."""
+    text = message.partition("): ")[2].removesuffix(" Run the callback in trainer_hooks.Trainer.")
+    for name in ("_Writer", "BasePredictionWriter"):
+        text = text.replace(name, "BasePredictionWriter")
+    return reasons.setdefault(text, len(reasons) + 1)
 
 
 def _ignite_events() -> str:

@@ -2,7 +2,8 @@
 
 `<!-- table: arguments of Trainer.fit -->` and `<!-- end of table -->` enclose one. After `table:`
 stands `arguments of` or `attributes of` with a class or function; `members of` with a class and,
-behind a colon, which ones; `hooks of` with a framework; `callbacks of packages`; `names of` with a
+behind a colon, which ones; `hooks of` with a framework; `callbacks of packages` and `callbacks of
+trainer_hooks elsewhere`; `names of` with a
 package of Lightning's; `actions of profilers`; `extras of pyproject.toml`; or `names of Composer`,
 `absences of Composer` and `names of Lightning`.
 """
@@ -18,7 +19,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from docstrings import read_attributes, read_class, read_function
-from foreign_tables import events_of, handlers_of, hooks_of, published
+from foreign_tables import events_of, handlers_of, hooks_of, lent, published
 from lightning_compat import lightning_names_table
 from trainer_hooks.compat.lightning.modules import VIRTUAL_MODULES, exports_of
 from trainer_hooks.profilers.action_monitor import ACTIONS
@@ -92,6 +93,8 @@ def _made(kind: str, what: str) -> str:
         return events_of(what)
     if (kind, what) == ("callbacks", "packages"):
         return published()
+    if (kind, what) == ("callbacks", "trainer_hooks elsewhere"):
+        return lent()
     if (kind, what) == ("names", "Lightning"):
         return "\n".join(lightning_names_table()) + "\n"
     if what == "Composer":

@@ -96,3 +96,68 @@ def test_it_takes_part_in_both(installed, run_with_plugins, tmp_path) -> None:
     assert found["there"].count("Batches") == 1
     assert found["logged"] == 8
     assert found["here"] == ["Batches"]
+
+
+ONLY_OURS = """
+    from trainer_hooks import Callback
+
+    class Batches(Callback):
+        count = 0
+
+        def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+            self.count += 1
+
+    class Finds(Callback):
+        def on_train_start(self, trainer, module):
+            trainer.trial_run(3)
+
+    def make():
+        return [Batches(), Finds()]
+"""
+
+LISTS = """
+import json, warnings
+import pytorch_lightning as pl
+from trainer_hooks.adapters import plugins_for
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    trainer = pl.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)
+told = [str(warning.message) for warning in caught if "plugin " in str(warning.message)]
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    made = {n: [type(c).__name__ for c in plugins_for(n)] for n in ("lightning", "accelerated")}
+there = [type(callback).__name__ for callback in trainer.callbacks]
+print(json.dumps({"there": there, "told": told, "made": made}))
+"""
+
+
+def listed(run_with_plugins, **variables) -> dict:
+    done = run_with_plugins(LISTS, "only ours", **variables)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_a_package_that_registers_here_alone_takes_part_in_lightning(
+    installed, run_with_plugins
+) -> None:
+    """Lightning's Trainer gets its callbacks by our entry point, unless the environment says no."""
+    installed.declare(
+        "only ours",
+        (
+            "only-ours", "1.0", {"factories": ONLY_OURS},
+            {"trainer_hooks.callbacks_factory": {"batches": "factories:make"}},
+        ),
+    )  # fmt: skip
+    found = listed(run_with_plugins)
+    assert found["there"].count("Batches") == 1
+    assert found["made"]["lightning"].count("Batches") == 1
+    assert found["made"]["accelerated"].count("Batches") == 1
+    # the other one cannot run there, and is told like a plugin that fails
+    assert "Finds" not in found["there"]
+    assert any("only-ours" in line and "trial_run" in line for line in found["told"])
+    for switch, value in (
+        ("TRAINER_HOOKS_IN_LIGHTNING", "0"),
+        ("TRAINER_HOOKS_DISABLE_PLUGINS", "1"),
+        ("TRAINER_HOOKS_BLOCK_PLUGINS", "only-ours"),
+    ):
+        assert "Batches" not in listed(run_with_plugins, **{switch: value})["there"], switch

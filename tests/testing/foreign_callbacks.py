@@ -32,31 +32,51 @@ class Good(Callback):
 
 
 class OursOnly(Callback):
-    """Has a hook of ours only."""
+    """Has hooks of which each framework lacks one."""
 
-    def on_after_configure_model(self, trainer, module):
+    def on_before_zero_grad(self, trainer, module, optimizer):
+        """Do nothing."""
+
+    def on_before_loss(self, trainer, module):
         """Do nothing."""
 
 
 class Resets(Good):
-    """Loses its state where it is loaded before `setup`."""
+    """Resets its state in `setup`, before it is loaded."""
 
     def setup(self, trainer, module, stage):
         self.batches = 0
 
 
+class Loses(Good):
+    """Resets its state after it is loaded."""
+
+    def on_fit_start(self, trainer, module):
+        self.batches = 0
+
+
 class Asks(Callback):
-    """Reads what our Trainer alone has."""
+    """Uses what our Trainer alone has."""
 
     def on_train_start(self, trainer, module):
         assert trainer.callback_metrics is not None
         assert trainer.default_root_dir
         assert trainer.clock is not None
+        if trainer.global_step < 0:  # used in the code, which is what counts
+            trainer.trial_run(3)
+
+
+class Fails(Callback):
+    """Fails in a run of another framework."""
+
+    def on_train_start(self, trainer, module):
+        if "Host" in type(trainer).__name__:
+            raise ValueError("not here")
 
 
 def main(target: str, *skip: str) -> None:
     found = {}
-    for kind in (Good, OursOnly, Resets, Asks):
+    for kind in (Good, OursOnly, Resets, Loses, Asks, Fails):
         report = examine_callback(kind, everywhere=True, skip=["costs", "orders", "refits", *skip])
         results = [result for result in report.results if result.name.startswith("in_")]
         found[kind.__name__] = {result.name: result.details for result in results}

@@ -59,17 +59,20 @@ class TestInEach:
 
     def test_a_hook_of_ours_only_is_named(self, found, name: str) -> None:
         """What the framework lacks is said with its name and the hook's."""
-        assert (
-            f"{CHECKS[name][0]} has no hook 'on_after_configure_model'" in found["OursOnly"][name]
-        )
+        assert f"{CHECKS[name][0]} has no hook 'on_before_" in found["OursOnly"][name]
+
+    def test_what_is_used_and_not_there_is_told(self, found, name: str) -> None:
+        """An attribute of ours that is not there is a defect as the callback is converted."""
+        assert f"{CHECKS[name][0]} has what the callback uses" in found["Asks"][name]
+        assert "'trial_run', which Asks.on_train_start reads" in found["Asks"][name]
 
     def test_what_is_raised_is_told(self, found, name: str) -> None:
-        """An attribute of our Trainer that is not there is a defect, with the callback's name."""
-        assert f"in a fit of {CHECKS[name][0]}'s Trainer" in found["Asks"][name]
-        assert "which Asks looked for" in found["Asks"][name]
+        """An error in a fit there is a defect."""
+        assert f"in a fit of {CHECKS[name][0]}'s Trainer" in found["Fails"][name]
+        assert "not here" in found["Fails"][name]
 
     def test_a_lost_state_is_found(self, found, name: str) -> None:
-        """A state that is reset in `setup` is lost where it was loaded before."""
-        is_lost = "the state comes back from" in found["Resets"][name]
-        assert is_lost == (name != "in_lightning")  # which loads after `setup`, as we do
+        """A state that is reset after it was loaded is lost; before, as in `setup`, it is not."""
+        assert "the state comes back from" in found["Loses"][name]
+        assert "the state comes back from" not in found["Resets"][name]
         assert found["Resets"]["elsewhere"] == ""

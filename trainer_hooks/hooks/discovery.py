@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 _SLOW = 1.0
 """Seconds from which on loading a plugin is worth a warning: every `Trainer(...)` waits for it."""
 
+_OWN_PACKAGE = __name__.partition(".")[0]
+
 _SHOWN = 200
 """Characters of a value's repr that a message shows."""
 
@@ -385,6 +387,8 @@ def _plugins_of(distribution: Any, text: str) -> Iterator[Plugin]:
     name, version = name_and_version(distribution) if entries else (None, None)
     for group, name_of_entry, value in sorted(entries, key=lambda row: _READ.index(row[0])):
         package = value.partition(":")[0].partition(".")[0].strip()
+        if package == _OWN_PACKAGE and group in LIGHTNING_GROUPS:
+            continue  # the door to Lightning for other packages' plugins, and none itself
         distribution_name = name or package or name_of_entry
         yield Plugin(distribution_name, version or "?", name_of_entry, group, value)
 

@@ -179,15 +179,6 @@ def keeps_optimizers(method: _Method) -> _Method:
     return method
 
 
-def serves_resumes_here(method: _Method) -> _Method:
-    """Declare that a hook's work is for a resume in this package alone.
-
-    A callback that is exported to another framework's trainer does without it.
-    """
-    method.__dict__["serves_resumes_here"] = True
-    return method
-
-
 def may_change_optimizers(implementer: object, hook: str) -> bool:
     """Return whether an object's hook may change optimizers, as one without a declaration may."""
     # the method that is called: a subclass's own hook is not declared by its base class

@@ -236,13 +236,13 @@ def _check_in(
     with harness.new_folder(framework) as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the frameworks warn a lot, of their own doing
         try:
-            # once before the fit, to tell a missing hook from an error of the training
+            # once before the fit, to tell what is lacking from an error of the training
             convert(callback)
         except CallbackError as error:
             yield Defect(
-                f"{framework} has every hook of the callback",
+                f"{framework} has what the callback uses",
                 str(error),
-                "Use the hooks that both have, or leave this check out: skip=[...].",
+                "Use what both have, or leave this check out: skip=[...].",
             )
             return
         saved: list[dict[str, Any]] = []
@@ -289,8 +289,7 @@ def _check_resume(
         yield Defect(
             f"the state comes back from {framework}'s checkpoint",
             f"saved, and when the training goes on: {summarize_differences(differences)}",
-            f"{framework} may load before `setup`: reset nothing there, or where "
-            "`trainer.progress.is_new_training` only.",
+            "Reset it where `trainer.progress.is_new_training` only.",
         )
 
 

@@ -70,17 +70,21 @@ def test_hooks_come_in_order_with_their_arguments():
     trainer, _, _ = there(recording)
     trainer.close()
     names = [name for name, *_ in recording.calls]
-    assert names[:6] == [
-        "on_init_end", "on_before_load", "setup", "on_fit_start", "on_train_start",
-        "on_iteration_start",
+    begun = [name for name in names if name != "on_after_dataloader"]
+    assert begun[:9] == [
+        "on_init_end", "setup", "on_configure_model", "on_after_configure_model",
+        "on_before_load", "on_after_load", "on_fit_start", "on_train_start", "on_iteration_start",
     ]  # fmt: skip
     assert names[-5:] == ["on_train_end", "on_fit_end", "teardown", "on_close", "on_post_close"]
     end = names.index("on_train_batches_end")
-    assert names[end + 1 : end + 4] == [
-        "on_validation_run_start", "on_validation_start", "on_validation_epoch_start",
+    assert names[end + 1 : end + 5] == [
+        "on_validation_run_start", "on_validation_start", "on_epoch_start",
+        "on_validation_epoch_start",
     ]  # fmt: skip
     order = names[names.index("on_validation_run_end") :]
-    assert order[:3] == ["on_validation_run_end", "on_train_epoch_end", "on_epoch_checkpoint"]
+    assert order[:4] == [
+        "on_validation_run_end", "on_train_epoch_end", "on_epoch_end", "on_epoch_checkpoint",
+    ]  # fmt: skip
     for name, *_, given in recording.calls:
         required = len(HOOKS[name].arguments) - ("dataloader_idx" in HOOKS[name].arguments)
         assert given == required - 1, (name, given, HOOKS[name].arguments)
@@ -124,8 +128,8 @@ def test_an_attribute_that_is_lacking_is_named():
         def on_fit_start(self, trainer, module):
             trainer.weather  # noqa: B018 - is to raise
 
-    error = raised(lambda: there(Looks()))
-    assert "'weather' of trainer_hooks' Trainer, which" in str(error), error
+    error = raised(lambda: to_composer(Looks()))
+    assert "Composer's trainer has no 'weather', which" in str(error), error
     assert "Composer" in str(error)
 
 

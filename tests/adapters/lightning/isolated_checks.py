@@ -400,26 +400,28 @@ def test_a_logger_hears_once_of_a_savers_file():
 
 
 def test_a_hook_that_lightning_lacks_is_refused():
-    class After(trainer_hooks.Callback):
-        def on_after_optimizer_step(self, trainer, module, optimizer):
+    class Before(trainer_hooks.Callback):
+        def on_before_loss(self, trainer, module):
             pass
 
-    message = ""
-    try:
-        to_lightning(After())
-    except trainer_hooks.TrainerHooksError as error:
-        message = str(error)
-    assert "Lightning has no hook 'on_after_optimizer_step'" in message
-
-
-def test_one_of_ours_that_needs_a_hook_of_resumes_is_refused_as_it_is_converted():
     with pytest.raises(trainer_hooks.TrainerHooksError) as caught:
-        to_lightning(trainer_hooks.callbacks.BatchSizeFinder())
-    told = "to_lightning(BatchSizeFinder): Lightning has no hook 'on_before_restore'"
-    assert told in str(caught.value)
+        to_lightning(Before())
+    assert "Lightning has no hook 'on_before_loss'" in str(caught.value)
 
 
-def test_a_hook_that_serves_resumes_here_alone_is_left_out():
+def test_one_of_ours_that_restarts_the_training_is_refused_as_it_is_converted():
+    for callback in (
+        trainer_hooks.callbacks.LearningRateFinder(),
+        trainer_hooks.callbacks.BatchSizeFinder(),
+    ):
+        with pytest.raises(trainer_hooks.TrainerHooksError) as caught:
+            to_lightning(callback)
+        name = type(callback).__name__
+        assert f"to_lightning({name}): Lightning's trainer has no" in str(caught.value)
+        assert "Tuner" in str(caught.value)
+
+
+def test_our_accumulation_schedule_makes_the_steps_of_theirs():
     steps = []
     for scheduler in (
         theirs.GradientAccumulationScheduler({1: 2}),

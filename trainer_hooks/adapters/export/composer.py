@@ -1,111 +1,109 @@
-"""to_composer: a callback of trainer_hooks in Composer's Trainer."""
+"""to_composer: one of our callbacks in Composer's Trainer."""
 
 from __future__ import annotations
 
-from operator import attrgetter
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch import distributed
 
-from trainer_hooks._names import ours
+from trainer_hooks.adapters.export.hook_driver import HookDriver, find_caller
 from trainer_hooks.adapters.export.host_trainer import (
-    HostProgress,
-    LogForwarder,
-    import_host_framework,
-    missing_host_attribute,
-    numbers_as_tensors,
-    overridden_hooks,
+    HostLogger,
+    HostModule,
+    PolledHostTrainer,
 )
+from trainer_hooks.adapters.export.requirements import import_host_framework
 from trainer_hooks.adapters.hook_names import COMPOSER_NAMES
-from trainer_hooks.errors import StopTraining
 from trainer_hooks.hooks.spec import HOOKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from trainer_hooks.callback import Callback
 
 _PRECISIONS = {"fp32": "32-true", "amp_fp16": "16-mixed", "amp_bf16": "bf16-mixed"}
+_NO_RESTART = "Composer's Trainer cannot go back to the beginning of a training from inside it."
+
+_OTHER_MOMENTS = {
+    "setup": "before_load",
+    "on_configure_model": "before_load",
+    "on_after_configure_model": "before_load",
+    "on_before_restore": "load_state_dict",
+    "on_load_checkpoint": "load_state_dict",
+    "on_after_load": "fit_start",
+    "on_train_start": "fit_start",
+    "on_epoch_start": "epoch_start",
+    "on_before_train_batch": "batch_start",
+    "on_before_optimizer_step": "after_backward",  # of the last microbatch
+    "on_after_optimizer_step": "the optimizer's step",
+    "on_validation_epoch_start": "eval_start",
+    "on_validation_epoch_end": "eval_end",
+    "on_train_epoch_end": "epoch_checkpoint",
+    "on_epoch_end": "epoch_checkpoint",
+    "on_train_end": "fit_end",
+    "on_predict_epoch_start": "predict_start",
+    "on_predict_epoch_end": "predict_end",
+    "on_exception": "an error of `fit`",
+    "teardown": "fit_end",
+}
+"""Hooks that are no events of Composer, and the event at which each is called all the same."""
+
+_EVENTS = {
+    hook: event
+    for hook, event in {**COMPOSER_NAMES, **_OTHER_MOMENTS}.items()
+    # Composer has no test: its evaluation is the validation
+    if not hook.startswith("on_test_")
+}
+
+COMPOSER_EVENTS: dict[str, str] = {hook: _EVENTS[hook] for hook in HOOKS if hook in _EVENTS}
+"""The event of Composer at which each hook of trainer_hooks is called; those of one event in this
+order. `setup` and `teardown` are also called around a standalone evaluation and a prediction.
+"""
 
 
-class ComposerHostTrainer:
-    """Composer's Trainer under the names of trainer_hooks' Trainer, as a callback receives it.
-
-    Args:
-        state: Composer's State.
-        callback: the callback that receives it.
+class ComposerHostTrainer(PolledHostTrainer):
+    """Composer's State under the names of our Trainer, and its Trainer behind it.
 
     Attributes:
         proxy_target: Composer's State.
-        stage: `"fit"`, `"validate"` or `"predict"`; empty before a run.
-        is_evaluating: whether an evaluation is running.
-        should_stop: whether the callback requested the end of the training.
-        stop_reason: the reason of that request.
+        composer_trainer: Composer's Trainer.
+        composer_logger: Composer's Logger.
     """
 
-    # options that Composer's Trainer lacks, with the values by which it behaves
-    fast_dev_run = 0
-    sanity_checking = False
-    accumulate_grad_batches = 1
-    check_val_every_n_epoch = 1
-    val_check_interval = 1.0
-    min_epochs = 0
-    min_steps = 0
+    framework = "Composer"
 
-    def __init__(self, state: Any, callback: Callback) -> None:
-        self.proxy_target = state
-        self.stage = ""
-        self.is_evaluating = False
-        self.should_stop = False
-        self.stop_reason = ""
-        self._callback = callback
-        self._logged: dict[str, float] = {}
+    lacks: ClassVar[Mapping[str, str]] = {
+        "trial_run": _NO_RESTART,
+        "reload_dataloaders": _NO_RESTART,
+        "renew_learning_rates": _NO_RESTART,
+        "request_validation": "Composer evaluates by `eval_interval` alone.",
+        "validate_again": "Composer evaluates by `eval_interval` alone.",
+        "end_epoch": "Composer's epochs end with their loader.",
+        "save_in_background": "Composer saves in the foreground: pass async_save=False.",
+        "accumulate_grad_batches =": "Composer splits a batch by device_train_microbatch_size.",
+        "note_batch_indices": "Composer tells no indices of samples.",
+        "on_before_zero_grad": "Composer has no event before gradients are cleared.",
+    }
 
-    def stop(self, reason: str = "") -> None:
-        """Stop the training after the present batch."""
-        self.should_stop, self.stop_reason = True, reason
-        self.proxy_target.stop_training()
-
-    def add_logged(self, name: str, value: float) -> None:
-        """Add a value that the callback logged to `callback_metrics`."""
-        self._logged[name] = value
-
-    module = property(attrgetter("proxy_target.model"))
-    """The model."""
+    def __init__(self, callback: Callback) -> None:
+        super().__init__(callback)
+        self.composer_trainer: Any = None
+        self.composer_logger: Any = None
 
     @property
-    def state(self) -> SimpleNamespace:
-        """The stage of the run, as `fn` and `stage`."""
-        return SimpleNamespace(fn=self.stage, stage="validate" if self.is_evaluating else "train")
+    def optimizers(self) -> list[Any]:
+        """The optimizers."""
+        return [] if self.proxy_target is None else list(self.proxy_target.optimizers or ())
 
     @property
-    def progress(self) -> Any:
-        """The number of completed epochs, and whether nothing is trained yet."""
-        now = self.proxy_target.timestamp
-        return HostProgress(
-            int(now.epoch),
-            is_untrained=not int(now.batch),
-            framework="Composer",
-            callback=self._callback,
-        )
+    def host_scheduler(self) -> Any:
+        """The scheduler; of several the first."""
+        return next(iter(self.proxy_target.schedulers), None)
 
-    @property
-    def current_epoch(self) -> int:
-        """The index of the present epoch; at the hooks that end an epoch, of that epoch."""
-        # Composer counts an epoch before the events of its end
-        now = self.proxy_target.timestamp
-        is_ended = int(now.batch_in_epoch) == 0 and self._is_at_end
-        return int(now.epoch) - is_ended
-
-    @property
-    def _is_at_end(self) -> bool:
-        before, now = self.proxy_target.previous_timestamp, self.proxy_target.timestamp
-        return before is not None and before.epoch != now.epoch and before.batch == now.batch
-
-    global_step = property(lambda self: int(self.proxy_target.timestamp.batch))
-    """The number of completed steps."""
+    @host_scheduler.setter
+    def host_scheduler(self, scheduler: Any) -> None:
+        self.proxy_target.schedulers = [] if scheduler is None else [scheduler]
 
     max_epochs = property(lambda self: self._max_duration_in("ep"))
     """The number of epochs to train; -1 if the duration is in another unit."""
@@ -120,197 +118,332 @@ class ComposerHostTrainer:
     def num_training_batches(self) -> int | float:
         """The number of batches of an epoch; infinity if unknown."""
         length = self.proxy_target.dataloader_len
-        return float("inf") if length is None else int(length)
+        # during an evaluation it is that of the evaluator
+        if self.state.stage == "validate":
+            loader = self.proxy_target.train_dataloader
+            length = len(loader) if hasattr(loader, "__len__") else None
+        return math.inf if length is None else int(length)
 
     @property
-    def num_val_batches(self) -> list[int | float]:
-        """The number of batches of each evaluator; infinity if unknown."""
-        loaders = [one.dataloader.dataloader for one in self.proxy_target.evaluators]
-        return [len(one) if hasattr(one, "__len__") else float("inf") for one in loaders]
+    def val_dataloaders(self) -> list[Any]:
+        """The loaders of the evaluators."""
+        return [one.dataloader.dataloader for one in self.proxy_target.evaluators]
 
-    is_last_batch = property(
-        lambda self: int(self.proxy_target.timestamp.batch_in_epoch) >= self.num_training_batches
-    )
-    """Whether the present batch is the last of its epoch."""
-
-    @property
-    def callback_metrics(self) -> dict[str, torch.Tensor]:
-        """The latest losses, metrics of the model, and values that the callback logged."""
+    def metric_sources(self) -> list[dict[str, Any]]:
+        """Return the latest losses, and metrics of the model."""
         state = self.proxy_target
-        metrics = {
-            name: float(value)
-            for values in (state.train_metric_values, state.eval_metric_values)
-            for name, value in values.items()
-            if not isinstance(value, torch.Tensor) or value.numel() == 1
-        }
-        return numbers_as_tensors({**state.total_loss_dict, **metrics, **self._logged})
+        return [state.total_loss_dict, state.train_metric_values, state.eval_metric_values]
 
-    optimizers = property(lambda self: list(self.proxy_target.optimizers))
-    """The optimizers."""
+    @property
+    def should_stop(self) -> bool:
+        """Whether the callback requested the end of the training."""
+        return bool(vars(self).get("_should_stop", False))
 
-    train_dataloader = property(attrgetter("proxy_target.train_dataloader"))
+    @should_stop.setter
+    def should_stop(self, value: bool) -> None:
+        self._should_stop = value
+        if value:
+            self.proxy_target.stop_training()
+
+    train_dataloader = property(lambda self: self.proxy_target.train_dataloader)
     """The loader of training batches."""
 
     @property
-    def device(self) -> torch.device:
-        """The device of the model."""
-        first: torch.Tensor = next(self.proxy_target.model.parameters())
-        return first.device
-
-    @property
-    def precision(self) -> str:
-        """The precision of the forward, by trainer_hooks' name."""
+    def precision(self) -> str:  # type: ignore[override]
+        """The precision of the forward, by our name."""
         name: str = self.proxy_target.precision.value
         return _PRECISIONS.get(name, name)
 
-    training = property(lambda self: self.stage == "fit" and not self.is_evaluating)
-    """Whether batches are being trained."""
+    host_callbacks = property(lambda self: self.proxy_target.callbacks)
+    """The callbacks of Composer's Trainer."""
 
-    validating = property(lambda self: self.is_evaluating or self.stage == "validate")
-    """Whether batches are being evaluated."""
+    @property
+    def loggers(self) -> list[Any]:
+        """Composer's logger."""
+        logger = self.composer_logger
+        return [
+            HostLogger(
+                lambda metrics, step: logger.log_metrics(dict(metrics), step),
+                name=self.proxy_target.run_name,
+            )
+        ]
 
-    world_size = property(
-        lambda _: distributed.get_world_size() if distributed.is_initialized() else 1
-    )
-    """The number of processes."""
-    global_rank = property(lambda _: distributed.get_rank() if distributed.is_initialized() else 0)
-    """The rank of this process."""
-    is_global_zero = property(lambda self: self.global_rank == 0)
-    """Whether this process has rank 0."""
+    def request_checkpoint(self) -> None:
+        """Request a checkpoint after the current batch, with its validation."""
+        self.progress.is_checkpoint_requested = True
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise missing_host_attribute(name, "Composer", self._callback)
+    def save_checkpoint(self, filepath: Any, weights_only: bool = False) -> None:
+        """Save a checkpoint of Composer."""
+        self.composer_trainer.save_checkpoint(str(filepath), weights_only=weights_only)
+        self.on_checkpoint_saved(str(filepath))
+
+    def _replay_batch(self, batch: Any, batch_idx: int) -> None:  # noqa: ARG002
+        batch = self.proxy_target.device.batch_to_device(batch)
+        self.module.proxy_target(batch)
 
 
-_OTHER_MOMENTS = {
-    "setup": "fit_start",
-    "on_train_start": "fit_start",
-    "on_validation_epoch_start": "eval_start",
-    "on_validation_epoch_end": "eval_end",
-    "on_train_epoch_end": "epoch_checkpoint",
-    "on_train_end": "fit_end",
-    "on_predict_epoch_start": "predict_start",
-    "on_predict_epoch_end": "predict_end",
-    "teardown": "fit_end",
+class ComposerDriver(HookDriver):
+    """A method for each event of Composer that moves the counters; the others are hooks as is."""
+
+    view = ComposerHostTrainer
+    events = COMPOSER_EVENTS
+    trainer: ComposerHostTrainer
+
+    def __init__(self, callback: Callback, function: str) -> None:
+        super().__init__(callback, function)
+        self._same: dict[str, list[str]] = {}
+        moved = {name for name in vars(ComposerDriver) if not name.startswith("_")}
+        for hook, event in COMPOSER_EVENTS.items():
+            if hook in self.calls and event not in moved:
+                self._same.setdefault(event, []).append(hook)
+        self._backwards = self._microbatches = 0
+        self._module: HostModule | None = None
+        self._is_restored = False
+
+    @property
+    def used_events(self) -> set[str]:
+        """The events of Composer that it takes part in."""
+        moved = {name for name in vars(ComposerDriver) if name in _METHODS}
+        return moved | set(self._same) - {"post_close"}
+
+    def on_event(self, event: str, state: Any, logger: Any) -> None:
+        """Call the hooks of an event."""
+        trainer = self.trainer
+        trainer.proxy_target, trainer.composer_logger = state, logger
+        method = _METHODS.get(event)
+        if method is not None:
+            method(self, state)
+        for hook in self._same.get(event, ()):
+            self.fire(hook, *(_ARGUMENTS[hook](state) if hook in _ARGUMENTS else ()))
+
+    # --- the run ---
+
+    def init(self, _: Any) -> None:
+        """Call `on_init_end`, and learn of errors of `fit`."""
+        self.trainer.composer_trainer = theirs = find_caller("composer", "Trainer")
+        if "on_init_end" in self.calls:
+            self.calls["on_init_end"](self.trainer)
+        fit = theirs.fit
+
+        def fit_and_tell(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return fit(*args, **kwargs)
+            except BaseException as error:
+                self.fail(error)
+                raise
+
+        theirs.fit = fit_and_tell
+
+    def before_load(self, state: Any) -> None:
+        """Begin the run, before a checkpoint is loaded."""
+        self._begin(state, "fit")
+
+    def _begin(self, state: Any, fn: str) -> None:
+        model = state.model
+        model = model.module if isinstance(model, _WRAPPERS) else model
+        if self._module is None or self._module.proxy_target is not model:
+            self._module = HostModule(model, self._record)
+        self.begin_run(fn, self._module)
+
+    def load(self, kept: dict[str, Any]) -> None:
+        """Restore the callback; Composer has loaded the weights, and the optimizers come next."""
+        self._is_restored = True
+        weights = dict(self.trainer.module.state_dict())
+        self.restore(kept, {"state_dict": weights})
+        self.load_into_optimizers()
+
+    def fit_start(self, state: Any) -> None:
+        """Call the hooks of a fit's start."""
+        if not self.is_open:
+            self._begin(state, "fit")
+        now, progress = state.timestamp, self.trainer.progress
+        if int(now.batch) and not self._is_restored and progress.is_untrained:
+            self.restore(None, {"state_dict": dict(self.trainer.module.state_dict())})
+        self._is_restored = False
+        progress.epochs_completed = int(now.epoch)
+        progress.steps_completed = progress.batches_stepped = int(now.batch)
+        progress.batches_completed = int(now.batch)
+        progress.samples_completed = int(now.sample)
+        progress.tokens_completed = int(now.token)
+        progress.stage = progress.stage.BETWEEN
+        if int(now.batch_in_epoch):
+            self.resume_epoch(int(now.batch_in_epoch))
+        self.watch_optimizers()
+        self.begin_fit()
+        self.begin_training()
+
+    def fit_end(self, _: Any) -> None:
+        """Call the hooks of a fit's end."""
+        self.end_training()
+        self.end_fit()
+        self.end_run()
+
+    def eval_standalone_start(self, state: Any) -> None:
+        """Begin an evaluation of its own."""
+        self._begin(state, "validate")
+        self.fire("on_evaluation_run_start", "validate")
+
+    def eval_standalone_end(self, _: Any) -> None:
+        """End an evaluation of its own."""
+        self.fire("on_evaluation_run_end", "validate")
+        self.end_run()
+
+    def predict_start(self, state: Any) -> None:
+        """Begin a prediction."""
+        self._begin(state, "predict")
+        self.fire("on_predict_start")
+        self.fire("on_predict_epoch_start")
+
+    def predict_end(self, _: Any) -> None:
+        """End a prediction."""
+        self.fire("on_predict_epoch_end")
+        self.fire("on_predict_end")
+        self.end_run()
+
+    def post_close(self) -> None:
+        """Call `on_post_close`."""
+        self.fire("on_post_close")
+
+    # --- an epoch ---
+
+    def epoch_start(self, _: Any) -> None:
+        """Begin an epoch."""
+        self.begin_epoch()
+
+    def batch_start(self, state: Any) -> None:
+        """Begin a batch."""
+        index = int(state.timestamp.batch_in_epoch)
+        self._backwards = 0
+        self._microbatches = self._count_microbatches(state)
+        length = self.trainer.num_training_batches
+        self.begin_batch(state.batch, index, is_last=index + 1 >= length)
+
+    def _count_microbatches(self, state: Any) -> int:
+        if "on_before_optimizer_step" not in self.calls:
+            return 0
+        size = state.device_train_microbatch_size
+        spec = self.trainer.composer_trainer._train_data_spec  # noqa: SLF001 - it counts samples
+        samples = spec.get_num_samples_in_batch(state.batch)
+        return math.ceil(samples / size) if isinstance(size, int | float) else 1
+
+    def before_backward(self, state: Any) -> None:
+        """Call the hook, and set gradients aside for a skipped batch."""
+        super().before_backward(state.loss)
+
+    def after_backward(self, state: Any) -> None:  # type: ignore[override]
+        """Call the hook; after the last microbatch the gradients of the step are complete."""
+        super().after_backward()
+        self._backwards += 1
+        # scaled gradients are unscaled before `after_train_batch`
+        if self._backwards == self._microbatches and not _is_scaled(state):
+            self.before_optimizer_step()
+
+    def after_train_batch(self, state: Any) -> None:
+        """Call the hook before the step."""
+        if _is_scaled(state):
+            self.before_optimizer_step()
+        self.fire("on_after_train_batch")
+
+    def batch_end(self, state: Any) -> None:
+        """End a batch; Composer has counted it."""
+        # not state.loss, which is that of the last microbatch
+        loss = torch.tensor(float(state.total_loss_dict["loss/train/total"]))
+        now = state.timestamp
+        self.end_batch(
+            {"loss": loss}, state.batch, int(now.batch_in_epoch) - 1, closes_window=True,
+            steps=int(now.batch),
+        )  # fmt: skip
+
+    def batch_checkpoint(self, _: Any) -> None:
+        """Call the slot after a batch and its evaluation."""
+        self.end_batch_slot()
+
+    def epoch_end(self, _: Any) -> None:
+        """End the batches of an epoch."""
+        self.end_batches()
+
+    def epoch_checkpoint(self, _: Any) -> None:
+        """End an epoch, after its evaluation."""
+        self.end_epoch()
+
+    # --- an evaluation ---
+
+    def eval_before_all(self, _: Any) -> None:
+        """Begin the evaluations inside a fit."""
+        self.begin_validation_run()
+
+    def eval_start(self, _: Any) -> None:
+        """Begin the evaluation of one evaluator."""
+        if self.is_open:
+            self.begin_validation()
+            self.begin_validation_epoch()
+
+    def eval_end(self, _: Any) -> None:
+        """End the evaluation of one evaluator."""
+        if self.is_open:
+            self.end_validation_epoch()
+            self.end_validation()
+
+    def eval_after_all(self, _: Any) -> None:
+        """End the evaluations inside a fit."""
+        self.end_validation_run()
+
+    def _record(self, values: Mapping[str, Any]) -> None:
+        numbers = {name: float(value) for name, value in values.items()}
+        self.trainer.record(numbers)
+        self.trainer.composer_logger.log_metrics(numbers)
+
+
+_WRAPPERS = (torch.nn.parallel.DistributedDataParallel,)
+
+_METHODS: dict[str, Callable[[ComposerDriver, Any], None]] = {
+    name: getattr(ComposerDriver, name)
+    for name in vars(ComposerDriver)
+    if name in {*_EVENTS.values(), "init"} and name != "post_close"
 }
-"""Hooks that are no events of Composer, and the event at which each is called all the same."""
-
-_EVENTS = {
-    hook: event
-    for hook, event in {**COMPOSER_NAMES, **_OTHER_MOMENTS}.items()
-    # Composer has no test: its evaluation is the validation
-    if hook != "on_after_load" and not hook.startswith("on_test_")
-}
-
-COMPOSER_EVENTS: dict[str, str] = {hook: _EVENTS[hook] for hook in HOOKS if hook in _EVENTS}
-"""The event of Composer at which each hook of trainer_hooks is called; those of one event in this
-order. `setup` and `teardown` are also called around a standalone evaluation and a prediction.
-"""
-
-_STAGES = {"fit_start": "fit", "eval_standalone_start": "validate", "predict_start": "predict"}
-_ENDS = {"fit_end": "fit", "eval_standalone_end": "validate", "predict_end": "predict"}
+"""Composer's events that move the counters."""
 
 
 def to_composer(callback: Callback) -> Any:
     """Return a callback of Composer that calls the hooks of a callback of trainer_hooks.
 
-    It has the hooks that both frameworks have. A batch is Composer's, which makes one step.
-    `self.log` logs to Composer's logger; `trainer.stop(reason)` and `StopTraining` end the training
-    as `state.stop_training()` does. State is kept in Composer's checkpoints, under `trainer_hooks:`
-    and the callback's `state_key`.
+    A batch is Composer's, which makes one step. `self.log` logs to Composer's logger;
+    `trainer.stop(reason)` and `StopTraining` end the training as `state.stop_training()` does.
+    State is kept in Composer's checkpoints, under `trainer_hooks:` and the callback's `state_key`.
 
     Args:
         callback: a callback of trainer_hooks.
 
     Raises:
-        CallbackError: it overrides a hook that Composer has not, or Composer is not installed.
+        CallbackError: it needs a hook or an attribute that Composer does not have, or Composer is
+            not installed.
     """
-    calls = overridden_hooks(callback, "Composer", COMPOSER_EVENTS, "to_composer")
+    driver = ComposerDriver(callback, "to_composer")
     base = import_host_framework("composer.core", "Composer", "to_composer", "mosaicml").Callback
-    receiver = _ComposerEvents(callback, calls)
-    events = {COMPOSER_EVENTS[hook] for hook in calls} | {"init", *_STAGES, *_ENDS}
-    methods: dict[str, Any] = {
-        event: _event_method(receiver, event) for event in events - {"post_close"}
-    }
+    methods: dict[str, Any] = {event: _event(driver, event) for event in driver.used_events}
     # the only method there that is handed neither state nor logger
-    methods["post_close"] = lambda _: receiver.post_close()
-    if ours(callback).is_stateful:
-        methods["state_dict"] = lambda _: callback.state_dict()
-        methods["load_state_dict"] = lambda _, state: callback.load_state_dict(state)
-    callback_class = type(callback)
-    methods["__module__"] = callback_class.__module__
+    methods["post_close"] = lambda _: driver.post_close()
+    methods["state_dict"] = lambda _: driver.exported_state(
+        {} if driver.trainer.module is None else dict(driver.trainer.module.state_dict())
+    )
+    methods["load_state_dict"] = lambda _, state: driver.load(state)
+    methods["trainer_hooks_driver"] = driver
+    kind = type(callback)
+    methods["__module__"] = kind.__module__
     # Composer saves the states of callbacks under this name
     methods["__qualname__"] = f"trainer_hooks:{callback.state_key}"
-    return type(callback_class.__name__, (base,), methods)()
+    return type(kind.__name__, (base,), methods)()
 
 
-def _event_method(receiver: _ComposerEvents, event: str) -> Callable[..., None]:
+def _event(driver: ComposerDriver, event: str) -> Callable[..., None]:
     def call(self: Any, state: Any, logger: Any) -> None:  # noqa: ARG001 - a method of theirs
-        receiver.on_event(event, state, logger)
+        driver.on_event(event, state, logger)
 
     return call
 
 
-class _ComposerEvents:
-    """The receiver of Composer's events that calls a callback's hooks.
-
-    Args:
-        callback: the callback of trainer_hooks.
-        calls: the callback's methods, by hook.
-    """
-
-    def __init__(self, callback: Callback, calls: dict[str, Callable[..., object]]) -> None:
-        self._callback = callback
-        self._calls = calls
-        self._hooks: dict[str, list[str]] = {}
-        for hook, event in COMPOSER_EVENTS.items():
-            if hook in calls and hook not in ("setup", "teardown"):
-                self._hooks.setdefault(event, []).append(hook)
-        self._trainer: Any = None
-        self._logger: Any = None
-        self._log_forwarder = LogForwarder(self._log)  # held here: the callback refers to it weakly
-
-    def on_event(self, event: str, state: Any, logger: Any) -> None:
-        """Call the hooks of an event."""
-        if self._trainer is None or self._trainer.proxy_target is not state:
-            self._trainer = ComposerHostTrainer(state, self._callback)
-        self._logger = logger
-        trainer = self._trainer
-        if event in _STAGES:
-            trainer.stage = _STAGES[event]
-            ours(self._callback).attach_module(self._log_forwarder)
-            self._call("setup", (trainer, state.model, _STAGES[event]))
-        elif event in ("eval_start", "eval_end"):
-            trainer.is_evaluating = event == "eval_start"
-        for hook in self._hooks.get(event, ()):
-            if hook == "on_init_end":
-                self._call(hook, (trainer,))
-            else:
-                arguments = _ARGUMENTS[hook](state) if hook in _ARGUMENTS else ()
-                self._call(hook, (trainer, state.model, *arguments))
-        if event in _ENDS:
-            self._call("teardown", (trainer, state.model, _ENDS[event]))
-            ours(self._callback).attach_module(None)
-
-    def post_close(self) -> None:
-        """Call `on_post_close`."""
-        if self._trainer is not None:
-            self._call("on_post_close", (self._trainer, self._trainer.proxy_target.model))
-
-    def _call(self, hook: str, arguments: tuple[Any, ...]) -> None:
-        call = self._calls.get(hook)
-        if call is None:
-            return
-        try:
-            call(*arguments)
-        except StopTraining as request:
-            self._trainer.stop(str(request))
-
-    def _log(self, name: str, value: float) -> None:
-        self._trainer.add_logged(name, value)
-        self._logger.log_metrics({name: value})
+def _is_scaled(state: Any) -> bool:
+    return state.scaler is not None and state.scaler.is_enabled()
 
 
 def _loss(state: Any) -> tuple[Any, ...]:
@@ -321,28 +454,16 @@ def _outputs(state: Any) -> tuple[Any, ...]:
     return (state.outputs,)
 
 
-def _train_batch_end(state: Any) -> tuple[Any, ...]:
-    # not state.loss, which is that of the last microbatch
-    loss = torch.tensor(float(state.total_loss_dict["loss/train/total"]))
-    return {"loss": loss}, state.batch, int(state.timestamp.batch_in_epoch) - 1
-
-
 # at the end of a batch Composer's timestamps have counted it, so that its index is one less
 _ARGUMENTS: dict[str, Callable[[Any], tuple[Any, ...]]] = {
-    "on_before_load": lambda state: (state.load_path,),
     "on_after_dataloader": lambda state: (state.batch,),
-    "on_train_batch_start": lambda state: (state.batch, int(state.timestamp.batch_in_epoch)),
-    "on_train_batch_end": _train_batch_end,
     "on_after_forward": _outputs,
     "on_after_loss": _loss,
-    "on_before_backward": _loss,
     "on_validation_batch_start": lambda state: (state.batch, int(state.eval_timestamp.batch)),
     "on_validation_after_forward": _outputs,
     "on_validation_batch_end": lambda state: (
         state.outputs, state.batch, int(state.eval_timestamp.batch) - 1
     ),
-    "on_evaluation_run_start": lambda _: ("validate",),
-    "on_evaluation_run_end": lambda _: ("validate",),
     "on_predict_batch_start": lambda state: (state.batch, int(state.predict_timestamp.batch)),
     "on_predict_after_forward": _outputs,
     "on_predict_batch_end": lambda state: (

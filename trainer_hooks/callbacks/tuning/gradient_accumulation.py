@@ -10,7 +10,7 @@ from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.option_checks import check_count
 from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import UsageError
-from trainer_hooks.hooks.spec import keeps_optimizers, serves_resumes_here
+from trainer_hooks.hooks.spec import keeps_optimizers
 from trainer_hooks.module.optimization import needs_closure
 
 if TYPE_CHECKING:
@@ -101,7 +101,6 @@ class GradientAccumulationScheduler(Callback):
             )
         self._sets_window = True
 
-    @serves_resumes_here
     def on_before_restore(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:

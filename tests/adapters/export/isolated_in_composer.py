@@ -1,0 +1,47 @@
+"""The built-in callbacks in Composer's Trainer: each has the effect that it has here."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from host_fits import InComposer
+from pairs import (
+    PAIRS,
+    REFUSED,
+    differences,
+    order_differences,
+    resumed_differences,
+    runs_in,
+)
+
+from trainer_hooks.adapters.export.composer import COMPOSER_EVENTS
+from trainer_hooks.errors import CallbackError
+
+# Composer imports torchvision, which it needs for models of its own alone
+sys.path.append(str(Path(__file__).parents[1] / "composer" / "stand_ins"))
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.mark.parametrize("name", runs_in("composer"))
+def test_it_has_the_same_effect(name, tmp_path):
+    assert differences(PAIRS[name], InComposer(), tmp_path) == []
+
+
+@pytest.mark.parametrize("name", [n for n in runs_in("composer") if PAIRS[n].resumes])
+def test_it_goes_on_after_a_resume(name, tmp_path):
+    assert resumed_differences(PAIRS[name], InComposer(), tmp_path) == []
+
+
+@pytest.mark.parametrize("accumulate", [1])
+def test_hooks_come_in_the_order_of_our_trainer(accumulate, tmp_path):
+    events = COMPOSER_EVENTS
+    assert order_differences(InComposer(), events, tmp_path, accumulate=accumulate) == ""
+
+
+@pytest.mark.parametrize("name", [n for n, row in REFUSED.items() if "composer" in row[1]])
+def test_it_is_refused_as_it_is_converted(name):
+    make, _, reason = REFUSED[name]
+    with pytest.raises(CallbackError, match=reason):
+        InComposer().convert(make(InComposer()))

@@ -1,0 +1,42 @@
+"""The built-in callbacks in Lightning's Trainer: each has the effect that it has here."""
+
+from __future__ import annotations
+
+import pytest
+from host_fits import InLightning
+from pairs import (
+    PAIRS,
+    REFUSED,
+    differences,
+    order_differences,
+    resumed_differences,
+    runs_in,
+)
+
+from trainer_hooks.adapters.export.lightning import LIGHTNING_EVENTS
+from trainer_hooks.errors import CallbackError
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.mark.parametrize("name", runs_in("lightning"))
+def test_it_has_the_same_effect(name, tmp_path):
+    assert differences(PAIRS[name], InLightning(), tmp_path) == []
+
+
+@pytest.mark.parametrize("name", [n for n in runs_in("lightning") if PAIRS[n].resumes])
+def test_it_goes_on_after_a_resume(name, tmp_path):
+    assert resumed_differences(PAIRS[name], InLightning(), tmp_path) == []
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_hooks_come_in_the_order_of_our_trainer(accumulate, tmp_path):
+    events = LIGHTNING_EVENTS
+    assert order_differences(InLightning(), events, tmp_path, accumulate=accumulate) == ""
+
+
+@pytest.mark.parametrize("name", [n for n, row in REFUSED.items() if "lightning" in row[1]])
+def test_it_is_refused_as_it_is_converted(name):
+    make, _, reason = REFUSED[name]
+    with pytest.raises(CallbackError, match=reason):
+        InLightning().convert(make(InLightning()))

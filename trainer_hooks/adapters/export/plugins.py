@@ -1,0 +1,116 @@
+"""Callbacks of installed packages that register for our Trainer, in the trainers of others.
+
+Lightning's entry points refer to `lightning_plugins`, which every `Trainer(...)` of Lightning calls
+where this package is installed: so importing this file loads neither torch nor a framework.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks.errors import OptionError, TrainerHooksError, did_you_mean
+from trainer_hooks.hooks.discovery import installed_plugins, report_plugin_error
+from trainer_hooks.hooks.plugin import GROUPS, LIGHTNING_GROUPS, PluginFilter, normal_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from trainer_hooks.connector.registry import CallbackEntry
+
+SWITCH = "TRAINER_HOOKS_IN_LIGHTNING"
+"""The environment variable that keeps packages registered for our Trainer out of Lightning's."""
+
+_HERE = "trainer_hooks.adapters.export"
+_CONVERTERS = {
+    "lightning": ("lightning", "to_lightning"),
+    "transformers": ("transformers", "to_transformers"),
+    "composer": ("composer", "to_composer"),
+    "accelerated": ("accelerated", "to_accelerated"),
+    "ignite": ("ignite", "to_ignite"),
+}
+"""The file and the function of each framework."""
+
+
+def plugins_for(
+    framework: str, *, plugins: bool | str | Iterable[str] = True, plugin_errors: str = "warn"
+) -> list[Any]:
+    """Return the callbacks of installed packages that register for our Trainer, for another one.
+
+    ::
+
+        trainer = transformers.Trainer(..., callbacks=plugins_for("transformers"))
+
+    The packages are those that a `Trainer(plugins=...)` would load, by the same environment
+    variables and with the same messages. A callback that the framework cannot run is told like a
+    plugin that fails, and left out.
+
+    Args:
+        framework: `"lightning"`, `"transformers"`, `"composer"`, `"accelerated"` or `"ignite"`.
+        plugins: True for all packages, False for none, or the names of some.
+        plugin_errors: `"warn"` to go on without one that fails, or `"raise"`.
+
+    Returns:
+        The converted callbacks, in the order of our callbacks; in Ignite each is to be attached.
+
+    Raises:
+        OptionError: there is no such framework.
+        PluginError: a package is broken and `plugin_errors` is `"raise"`.
+    """
+    if framework not in _CONVERTERS:
+        raise OptionError(
+            f"framework {framework!r} of plugins_for: it must be one of "
+            f"{', '.join(map(repr, _CONVERTERS))}.{did_you_mean(str(framework), _CONVERTERS)} Pass "
+            "one of them."
+        )
+    if PluginFilter.of(plugins).takes_none:
+        return []
+    from trainer_hooks.connector.connector import CallbackConnector
+
+    connector = CallbackConnector(discover=plugins, plugin_errors=plugin_errors)
+    return _converted(connector.entries, framework, plugin_errors)
+
+
+def _converted(entries: Iterable[CallbackEntry], framework: str, errors: str) -> list[Any]:
+    """Return the callbacks of entries in a framework's form, without those that it cannot run."""
+    file, name = _CONVERTERS[framework]
+    convert: Callable[[Any], Any] = getattr(importlib.import_module(f"{_HERE}.{file}"), name)
+    converted = []
+    for entry in entries:
+        guest = getattr(entry.callback, "guest", None)
+        if guest is not None and _framework_of(entry.callback) == framework:
+            converted.append(guest)  # one of that framework's own callbacks
+            continue
+        try:
+            converted.append(convert(entry.callback))
+        except TrainerHooksError as error:
+            assert entry.plugin is not None
+            report_plugin_error(entry.plugin, f"cannot run in {framework}: {error}", errors, error)
+    return converted
+
+
+def _framework_of(callback: Any) -> str:
+    return str(getattr(callback, "framework", "")).removeprefix("pytorch-").replace("_", "-")
+
+
+def lightning_plugins() -> list[Any]:
+    """Return the callbacks that Lightning's Trainer gets by itself.
+
+    They are those of packages that register for our Trainer. It returns none where no package
+    does, where the environment switches plugins off (`TRAINER_HOOKS_DISABLE_PLUGINS=1`) or this
+    way alone (`TRAINER_HOOKS_IN_LIGHTNING=0`). A package that registers in Lightning itself, as
+    with `lightning_factory`, is left to that.
+    """
+    if os.environ.get(SWITCH, "").strip().lower() in {"0", "false", "no"}:
+        return []
+    if PluginFilter.of(True).takes_none:
+        return []
+    found = installed_plugins()
+    of_lightning = {normal_name(p.distribution) for p in found if p.group in LIGHTNING_GROUPS}
+    wanted = {
+        plugin.distribution
+        for plugin in found
+        if plugin.group in GROUPS and normal_name(plugin.distribution) not in of_lightning
+    }
+    return plugins_for("lightning", plugins=sorted(wanted)) if wanted else []
