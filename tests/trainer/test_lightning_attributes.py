@@ -17,7 +17,6 @@ from trainer_hooks.errors import (
     CheckpointError,
     ModuleError,
     TerminationSignal,
-    TrainerHooksAdvice,
     TrainerHooksWarning,
     UsageError,
 )
@@ -190,23 +189,6 @@ def test_the_data_module_may_be_set(bare) -> None:
     trainer, datamodule = bare(), DataModule()
     trainer.datamodule = datamodule
     assert trainer.datamodule is datamodule
-
-
-def test_a_validation_step_without_data_is_advised_on(bare, Tiny, batches) -> None:
-    """Unless a limit of 0 says that none is meant, or there is data."""
-
-    class Validates(Tiny):
-        def validation_step(self, batch, batch_idx):
-            pass
-
-    with pytest.warns(TrainerHooksAdvice, match="Validates has a validation_step, but fit was"):
-        bare(limit_val_batches=1.0).fit(Validates(), batches(1))
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        bare(limit_val_batches=0).fit(Validates(), batches(1))
-        bare(limit_val_batches=1.0).fit(Validates(), batches(1), batches(1))
-        bare(limit_val_batches=1.0).fit(Tiny(), batches(1))
-    assert not [one for one in caught if "has a validation_step" in str(one.message)]
 
 
 @pytest.mark.parametrize("name", ["state_dict", "load_state_dict", "done", "val_loop"])

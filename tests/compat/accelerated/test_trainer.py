@@ -150,7 +150,8 @@ def test_early_stopping_is_told_to_callbacks() -> None:
     trainer.train(data(), 5, data(), **QUICK)
     epoch = [*STEPS, "train epoch", *EVALUATION, "run epoch"]
     assert events.seen == [*epoch, *epoch, "stop"]
-    assert trainer.stop_reason.startswith("EarlyStopping: eval_loss_epoch not better")
+    told = "EarlyStopping: eval_loss_epoch did not improve in 1 check"
+    assert trainer.stop_reason.startswith(told)
 
 
 def test_the_message_of_a_request_to_stop_is_printed_and_the_reason(capsys) -> None:

@@ -62,7 +62,7 @@ class DeviceStatsMonitor(StatisticsReader):
                 require_logger(trainer, _WHERE)
             return
         on_cpu = trainer.device.type == "cpu"
-        self.open_sources(
+        self._open_sources(
             trainer, _WHERE, reads_host=on_cpu if self._cpu_stats is None else self._cpu_stats
         )
 

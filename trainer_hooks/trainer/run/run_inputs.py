@@ -26,7 +26,6 @@ from trainer_hooks.errors import (
     DataError,
     ModuleError,
     OptionError,
-    TrainerHooksAdvice,
     TrainerHooksWarning,
     foreign_hint,
 )
@@ -247,15 +246,7 @@ def _validation(inputs: RunInputs, context: RunContext) -> EvalLoaders:
     if context.plan.limit_val_batches == 0 and inputs.evaluation is None:
         return EvalLoaders()  # without asking for loaders: with a limit of 0 there may be none
     if has_evaluation(inputs.module, "validate"):
-        data = _evaluation(inputs, context, "validate")
-        if data.given is None and defines(inputs.module, "validation_step", Module):
-            warn(
-                f"{type(inputs.module).__qualname__} has a validation_step, but fit was given no "
-                "validation data, so nothing is validated: pass val_dataloaders=, define "
-                "val_dataloader(), or set limit_val_batches=0.",
-                TrainerHooksAdvice,
-            )
-        return data
+        return _evaluation(inputs, context, "validate")
     if inputs.evaluation is not None:
         warn(
             f"fit was given val_dataloaders, but {type(inputs.module).__qualname__} has no "
