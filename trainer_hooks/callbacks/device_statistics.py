@@ -106,7 +106,7 @@ class StatisticsReader(Callback):
     _psutil: Any = None
     _nvml: Nvml | None = None
 
-    def _open_sources(self, trainer: Trainer, where: str, *, reads_host: bool = True) -> None:
+    def open_sources(self, trainer: Trainer, where: str, *, reads_host: bool = True) -> None:
         """Open the sources of the statistics."""
         if reads_host:
             self._psutil = require_psutil(where)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from trainer_hooks._names import ours
 from trainer_hooks._options import one_of, option_rules
 from trainer_hooks.callbacks.base import evaluation_step, is_logged, require_logger, will_be_logged
 from trainer_hooks.callbacks.device_statistics import StatisticsReader, cpu_stats
@@ -62,7 +63,7 @@ class DeviceStatsMonitor(StatisticsReader):
                 require_logger(trainer, _WHERE)
             return
         on_cpu = trainer.device.type == "cpu"
-        self._open_sources(
+        ours(self).open_sources(
             trainer, _WHERE, reads_host=on_cpu if self._cpu_stats is None else self._cpu_stats
         )
 

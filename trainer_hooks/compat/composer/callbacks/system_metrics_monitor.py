@@ -63,7 +63,7 @@ class SystemMetricsMonitor(StatisticsReader, BuiltInCallback):  # type: ignore[m
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Open the sources of the statistics."""
-        self._open_sources(trainer, _WHERE)
+        self.open_sources(trainer, _WHERE)
 
     def on_train_batch_start(
         self, trainer: Trainer, module: Module, batch: Any, batch_idx: int
