@@ -89,9 +89,10 @@ def check_requirements(
     calls = [call for hook, call in calls_by_hook.items() if hook in events]
     inside = calls_by_hook.keys() - _AROUND
     if inside and not inside & events.keys():
+        listed = ", ".join(map(repr, calls_by_hook))
         raise CallbackError(
-            f"{function}({name}): none of its hooks {', '.join(map(repr, calls_by_hook))} is "
-            f"called in {framework}, so it would do nothing. Run the callback in trainer_hooks.Trainer."
+            f"{function}({name}): none of its hooks {listed} is called in {framework}, so it would "
+            "do nothing. Run the callback in trainer_hooks.Trainer."
         )
     used = used_attributes(callback, calls)
     missing = [
