@@ -20,7 +20,7 @@ from trainer_hooks._log import log
 from trainer_hooks._names import ours
 from trainer_hooks.adapters.export.host_trainer import HostTrainer, report_of
 from trainer_hooks.adapters.export.requirements import check_requirements
-from trainer_hooks.callbacks.compression.model_pruning import ModelPruning, resolve_masks
+from trainer_hooks.callbacks import ModelPruning
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.context.run_state import RunningStage, TrainerStatus
 from trainer_hooks.data.batch_counts import count_samples, count_tokens
@@ -83,7 +83,7 @@ class HookDriver:
         self.callback = callback
         self.calls = {hook: call for hook in HOOKS if (call := member.listener(hook)) is not None}
         self.trainer = self.view(callback, **options)
-        self.uses = check_requirements(self, function)
+        self.uses = check_requirements(callback, self.calls, self.events, self.trainer, function)
         self._counts_items = not self.uses.isdisjoint(_ITEM_COUNTS)
         self._may_stop_at_batches = not self.calls.keys().isdisjoint(_BATCH_HOOKS)
         self._recorded: dict[str, Any] = {}
@@ -558,7 +558,7 @@ def call_after_backward(tensor: Tensor, function: Callable[[], None]) -> None:
 
 def _resolve_masks(module: Any, state_dict: dict[str, Any], *_: Any) -> None:
     """Put products in place of the masks that a module does not have, in weights to be loaded."""
-    plain = resolve_masks(module, state_dict)
+    plain = ModelPruning.without_masks(module, state_dict)
     for name in [name for name in state_dict if name not in plain]:
         del state_dict[name]
     state_dict.update(plain)

@@ -104,13 +104,17 @@ def lightning_plugins() -> list[Any]:
     """
     if os.environ.get(SWITCH, "").strip().lower() in {"0", "false", "no"}:
         return []
-    if PluginFilter.of(True).takes_none:
+    plugin_filter = PluginFilter.of(True)
+    if plugin_filter.takes_none:
         return []
     found = installed_plugins()
     of_lightning = {normal_name(p.distribution) for p in found if p.group in LIGHTNING_GROUPS}
     wanted = {
         plugin.distribution
         for plugin in found
-        if plugin.group in GROUPS and normal_name(plugin.distribution) not in of_lightning
+        if plugin.group in GROUPS
+        and normal_name(plugin.distribution) not in of_lightning
+        # one that is blocked is no reason to load anything
+        and not plugin_filter.objection(plugin)
     }
     return plugins_for("lightning", plugins=sorted(wanted)) if wanted else []

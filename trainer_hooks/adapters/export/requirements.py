@@ -15,9 +15,9 @@ from trainer_hooks.callback import Callback
 from trainer_hooks.errors import CallbackError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from trainer_hooks.adapters.export.hook_driver import HookDriver
+    from trainer_hooks.adapters.export.host_trainer import HostTrainer
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -47,17 +47,26 @@ _USED_WITH: dict[str, Callable[[Any], bool]] = {
 """Names of our Trainer that a callback reads with some options only, and whether it does."""
 
 
-def check_requirements(driver: HookDriver, function: str) -> frozenset[str]:
+def check_requirements(
+    callback: Callback,
+    calls_by_hook: Mapping[str, Callable[..., Any]],
+    events: Mapping[str, str],
+    trainer: HostTrainer,
+    function: str,
+) -> frozenset[str]:
     """Return the attributes that a callback will use; check that the host has these and the hooks.
 
     Args:
-        driver: the callback's driver.
+        callback: the callback.
+        calls_by_hook: the hooks that it overrides, with the function to call for each.
+        events: the hooks that are called in the host.
+        trainer: the view of the host's trainer.
         function: the function that the user called, for the error.
 
     Raises:
         CallbackError: it lacks one.
     """
-    view, callback, events = type(driver.trainer), driver.callback, driver.events
+    view = type(trainer)
     name, framework = type(callback).__qualname__, view.framework
     for kind in type(callback).__mro__:
         if kind.__name__ in view.refuses and kind.__module__.startswith(_PACKAGE):
@@ -67,7 +76,7 @@ def check_requirements(driver: HookDriver, function: str) -> frozenset[str]:
             )
     lacking = [
         hook
-        for hook in driver.calls
+        for hook in calls_by_hook
         if hook not in events and hook not in _NOT_NEEDED and not hook.startswith(_ONLY_IN)
     ]
     if lacking:
@@ -77,12 +86,13 @@ def check_requirements(driver: HookDriver, function: str) -> frozenset[str]:
             f"{reasons} Run the callback in trainer_hooks.Trainer, or do what it does there in a "
             "hook that both have."
         )
-    calls = [call for hook, call in driver.calls.items() if hook in events]
-    inside = driver.calls.keys() - _AROUND
+    calls = [call for hook, call in calls_by_hook.items() if hook in events]
+    inside = calls_by_hook.keys() - _AROUND
     if inside and not inside & events.keys():
+        listed = ", ".join(map(repr, calls_by_hook))
         raise CallbackError(
-            f"{function}({name}): none of its hooks {', '.join(map(repr, driver.calls))} is called "
-            f"in {framework}, so it would do nothing. Run the callback in trainer_hooks.Trainer."
+            f"{function}({name}): none of its hooks {listed} is called in {framework}, so it would "
+            "do nothing. Run the callback in trainer_hooks.Trainer."
         )
     used = used_attributes(callback, calls)
     missing = [
@@ -90,7 +100,7 @@ def check_requirements(driver: HookDriver, function: str) -> frozenset[str]:
         for attribute in used
         # the counters are all there
         if not attribute.startswith("progress.")
-        and (attribute in view.lacks or not driver.trainer.offers(attribute.removesuffix(" =")))
+        and (attribute in view.lacks or not trainer.offers(attribute.removesuffix(" =")))
         and _USED_WITH.get(attribute, lambda _: True)(callback)
     ]
     # one with a reason first

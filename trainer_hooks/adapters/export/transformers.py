@@ -235,7 +235,7 @@ class TransformersHostTrainer(BatchScheduledHostTrainer):
         return bool(self.control.should_evaluate)
 
     @property
-    def host_callbacks(self) -> list[Any]:  # type: ignore[override]
+    def host_callbacks(self) -> list[Any]:
         """The Trainer's callbacks."""
         handler = getattr(self.proxy_target, "callback_handler", None)
         return list(getattr(handler, "callbacks", ()))

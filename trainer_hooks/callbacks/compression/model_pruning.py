@@ -645,6 +645,16 @@ class ModelPruning(WeightOwner):
             with torch.no_grad():
                 pruned.values().copy_(values)
 
+    @staticmethod
+    def without_masks(module: nn.Module, weights: dict[str, Any]) -> dict[str, Any]:
+        """Return saved weights with products in place of the masks that a module does not have.
+
+        Args:
+            module: the module that will load them.
+            weights: the weights.
+        """
+        return resolve_masks(module, weights)
+
     def make_pruning_permanent(self, module: nn.Module) -> None:
         """Replace all masked parameters of a module by their products."""
         for part in module.modules():
