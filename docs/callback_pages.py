@@ -35,6 +35,7 @@ _FAMILIES = {
 }
 """The index's titles, each with the folders and files of `trainer_hooks/callbacks` under it."""
 _SECOND_NAMES = {
+    "DeviceStatsMonitor": ("MemoryMonitor", "SystemMetricsMonitor"),
     "EMAWeightAveraging": ("ModelEmaCallback",),
     "EarlyStopping": ("EarlyStopper", "ThresholdStopper", "EarlyStoppingCallback"),
     "GradientNormMonitor": ("GradMonitor", "OptimizerMonitor"),
@@ -150,10 +151,10 @@ def _index() -> str:
         "",
         _NOTE,
         "",
-        "There is one for each job, imported from `trainer_hooks.callbacks`. The last column has",
-        "the callbacks of other systems for the same job, which code for those systems can still",
-        "use: [coming-from.md](../coming-from.md). The examples on the pages continue these lines,",
-        "a small classifier of handwritten digits:",
+        "Each job has one callback. Import it from `trainer_hooks.callbacks`. The last column",
+        "names the callbacks of other systems for the same job. Code written for those systems",
+        "can go on using them: [coming-from.md](../coming-from.md). The examples on the pages",
+        "continue these lines, a small classifier of handwritten digits:",
         "",
         "```python",
         *_SETUP.splitlines(),

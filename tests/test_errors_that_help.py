@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import traceback
 from typing import Any
 
 import pytest
@@ -135,20 +136,58 @@ def test_a_frozen_module(Tiny, quiet_trainer, batches) -> None:
         quiet_trainer().fit(Tiny().freeze(), batches(1))
 
 
+def test_a_whole_batch_for_the_forward_of_a_prediction(quiet_trainer) -> None:
+    """Without a predict_step forward is given the whole batch; an error of it says so."""
+
+    class Net(Module):
+        def forward(self, x):
+            return x.square()
+
+    pairs = [(torch.ones(2), torch.ones(2))]
+    with pytest.raises(AttributeError) as caught:
+        quiet_trainer().predict(Net(), pairs)
+    note = next(note for note in caught.value.__notes__ if "predict_step" in note)
+    assert note.startswith(f"{Net.__qualname__} has no predict_step")
+    assert "of type tuple" in note
+
+
 # --- what is passed to fit ---
 
 
 @pytest.mark.parametrize("stage", ["fit", "validate", "test", "predict"])
 def test_a_plain_torch_module(quiet_trainer, batches, stage) -> None:
-    """An nn.Module is no Module; the message shows it and says what is needed."""
-    with refused(ModuleError, f"{stage} was given Linear", "an instance of trainer_hooks.Module"):
+    """An nn.Module is no Module; the message names its class and says what to do with it."""
+    words = (f"{stage} was given an object of type Linear", "an instance of trainer_hooks.Module")
+    with refused(ModuleError, *words, "Make it an attribute of a class", "training_step"):
         getattr(quiet_trainer(), stage)(torch.nn.Linear(2, 1), batches(1))
 
 
 def test_a_class_instead_of_a_module(Tiny, quiet_trainer, batches) -> None:
     """A class that was not called is told apart."""
-    with refused(ModuleError, "fit was given", "Tiny", "It is a class: pass an instance"):
-        quiet_trainer().fit(Tiny, batches(1))
+
+    class Net(Module):
+        pass
+
+    words = ("fit was given the class", "Net as its model", "Net(...) instead of")
+    with refused(ModuleError, *words):
+        quiet_trainer().fit(Net, batches(1))
+
+
+@pytest.mark.parametrize("stage", ["fit", "validate", "test", "predict"])
+def test_the_loaders_before_the_model(Tiny, quiet_trainer, batches, stage) -> None:
+    """Arguments in the wrong order are told the right one."""
+    words = (f"{stage} was given an object of type", f"{stage}(model, loaders)")
+    with refused(ModuleError, *words):
+        getattr(quiet_trainer(), stage)(batches(1), Tiny())
+
+
+@pytest.mark.parametrize("stage", ["fit", "validate", "test", "predict"])
+@pytest.mark.parametrize("path", [True, 3, b"last"])
+def test_a_checkpoint_path_of_another_type(Tiny, quiet_trainer, batches, stage, path) -> None:
+    """A ckpt_path that is no path is refused by its rule, and not by what would open it."""
+    words = (f"ckpt_path={path!r} of {stage}", "a path", "'last'")
+    with refused(OptionError, *words):
+        getattr(quiet_trainer(), stage)(Tiny(), batches(1), ckpt_path=path)
 
 
 def test_no_module_at_all(quiet_trainer, batches) -> None:
@@ -184,15 +223,24 @@ def test_no_training_loader(Tiny, quiet_trainer) -> None:
 
 
 def test_a_data_module_without_the_loader(Tiny, quiet_trainer) -> None:
-    """A data module that lacks the loader, or returns None, counts as no data."""
+    """A data module that lacks the loader, or returns None, counts as no data; None is named."""
 
     class Forgetful(DataModule):
         def train_dataloader(self):
             [1, 2]  # noqa: B018 - the return is missing
 
-    for data in (DataModule(), Forgetful()):
-        with refused(DataError, "fit was given no training data", "train_dataloader()"):
-            quiet_trainer().fit(Tiny(), datamodule=data)
+        def test_dataloader(self):
+            [1, 2]  # noqa: B018 - the return is missing
+
+    class Net(Tiny):
+        test_step = Tiny.training_step
+
+    with refused(DataError, "fit was given no training data: pass", "train_dataloader()"):
+        quiet_trainer().fit(Tiny(), datamodule=DataModule())
+    with refused(DataError, "no training data, since", "Forgetful.train_dataloader() returned"):
+        quiet_trainer().fit(Tiny(), datamodule=Forgetful())
+    with refused(DataError, "no data, since", "Forgetful.test_dataloader() returned None"):
+        quiet_trainer().test(Net(), datamodule=Forgetful())
 
 
 @pytest.mark.parametrize(
@@ -393,6 +441,30 @@ class Stateful(Callback):
         return {"n": 1}
 
 
+def test_a_callback_whose_base_was_not_initialised(quiet_trainer) -> None:
+    """A forgotten super().__init__() is named where the state key needs an attribute of it."""
+
+    class Stopper(EarlyStopping):
+        def __init__(self) -> None:
+            self.mine = 1
+
+    with refused(CallbackError, "callbacks[0], a ", "Stopper", "super().__init__(...)"):
+        quiet_trainer(callbacks=[Stopper()])
+
+
+def test_a_state_dict_without_a_return(Tiny, quiet_trainer, batches, tmp_path) -> None:
+    """A state_dict that returns None saves nothing, which is told before the first batch."""
+
+    class Forgetful(Callback):
+        def state_dict(self):
+            {"count": 1}  # noqa: B018 - the return is missing
+
+    savers = [ModelCheckpoint(tmp_path), Forgetful()]
+    trainer = quiet_trainer(callbacks=savers, enable_checkpointing=True)
+    with pytest.warns(TrainerHooksWarning, match="Forgetful.* returned None.*Return the state"):
+        trainer.fit(Tiny(), batches(1))
+
+
 def test_two_callbacks_on_one_state_key() -> None:
     """Two callbacks whose states would overwrite each other are named, with what to define."""
     with refused(
@@ -495,6 +567,23 @@ def test_a_missing_checkpoint(use, saved) -> None:
         use(saved.parent / "lost.ckpt")
 
 
+def test_a_folder_of_checkpoints(use, saved) -> None:
+    """A folder in the place of a file is told the files in it."""
+    with refused(CheckpointNotFoundError, "it is a folder", f"In it there are: {saved.name}."):
+        use(saved.parent)
+
+
+def test_an_argument_that_the_module_does_not_take(saved, Tiny) -> None:
+    """A misspelt argument of load_from_checkpoint is told, with the one that was meant."""
+
+    class Wide(Tiny):
+        def __init__(self, width: int = 1) -> None:
+            super().__init__()
+
+    with pytest.warns(TrainerHooksWarning, match="was given widht, .* left out. Did you mean 'wid"):
+        Wide.load_from_checkpoint(saved, widht=2)
+
+
 def test_a_checkpoint_in_a_missing_folder(use, tmp_path) -> None:
     """A folder that is not there is told apart."""
     with refused(CheckpointNotFoundError, "a.ckpt", "folder", "does not exist either"):
@@ -511,6 +600,19 @@ def test_a_truncated_checkpoint(use, saved, share, words) -> None:
     saved.write_bytes(content[: int(len(content) * share)])
     with refused(CheckpointError, str(saved), words):
         use(saved)
+
+
+def test_the_traceback_of_a_damaged_checkpoint_is_short(saved, Tiny) -> None:
+    """Above the message stand the user's line and the way to the file, no other error or thread."""
+    content = bytearray(saved.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 64] = bytes(64)
+    saved.write_bytes(content)
+    with pytest.raises(CheckpointError, match="is damaged") as caught:
+        Tiny.load_from_checkpoint(saved)
+    shown = traceback.format_exception(caught.value)
+    assert not [part for part in shown if "concurrent/futures" in part or "direct cause" in part]
+    assert len(shown) < 12
 
 
 @pytest.mark.parametrize("content", [b"hello", b"\x80\x02]q\x00.", b"PK\x03\x04 no zip"])
@@ -580,14 +682,14 @@ def test_weights_that_do_not_fit(use, saved, Tiny, quiet_trainer, batches) -> No
         CheckpointError,
         f"the weights in {str(saved)!r} do not fit ",
         "Other: ",
-        "missing: head.weight, head.bias",
-        "unexpected: tail.weight",
+        "Missing key(s) in state_dict: head.weight, head.bias",
+        "Unexpected key(s) in state_dict: tail.weight",
         "of another shape: layer.weight (saved (1, 2), here (1, 3))",
         "Build the module with the arguments it was saved with.",
     ):
         quiet_trainer(max_epochs=2).fit(other, batches(1), ckpt_path=saved)
     assert torch.equal(other.layer.bias, before)
-    with refused(CheckpointError, "unexpected: tail.weight"):
+    with refused(CheckpointError, "Unexpected key(s) in state_dict: tail.weight"):
         use(saved)
 
 
@@ -599,7 +701,9 @@ def test_weights_that_fit_in_part(saved, Tiny) -> None:
             super().__init__()
             self.head = torch.nn.Linear(1, 1)
 
-    with refused(CheckpointError, "missing: head.weight, head.bias", "strict=False"):
+    with refused(
+        CheckpointError, "Missing key(s) in state_dict: head.weight, head.bias", "strict=False"
+    ):
         Other.load_from_checkpoint(saved)
     weight = torch.load(saved, weights_only=True)["state_dict"]["layer.weight"]
     assert torch.equal(Other.load_from_checkpoint(saved, strict=False).layer.weight, weight)

@@ -10,6 +10,7 @@ import pytest
 from trainer_hooks._text import (
     Branch,
     aligned,
+    count_with_noun,
     printable,
     printable_lines,
     show_table,
@@ -116,3 +117,17 @@ def test_what_is_printable_stays() -> None:
     assert printable("Größe 大 🙂") == "Größe 大 🙂"
     assert printable(printable(HOSTILE)) == printable(HOSTILE) == SHOWN
     assert printable_lines("a\n\tb\x1b") == "a\n\tb\\x1b"
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "shown"),
+    [
+        (0, "batch", "0 batches"),
+        (1, "batch", "1 batch"),
+        (2, "epoch", "2 epochs"),
+        (1234, "tensor", "1,234 tensors"),
+    ],
+)
+def test_a_number_with_its_noun(number: int, noun: str, shown: str) -> None:
+    """One thing is singular, and several have the plural of their noun."""
+    assert count_with_noun(number, noun) == shown

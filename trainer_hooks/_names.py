@@ -35,7 +35,13 @@ class _LeftToUser:
     A class of the user's that comes later in the order of bases, as a mixin does, still has it. It
     has no `__set__`, so that a value on the instance comes first; and `nn.Module` looks for a
     parameter, buffer or submodule of the name where reading the class fails.
+
+    Args:
+        is_hidden: if False, reading the name returns the package's own attribute.
     """
+
+    def __init__(self, *, is_hidden: bool) -> None:
+        self._is_hidden = is_hidden
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -44,6 +50,8 @@ class _LeftToUser:
         for kind in owner.__mro__:
             if self._name in vars(kind) and not is_of_package(kind):
                 return _bound(vars(kind)[self._name], instance, owner)
+        if not self._is_hidden:
+            return _bound(_our_definition(owner, self._name), instance, owner)
         raise AttributeError(
             f"{owner.__qualname__!r} object has no attribute {self._name!r}",
             name=self._name,
@@ -67,12 +75,20 @@ class _OurView:
 
     def __getattr__(self, name: str) -> Any:
         owner = self._owner
-        for kind in type(owner).__mro__:
-            value = vars(kind).get(name)
-            is_ours = name in vars(kind) and is_of_package(kind)
-            if is_ours and not isinstance(value, _LeftToUser):
-                return _bound(value, owner, type(owner))
-        raise AttributeError(f"{type(owner).__qualname__!r} has no {name!r} of ours")
+        return _bound(_our_definition(type(owner), name), owner, type(owner))
+
+
+def _our_definition(kind: type, name: str) -> Any:
+    """Return what the package's own classes among the bases of `kind` hold under a name.
+
+    Raises:
+        AttributeError: none of them has the name.
+    """
+    for one in kind.__mro__:
+        value = vars(one).get(name)
+        if name in vars(one) and is_of_package(one) and not isinstance(value, _LeftToUser):
+            return value
+    raise AttributeError(f"{kind.__qualname__!r} has no {name!r} of ours")
 
 
 def is_of_package(kind: type) -> bool:
@@ -94,13 +110,19 @@ def clash_message(kind: type, name: str, fault: str) -> str:
     )
 
 
-def leave_to_user(kind: type, names: Iterable[str]) -> None:
-    """Leave names that `kind` inherits to the user's subclasses of it."""
+def leave_to_user(kind: type, names: Iterable[str], *, is_hidden: bool = True) -> None:
+    """Leave names that `kind` inherits to the user's subclasses of it.
+
+    Args:
+        kind: the class.
+        names: the names.
+        is_hidden: whether the class itself has them no longer.
+    """
     left = frozenset(names)
     for name in left:
-        hidden = _LeftToUser()
-        hidden.__set_name__(kind, name)
-        setattr(kind, name, hidden)
+        stand_in = _LeftToUser(is_hidden=is_hidden)
+        stand_in.__set_name__(kind, name)
+        setattr(kind, name, stand_in)
     setattr(kind, _TABLE, left | names_left_to_user(kind))
 
 
@@ -111,6 +133,24 @@ def names_left_to_user(kind: type) -> frozenset[str]:
     """
     left: frozenset[str] = getattr(kind, _TABLE, frozenset())
     return left
+
+
+def class_attribute(kind: type, name: str) -> Any:
+    """Return a class's attribute or None; of a name left to the user the package's own."""
+    if name not in names_left_to_user(kind):
+        return getattr(kind, name, None)
+    try:
+        return _bound(_our_definition(kind, name), None, kind)
+    except AttributeError:
+        return None
+
+
+def ours_if_left(owner: Any, name: str) -> Any:
+    """Return the object from which to read an attribute that the package calls, such as a hook.
+
+    It is `ours(owner)` if its class leaves the name to the user, else `owner` itself.
+    """
+    return ours(owner) if name in names_left_to_user(type(owner)) else owner
 
 
 def ours(owner: Any) -> Any:

@@ -37,8 +37,9 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[
 
 def count_with_noun(number: int, noun: str) -> str:
     """Return a number with its noun, such as `1 tensor` or `1,234 tensors`."""
-    # inflect knows all plurals; ours take an s
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    # inflect knows all plurals; of ours only those of batch and patch take another ending
+    ending = "es" if noun.endswith("tch") else "s"
+    return f"{number:,} {noun}{'' if number == 1 else ending}"
 
 
 def printable(text: object, keeps: str = "") -> str:

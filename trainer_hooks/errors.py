@@ -236,7 +236,10 @@ def add_note(error: BaseException, note: str) -> None:
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """Return `" Did you mean 'x'?"` for the candidate nearest to `name`, or an empty string."""
-    matches = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.6)
+    names = list(candidates)
+    # one that differs in capitals alone is nearer than any other: AdamW and not Adam for Adamw
+    matches = [known for known in names if known.casefold() == name.casefold()]
+    matches = matches or difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f" Did you mean {matches[0]!r}?" if matches else ""
 
 

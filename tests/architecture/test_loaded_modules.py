@@ -132,6 +132,35 @@ def test_a_fit_loads_nothing_that_it_does_not_use(loaded: dict, unused: str) -> 
     assert not [found for found in loaded["fit"] if f"{found}.".startswith(f"{name}.")]
 
 
+COMPILER = """
+import gc, json, sys
+import torch
+from trainer_hooks.module.optimization import import_compiler
+
+looks = []
+gc.callbacks.append(lambda phase, info: looks.append(info["generation"]))
+if sys.argv[1] == "off":
+    gc.disable()
+looks.clear()
+import_compiler()
+print(json.dumps([looks, "torch._dynamo" in sys.modules, gc.isenabled()]))
+"""
+
+
+@pytest.mark.parametrize("collection", ["on", "off"])
+def test_the_compiler_is_imported_without_a_look_for_garbage(collection: str) -> None:
+    """Its million objects stay, and looking through them would delay the first step."""
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILER, collection],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    looks, is_imported, is_enabled = json.loads(done.stdout)
+    assert is_imported
+    assert is_enabled is (collection == "on")
+    # begun before the import, or after it
+    assert len(looks) <= 2
+
+
 @pytest.mark.parametrize("stage", ["fit", "validate", "predict"])
 def test_one_process_loads_nothing_for_several(stage: str, tmp_path: Path) -> None:
     """One process does not load torch.distributed.checkpoint, which are some 700 modules.

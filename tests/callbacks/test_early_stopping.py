@@ -87,7 +87,7 @@ def test_patience(fake, scores, patience, values, epochs):
     assert trainer.should_stop == (stopper.stopping_reason == "patience_exhausted")
     if trainer.should_stop:
         assert stopper.stopped_epoch == epochs - 1
-        assert "val_loss not better in" in trainer.stop_reason
+        assert "val_loss did not improve in" in trainer.stop_reason
 
 
 def test_mode_max(fake, scores):
@@ -265,7 +265,10 @@ def test_verbose(fake, scores, caplog):
     run(fake, scores, EarlyStopping("val_loss", patience=1), [1.0, 2.0])
     assert not caplog.messages
     run(fake, scores, EarlyStopping("val_loss", patience=1, verbose=True), [1.0, 2.0])
-    assert ["improved" in caplog.messages[0], "not better" in caplog.messages[1]] == [True, True]
+    assert ["improved" in caplog.messages[0], "did not improve" in caplog.messages[1]] == [
+        True,
+        True,
+    ]
 
 
 def test_improvement_before_min_epochs_withdraws_the_request(fake, scores):

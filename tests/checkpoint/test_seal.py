@@ -115,6 +115,18 @@ def test_a_file_is_verified_with_a_faster_checksum_or_without(path, checksum):
         read_checkpoint(path)
 
 
+@pytest.mark.parametrize("others", [0, 1, 3])
+def test_a_tensor_without_elements_is_no_damage(path, checksum, others):
+    """Such a part begins where the header of the next one was read, and has its own checksum."""
+    weights = {"none": torch.zeros(0), "rows": torch.zeros(0, 4)}
+    weights |= {str(number): torch.ones(number + 1) for number in range(others)}
+    write_checkpoint({"state_dict": weights}, path)
+    back = read_checkpoint(path)["state_dict"]
+    assert {name: value.shape for name, value in back.items()} == {
+        name: value.shape for name, value in weights.items()
+    }
+
+
 def test_with_a_fast_checksum_nothing_is_read_twice(path, monkeypatch):
     """The weights are read once, and summed up on the way."""
     pytest.importorskip("isal")

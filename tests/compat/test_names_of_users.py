@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import inspect
 import pickle
 import warnings
 from importlib.util import find_spec
@@ -264,6 +265,174 @@ class _Saves(trainer_hooks.Callback):
 
     def on_batch_checkpoint(self, trainer: Any, *_: Any) -> None:
         trainer.save_checkpoint(self.path)
+
+
+BUILT_IN_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "BackboneFinetuning": {"unfreeze_backbone_at_epoch": 1, "verbose": True},
+    "BasePredictionWriter": {"write_interval": "epoch"},
+    "BatchSizeFinder": {"max_trials": 1, "steps_per_trial": 1},
+    "EarlyStopping": {"monitor": "v", "patience": 1, "check_on_train_epoch_end": False},
+    "GradientAccumulationScheduler": {"scheduling": {1: 2}},
+    "LearningRateFinder": {"num_training_steps": 3},
+    "ModelCheckpoint": {"monitor": "v", "save_last": True},
+    "ModelPruning": {"pruning_fn": "l1_unstructured"},
+    "OnExceptionCheckpoint": {"dirpath": "unused"},
+    "SpikeDetection": {"warmup": 1},
+    "StochasticWeightAveraging": {"swa_lrs": 0.1},
+    "ThroughputMonitor": {"batch_size_fn": len, "window_size": 2},
+    "Timer": {"duration": "00:01:00:00"},
+    "WeightAveraging": {"device": "cpu"},
+}
+BUILT_INS = sorted(set(pl.callbacks.__all__) - {"Callback", "ProgressBarBase"})
+UNHOSTED = {"QuantizationAwareTraining": "Lightning 2 has none"}
+UNRESUMED = {"SpikeDetection"}
+"""Callbacks of Lightning that cannot load their own state."""
+
+
+def users_built_in(way: str, name: str, form: str) -> tuple[Any, list[str]]:
+    """Return a user's subclass of a built-in callback, built, and the names it has for its own.
+
+    Args:
+        way: the package of the built-in callback.
+        name: the built-in callback's name.
+        form: as for `build`; empty for no names.
+    """
+    names = names_of(getattr(pl.callbacks, name)) if form else []
+    package = pl
+    if way == "hosted":
+        if find_spec("pytorch_lightning") is None:
+            pytest.skip("Lightning is not installed")
+        import pytorch_lightning as package
+    base = getattr(package.callbacks, name)
+
+    def __init__(self: Any, **kwargs: Any) -> None:
+        base.__init__(self, **kwargs)
+        if form == "attribute":
+            for each in names:
+                setattr(self, each, ("own", each))
+
+    defined: dict[str, Any] = {each: FORMS[form](each) for each in names if form in FORMS}
+    if name == "BasePredictionWriter":
+        defined["write_on_epoch_end"] = lambda self, *_: None
+    if name == "BaseFinetuning":
+        defined["freeze_before_training"] = lambda self, module: self.freeze(module.backbone)
+        defined["finetune_function"] = lambda self, *_: None
+    kind = type("Users", (base,), {"__init__": __init__, **defined})
+    return kind(**BUILT_IN_ARGUMENTS.get(name, {})), names
+
+
+class _Net:
+    """What is the user's own in the module of a run with a built-in callback."""
+
+    def set_up(self) -> None:
+        self.backbone, self.head = torch.nn.Linear(2, 2), torch.nn.Linear(2, 1)
+        self.batch_size = 2
+        self.lr = 0.01
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        return self.head(self.backbone(batch[0])).square().mean()
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        self.log("v", self.training_step(batch, batch_idx))
+
+    def configure_optimizers(self) -> Any:
+        trained = [each for each in self.parameters() if each.requires_grad]
+        return torch.optim.SGD(trained, self.lr)
+
+    def train_dataloader(self) -> Any:
+        return DataLoader(TensorDataset(torch.ones(8, 2)), self.batch_size)
+
+    val_dataloader = train_dataloader
+
+
+def trace_of_built_in(way: str, name: str, form: str, folder: Any) -> Any:
+    """Return what a run with the callback, and its resume, leave behind."""
+    kind = pl.Trainer if way == "import line" else trainer_hooks.Trainer
+    trace = []
+    options = {
+        **QUIET,
+        "logger": loggers.CSVLogger(folder, version="v"),
+        "limit_train_batches": 4,
+        "enable_checkpointing": "Checkpoint" in name,
+        "enable_model_summary": "Summary" in name,
+        "enable_progress_bar": "ProgressBar" in name,
+    }
+    for epochs in (1, 2):
+        torch.manual_seed(0)
+        callback, names = users_built_in(way, name, form)
+        net = type("Net", (_Net, bases(way).module), {})()
+        net.set_up()
+        trainer = kind(
+            **options,
+            max_epochs=epochs,
+            callbacks=[callback],
+            default_root_dir=str(folder),
+            log_every_n_steps=1,
+        )
+        path = str(folder / "saved.ckpt") if epochs == 2 and name not in UNRESUMED else None
+        trainer.fit(net, ckpt_path=path)
+        trainer.save_checkpoint(folder / "saved.ckpt")
+        for each in names if form != "method" else ():
+            assert getattr(callback, each) == ("own", each)
+        weights = {key: repr(value) for key, value in net.state_dict().items()}
+        trace.append((weights, trainer.global_step))
+    files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+    return trace, files
+
+
+@pytest.mark.filterwarnings("ignore:.*flops_per_batch")
+@pytest.mark.filterwarnings("ignore:Checkpoint directory")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", BUILT_INS)
+def test_names_are_the_users_in_a_subclass_of_a_built_in_callback(way, name, tmp_path):
+    """Each form: the run, its resume, weights and files are as without the names."""
+    if way == "hosted" and name in UNHOSTED:
+        pytest.skip(UNHOSTED[name])
+    without = trace_of_built_in(way, name, "", tmp_path / "without")
+    assert len(names_of(getattr(pl.callbacks, name))) > 40
+    for form in (*FORMS, "attribute"):
+        assert trace_of_built_in(way, name, form, tmp_path / form) == without, form
+
+
+@pytest.mark.parametrize("name", BUILT_INS)
+def test_the_extras_of_built_in_callbacks_are_known(name):
+    """Each public name that Lightning's class has not is left to the user, or an option's."""
+    lightning = pytest.importorskip("pytorch_lightning")
+    here, theirs = getattr(pl.callbacks, name), getattr(lightning.callbacks, name, None)
+    if theirs is None:
+        pytest.skip(f"Lightning has no {name}")
+    names = {each for each in dir(here) if each[0] != "_"} - set(dir(theirs))
+    source = "".join(map(inspect.getsource, theirs.__mro__[:-1]))
+    inside = {each for each in names if f"self.{each}" in source}  # set in its `__init__`
+    assert names - inside - OTHER_NAMES - names_left_to_user(here) == set()
+
+
+OTHER_NAMES = {
+    "CHECKPOINT_NAME_EXCEPTION", "CHECKPOINT_NAME_PREEMPTED", "guest_class", "is_disabled",
+    "is_enabled", "log", "log_dict", "main_progress_bar", "progress",
+}  # fmt: skip
+"""Constants, names that Lightning's Trainer sets, and those of another of its bars."""
+
+
+def test_built_in_callbacks_by_import_line_are_those_of_the_trainer():
+    """`isinstance` holds for callbacks that the Trainer makes, and one class has one name."""
+    trainer = pl.Trainer(accelerator="cpu", logger=False)
+    assert isinstance(trainer.checkpoint_callback, pl.callbacks.ModelCheckpoint)
+    assert isinstance(trainer.checkpoint_callback, pl.callbacks.Checkpoint)
+    assert not isinstance(trainer.checkpoint_callback, pl.callbacks.EarlyStopping)
+    saver = pl.callbacks.ModelCheckpoint()
+    assert isinstance(saver, (trainer_hooks.callbacks.ModelCheckpoint, pl.Callback))
+    assert pl.callbacks.ProgressBarBase is pl.callbacks.ProgressBar
+    assert pl.callbacks.model_checkpoint.ModelCheckpoint is pl.callbacks.ModelCheckpoint
+
+    class Users(pl.callbacks.ModelCheckpoint):
+        pass
+
+    assert isinstance(Users(), pl.callbacks.ModelCheckpoint)
+    assert not isinstance(saver, Users)
+    assert Users not in trainer_hooks.callbacks.Checkpoint.__subclasses__()
+    assert type(pickle.loads(pickle.dumps(saver))) is pl.callbacks.ModelCheckpoint
+    assert saver.state_key == trainer_hooks.callbacks.ModelCheckpoint().state_key
 
 
 CASES = [

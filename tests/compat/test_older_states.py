@@ -73,7 +73,7 @@ def test_a_checkpoint_of_before_goes_on(tmp_path) -> None:
     resumed = Trainer(max_epochs=3, callbacks=[stopper, guard], **QUIET)
     resumed.fit(TinyModule(), ckpt_path=path)
     assert stopper.best == -5.0
-    assert resumed.stop_reason.startswith("EarlyStopper: val_loss not better in 2ep")
+    assert resumed.stop_reason.startswith("EarlyStopper: val_loss did not improve in 2ep")
 
 
 def test_the_adapter_says_where_it_went() -> None:

@@ -44,7 +44,6 @@ from trainer_hooks.callbacks import (
     LearningRateFinder,
     LearningRateMonitor,
     LoadCheckpoint,
-    MemoryMonitor,
     MemorySnapshot,
     MLPerfCallback,
     ModelCheckpoint,
@@ -59,7 +58,6 @@ from trainer_hooks.callbacks import (
     PrintProgressCallback,
     Profiler,
     ProgressBar,
-    ProgressBarBase,
     QuantizationAwareTraining,
     RichModelSummary,
     RichProgressBar,
@@ -69,7 +67,6 @@ from trainer_hooks.callbacks import (
     SlowStepDetector,
     SpikeDetection,
     StochasticWeightAveraging,
-    SystemMetricsMonitor,
     ThroughputMonitor,
     Timer,
     TQDMProgressBar,
@@ -95,9 +92,11 @@ from trainer_hooks.compat.composer.callbacks import (
     EarlyStopper,
     GradMonitor,
     LRMonitor,
+    MemoryMonitor,
     NaNMonitor,
     OptimizerMonitor,
     SpeedMonitor,
+    SystemMetricsMonitor,
     ThresholdStopper,
 )
 from trainer_hooks.errors import CallbackError, TerminationSignal
@@ -459,7 +458,6 @@ CASES = {
         {},
     ),
     "ProgressBar": (ProgressBar, {}),
-    "ProgressBarBase": (ProgressBarBase, {}),
     "ProgressBarCallback": (ProgressBarCallback, {}),
     "QuantizationAwareTraining": (QuantizationAwareTraining, {}),
     "QuantizationAwareTraining, not converted": (
@@ -621,24 +619,30 @@ def _end_of_run(harness: CallbackHarness, *cuts: int) -> dict[str, Any]:
         }
 
 
+def _harness(name: str, folder: str) -> CallbackHarness:
+    """Return what trains the callback of a case in a folder."""
+    factory, options = CASES[name]
+    return CallbackHarness(
+        factory,
+        options.get("module", TinyModule),
+        options.get("trainer_options", {}),
+        frozenset(options.get("may_differ", ())),
+        Path(folder).resolve(),
+    )
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_run_that_made_way_at_step_0_is_the_uncut_one(name) -> None:
     """What a callback had done before the first batch counts: it is no new training after it.
 
     Some are cut a second time, after a batch that is drawn.
     """
-    factory, options = CASES[name]
+    factory, _ = CASES[name]
     chance = random.Random(name)
     later = chance.sample(range(1, 4), chance.randrange(2))
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        harness = CallbackHarness(
-            factory,
-            options.get("module", TinyModule),
-            options.get("trainer_options", {}),
-            frozenset(options.get("may_differ", ())),
-            Path(folder).resolve(),
-        )
+        harness = _harness(name, folder)
         with contextlib.chdir(folder):
             if not factory().is_stateful:
                 return
@@ -652,6 +656,54 @@ def test_a_run_that_made_way_at_step_0_is_the_uncut_one(name) -> None:
     ]
     differing = {key: nested_differences(uncut[key], cut.get(key)) for key in steady}
     assert {key: found for key, found in differing.items() if found} == {}
+
+
+WRONG = ["\x1b[31m", -1.5, True, {"no": ["such", object]}, [[[]]], Tensor, torch.ones(2, 3)]
+
+
+def _wrong_states(state: dict[str, Any], chance: random.Random) -> dict[str, Any]:
+    """Return states that lack an item, or hold one of another type, by the item's name."""
+    wrong: dict[str, Any] = {}
+    for name, value in state.items():
+        # a tuple may become a list in a file
+        kind = list if isinstance(value, tuple) else type(value)
+        others = [one for one in WRONG if type(one) is not kind]
+        if isinstance(value, Tensor | int) and not isinstance(value, bool):
+            others = [one for one in others if not isinstance(one, float)]
+        if value is None:
+            others = [Tensor]  # the class: which type a value would have is not known
+        wrong[name] = {**state, name: chance.choice(others)}
+    return wrong
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_state_of_wrong_types_is_refused_whole(name) -> None:
+    """Each item of another type is named in one error, and nothing of the state is loaded."""
+    factory, _ = CASES[name]
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        harness = _harness(name, folder)
+        with contextlib.chdir(folder):
+            if not factory().is_stateful:
+                return
+            trained = harness.make()
+            harness.make_trainer(trained).fit(harness.make_module())
+            good = copy.deepcopy(trained.state_dict())
+            fresh = factory()
+            before = copy.deepcopy(fresh.state_dict())
+            for item, state in _wrong_states(good, random.Random(name)).items():
+                if item in _NOT_LOADED:
+                    continue
+                with pytest.raises(TypeError, match=item) as caught:
+                    fresh.load_state_dict(state)
+                assert str(caught.value).isprintable()
+                assert nested_differences(before, fresh.state_dict()) == [], item
+            with pytest.raises(TypeError, match="must be a dict"):
+                fresh.load_state_dict(None)
+
+
+_NOT_LOADED = {"patience", "monitor"}
+"""Options that are in a state for other readers of the file."""
 
 
 def test_no_built_in_callback_is_left_out() -> None:

@@ -685,6 +685,58 @@ def resumes_before_a_stop(folder: Path) -> dict:
     return found
 
 
+REQUESTS = {
+    "validation": lambda trainer: trainer.request_validation(),
+    "checkpoint": lambda trainer: trainer.request_checkpoint(),
+    "epoch's end": lambda trainer: trainer.end_epoch(),
+}
+
+
+def resumes_before_requests(folder: Path) -> dict:
+    """Resume from each slot of runs in which one rank alone makes a request after a backward."""
+    found = {}
+    for rank in range(2):
+        for name, request in REQUESTS.items():
+
+            def fit(*callbacks, ckpt_path=None, rank=rank, request=request, name=name):
+                torch.manual_seed(5)
+                requested = folder / f"{rank} {name} requested"
+                module, seen = Net(), Served(requested)
+                saver = ModelCheckpoint(requested, every_n_train_steps=100)
+                one = trainer(folder, At(1, request, rank), seen, saver, *callbacks, max_epochs=2)
+                one.fit(module, loader(batch_size=4), loader(batch_size=8), ckpt_path=ckpt_path)
+                return [one.progress.batches_completed, seen.served, digest(module)]
+
+            saved = Slots(folder / f"{rank} {name}")
+            uncut = fit(saved)
+            same = {path.stem: fit(ckpt_path=path) == uncut for path in saved.paths}
+            found[f"{rank} {name}"] = [*uncut[:2], same]
+    return found
+
+
+class Served(Callback):
+    """Counts the batches before a validation, an epoch's end, and a checkpoint in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.served = folder, []
+
+    def on_checkpoint_saved(self, trainer, module, path):
+        if Path(path).parent == self.folder:
+            self.served.append(["checkpoint", trainer.progress.batches_completed])
+
+    def on_validation_start(self, trainer, module):
+        self.served.append(["validation", trainer.progress.batches_completed])
+
+    def on_train_epoch_end(self, trainer, module):
+        self.served.append(["epoch", trainer.progress.batches_completed])
+
+    def state_dict(self):
+        return {"served": self.served}
+
+    def load_state_dict(self, state):
+        self.served = [list(pair) for pair in state["served"]]
+
+
 class Slots(Callback):
     """Saves at every slot."""
 

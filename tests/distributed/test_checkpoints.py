@@ -43,6 +43,21 @@ def test_a_stop_that_one_rank_requested_comes_again_in_a_resume(ended):
             assert same == dict.fromkeys(same, True)
 
 
+def test_a_request_of_one_rank_is_served_in_a_resume(ended):
+    """A validation, a checkpoint or an epoch's end comes after the batch of the uncut run."""
+    found = ended.found("resumes_before_requests")
+    for cases in found:
+        for name, (batches, served, same) in cases.items():
+            _, _, kind = name.partition(" ")
+            # requested after the backward of the second batch, and served after the third
+            if kind == "epoch's end":
+                assert served[:2] == [["validation", 3], ["epoch", 3]]
+            else:
+                assert [kind, 3] in served, name
+            assert batches == (6 if kind == "epoch's end" else 8) or len(same) > 4
+            assert same == dict.fromkeys(same, True), name
+
+
 def test_loggers_files_and_prints_are_rank_zeros(ended):
     """Both ranks know the same folders and files, which are written once."""
     first, second = ended.found("loggers_and_files")

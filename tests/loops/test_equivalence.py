@@ -138,6 +138,24 @@ def test_clipping_by_the_modules_own_rule(bare, data) -> None:
     assert_same(module, expected)
 
 
+@pytest.mark.parametrize("algorithm", ["norm", "value"])
+def test_clipping_without_a_limit_takes_that_of_the_trainer(algorithm, bare, data) -> None:
+    """`self.clip_gradients(optimizer)` in an override clips by the Trainer's options."""
+
+    class Own(DropoutRegression):
+        def configure_gradient_clipping(self, optimizer, **options):
+            self.clip_gradients(optimizer)
+
+    module, expected, unclipped = Own(), DropoutRegression(), DropoutRegression()
+    options = {"gradient_clip_val": 0.1, "gradient_clip_algorithm": algorithm}
+    for each in (module, expected):
+        fit(bare(max_epochs=EPOCHS, **options), each, data)
+    assert_same(module, expected)
+    fit(bare(max_epochs=EPOCHS), unclipped, data)
+    with pytest.raises(AssertionError):
+        assert_same(module, unclipped)
+
+
 @pytest.mark.parametrize("frequency", [1, 2])
 @pytest.mark.parametrize("interval", ["step", "epoch"])
 def test_schedulers(interval, frequency, bare, data) -> None:

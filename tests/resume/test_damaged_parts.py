@@ -167,6 +167,8 @@ def test_damages_by_the_hundred_are_told(whole, tmp_path) -> None:
     [
         (("optimizer_states", 0, "state", 1, "exp_avg"), torch.ones(2)),
         (("optimizer_states", 0, "state", 1, "exp_avg"), REMOVE),
+        (("optimizer_states", 0, "state", 1, "step"), -1),
+        (("optimizer_states", 0, "state", 1, "step"), torch.tensor(float("nan"))),
         (("optimizer_states", 0, "param_groups", 1, "lr"), "x"),
         (("optimizer_states", 0, "param_groups", 1, "betas"), REMOVE),
         (("optimizer_states", 0, "param_groups", 1, "amsgrad"), True),

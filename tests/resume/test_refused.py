@@ -152,7 +152,8 @@ def test_another_models_weights(saved):
 
     text = refuse(saved / "epoch-0.ckpt", CheckpointError, Other())
     assert "do not fit" in text
-    assert "missing: third.weight, third.bias; unexpected: second.weight, second.bias" in text
+    assert "Missing key(s) in state_dict: third.weight, third.bias; " in text
+    assert "Unexpected key(s) in state_dict: second.weight, second.bias" in text
     assert "of another shape: first.weight (saved (3, 2), here (4, 2))" in text
 
 

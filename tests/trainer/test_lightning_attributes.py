@@ -11,13 +11,15 @@ import torch
 from small_modules import ValidatedLinear
 from torch import nn
 
-from trainer_hooks import Callback
+from trainer_hooks import Callback, DataModule, Module
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.errors import (
     CheckpointError,
     ModuleError,
     TerminationSignal,
+    TrainerHooksAdvice,
     TrainerHooksWarning,
+    UsageError,
 )
 
 
@@ -147,3 +149,68 @@ def test_a_hook_that_a_module_is_too_late_for_is_told_of(name, bare, Tiny, batch
         warnings.simplefilter("always", TrainerHooksWarning)
         bare().fit(module, batches(1))
     assert [name in str(one.message) for one in caught] == [True]
+
+
+def test_a_checkpoint_is_saved_before_any_run(bare, Tiny, batches, tmp_path) -> None:
+    """`trainer.strategy.connect(module)` makes the module the trainer's, with hyperparameters."""
+
+    class Sized(Module):
+        def __init__(self, width):
+            super().__init__()
+            self.save_hyperparameters()
+            self.layer = nn.Linear(width, 1)
+
+    trainer, path = bare(), tmp_path / "saved.ckpt"
+    with pytest.raises(UsageError, match="nothing to save yet"):
+        trainer.save_checkpoint(path)
+    module = Sized(3)
+    trainer.strategy.connect(module)
+    assert trainer.lightning_module is module
+    trainer.save_checkpoint(path)
+    assert torch.equal(Sized.load_from_checkpoint(path).layer.weight, module.layer.weight)
+    trainer.fit(Tiny(), batches(1))
+    assert trainer.lightning_module is not module
+    with pytest.raises(UsageError, match=r"connect.* was given Linear: it must be an instance"):
+        trainer.strategy.connect(nn.Linear(1, 1))
+
+
+def test_no_module_is_connected_in_a_run(bare, Tiny, batches) -> None:
+    """The run has one."""
+
+    class Connects(Callback):
+        def on_train_start(self, trainer, module):
+            trainer.strategy.connect(Tiny())
+
+    with pytest.raises(UsageError, match=r"strategy\.connect\(\) was called in a run"):
+        bare(Connects()).fit(Tiny(), batches(1))
+
+
+def test_the_data_module_may_be_set(bare) -> None:
+    """For code that reads it before a run."""
+    trainer, datamodule = bare(), DataModule()
+    trainer.datamodule = datamodule
+    assert trainer.datamodule is datamodule
+
+
+def test_a_validation_step_without_data_is_advised_on(bare, Tiny, batches) -> None:
+    """Unless a limit of 0 says that none is meant, or there is data."""
+
+    class Validates(Tiny):
+        def validation_step(self, batch, batch_idx):
+            pass
+
+    with pytest.warns(TrainerHooksAdvice, match="Validates has a validation_step, but fit was"):
+        bare(limit_val_batches=1.0).fit(Validates(), batches(1))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        bare(limit_val_batches=0).fit(Validates(), batches(1))
+        bare(limit_val_batches=1.0).fit(Validates(), batches(1), batches(1))
+        bare(limit_val_batches=1.0).fit(Tiny(), batches(1))
+    assert not [one for one in caught if "has a validation_step" in str(one.message)]
+
+
+@pytest.mark.parametrize("name", ["state_dict", "load_state_dict", "done", "val_loop"])
+def test_an_internal_part_of_a_loop_names_the_public_way(name, bare) -> None:
+    """Not the class of an object that the user does not know."""
+    with pytest.raises(AttributeError, match=f"fit_loop.{name} is an internal part of Lightning's"):
+        getattr(bare().fit_loop, name)

@@ -38,13 +38,9 @@ if TYPE_CHECKING:
         MoveModulesToDeviceCallback,
     )
     from trainer_hooks.callbacks.monitors.activation_monitor import ActivationMonitor
-    from trainer_hooks.callbacks.monitors.device_stats_monitor import (
-        DeviceStatsMonitor,
-        SystemMetricsMonitor,
-    )
+    from trainer_hooks.callbacks.monitors.device_stats_monitor import DeviceStatsMonitor
     from trainer_hooks.callbacks.monitors.gradient_norm_monitor import GradientNormMonitor
     from trainer_hooks.callbacks.monitors.learning_rate_monitor import LearningRateMonitor
-    from trainer_hooks.callbacks.monitors.memory_monitor import MemoryMonitor
     from trainer_hooks.callbacks.monitors.memory_snapshot import MemorySnapshot
     from trainer_hooks.callbacks.monitors.oom_observer import OOMObserver
     from trainer_hooks.callbacks.monitors.profiler import Profiler
@@ -60,7 +56,7 @@ if TYPE_CHECKING:
         PrintMetricsCallback,
         PrintProgressCallback,
     )
-    from trainer_hooks.callbacks.progress.progress_bar import ProgressBar, ProgressBarBase
+    from trainer_hooks.callbacks.progress.progress_bar import ProgressBar
     from trainer_hooks.callbacks.progress.rich_progress import RichProgressBar, RichProgressBarTheme
     from trainer_hooks.callbacks.progress.tqdm_progress import TQDMProgressBar
     from trainer_hooks.callbacks.reporting.generate import Generate
@@ -78,7 +74,7 @@ if TYPE_CHECKING:
     from trainer_hooks.callbacks.tuning.batch_size_finder import BatchSizeFinder
     from trainer_hooks.callbacks.tuning.gradient_accumulation import GradientAccumulationScheduler
     from trainer_hooks.callbacks.tuning.lr_finder import LearningRateFinder
-    from trainer_hooks.errors import StopTraining, StopTrainingError
+    from trainer_hooks.errors import StopTraining
 
 __all__ = [
     "ActivationMonitor",
@@ -104,7 +100,6 @@ __all__ = [
     "LearningRateMonitor",
     "LoadCheckpoint",
     "MLPerfCallback",
-    "MemoryMonitor",
     "MemorySnapshot",
     "ModelCheckpoint",
     "ModelPruning",
@@ -118,7 +113,6 @@ __all__ = [
     "PrintProgressCallback",
     "Profiler",
     "ProgressBar",
-    "ProgressBarBase",
     "QuantizationAwareTraining",
     "RichModelSummary",
     "RichProgressBar",
@@ -130,8 +124,6 @@ __all__ = [
     "SpikeDetection",
     "StochasticWeightAveraging",
     "StopTraining",
-    "StopTrainingError",
-    "SystemMetricsMonitor",
     "TQDMProgressBar",
     "Throughput",
     "ThroughputMonitor",
@@ -146,14 +138,15 @@ __all__ = [
 
 _FOREIGN_NAMES = {
     "composer": (
-        "CheckpointSaver EarlyStopper GradMonitor LRMonitor NaNMonitor OptimizerMonitor "
-        "SpeedMonitor ThresholdStopper"
+        "CheckpointSaver EarlyStopper GradMonitor LRMonitor MemoryMonitor NaNMonitor "
+        "OptimizerMonitor SpeedMonitor SystemMetricsMonitor ThresholdStopper"
     ),
     "accelerated": (
         "EarlyStoppingCallback LimitBatchesCallback LimitEvalStepsCallback LogMetricsCallback "
         "ModelEmaCallback ProgressBarCallback SaveBestModelCallback SaveTrainingStateCallback "
-        "StepBasedEvaluationCallback TerminateOnNaNCallback"
+        "StepBasedEvaluationCallback StopTrainingError TerminateOnNaNCallback"
     ),
+    "lightning": "ProgressBarBase",
 }
 """Names of other systems for callbacks here, by the `compat` package that offers them."""
 
@@ -173,10 +166,9 @@ _HOMES = {
     "model_summary": "ModelSummary RichModelSummary",
     "module_preparation": "ConvertSyncBatchNormCallback MoveModulesToDeviceCallback",
     "monitors.activation_monitor": "ActivationMonitor",
-    "monitors.device_stats_monitor": "DeviceStatsMonitor SystemMetricsMonitor",
+    "monitors.device_stats_monitor": "DeviceStatsMonitor",
     "monitors.gradient_norm_monitor": "GradientNormMonitor",
     "monitors.learning_rate_monitor": "LearningRateMonitor",
-    "monitors.memory_monitor": "MemoryMonitor",
     "monitors.memory_snapshot": "MemorySnapshot",
     "monitors.oom_observer": "OOMObserver",
     "monitors.profiler": "Profiler",
@@ -185,7 +177,7 @@ _HOMES = {
     "monitors.throughput": "Throughput ThroughputMonitor measure_flops",
     "prediction_writer": "BasePredictionWriter WriteInterval",
     "progress.printing": "PrintMetricsCallback PrintProgressCallback",
-    "progress.progress_bar": "ProgressBar ProgressBarBase",
+    "progress.progress_bar": "ProgressBar",
     "progress.rich_progress": "RichProgressBar RichProgressBarTheme",
     "progress.tqdm_progress": "TQDMProgressBar",
     "reporting.generate": "Generate",
@@ -203,7 +195,7 @@ _HOMES = {
     "tuning.batch_size_finder": "BatchSizeFinder",
     "tuning.gradient_accumulation": "GradientAccumulationScheduler",
     "tuning.lr_finder": "LearningRateFinder",
-    ":trainer_hooks.errors": "StopTraining StopTrainingError",
+    ":trainer_hooks.errors": "StopTraining",
 }
 """The public names of each module, relative to this package, or absolute after a colon."""
 

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch
 
+from trainer_hooks._names import ours
 from trainer_hooks.callback import Callback
 from trainer_hooks.clock.schedules import DueCondition, DueTracker
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import CallbackError, UsageError
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.spec import keeps_optimizers
@@ -44,6 +46,7 @@ class ScheduledCallback(Callback):
         """Return the clock's counts at the last question."""
         return {"asked": self._schedule.state_dict()} if self._has_schedule else {}
 
+    @checks_state({}, {"asked": dict[str, float]})
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the clock's counts at the last question."""
         if self._has_schedule and "asked" in state_dict:
@@ -138,7 +141,7 @@ def require_no_owner(trainer: Trainer, user: Callback) -> None:
     for other in trainer.callbacks:
         if other is user or not isinstance(other, WeightOwner):
             continue
-        if not isinstance(user, WeightOwner) or not user.goes_with(other):
+        if not isinstance(user, WeightOwner) or not ours(user).goes_with(other):
             raise CallbackError(
                 f"{type(user).__name__} beside {type(other).__name__}: only one callback can "
                 "average, prune or quantize a module's weights, as each would undo the "

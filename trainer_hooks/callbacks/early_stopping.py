@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from trainer_hooks._log import log, warn
 from trainer_hooks._options import (
@@ -18,8 +19,10 @@ from trainer_hooks._options import (
     option_rules,
     whole_number,
 )
+from trainer_hooks._text import count_with_noun
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitored_metric import (
+    a_tensor_of_one_number,
     acts_at_train_epoch_end,
     advise_on_missing_validation,
     advise_on_misspelt_monitor,
@@ -29,14 +32,13 @@ from trainer_hooks.callbacks.monitored_metric import (
     lacks_validation,
     missing_monitor_message,
 )
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import MetricError, TrainerHooksWarning
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from torch import Tensor
 
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
@@ -61,6 +63,12 @@ class EarlyStoppingReason(StrEnum):
 
 _REASONS = tuple(EarlyStoppingReason)
 """A reason's index is its number in a checkpoint, which is the number that Lightning uses."""
+
+
+def _a_known_reason(value: object) -> bool:
+    """Return whether a value of a saved state is a reason, as a number or as its text."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return value in range(len(_REASONS)) if is_number else value in [*_REASONS]
 
 
 class EarlyStopping(Callback):
@@ -175,14 +183,21 @@ class EarlyStopping(Callback):
             "stopping_value": self.stopping_value,
         }
 
+    @checks_state(
+        {"wait_count": int, "stopped_epoch": int, "best_score": (float, a_tensor_of_one_number)},
+        {
+            "stopping_reason": _a_known_reason,
+            "stopping_reason_message": str | None,
+            "stopping_value": float | None,
+        },
+    )
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the best value, the count and the decision, but no option."""
-        self.wait_count = int(state_dict["wait_count"])
-        self.stopped_epoch = int(state_dict["stopped_epoch"])
         self.best_score = as_score(state_dict["best_score"], self.monitor, _WHERE)
         reason = state_dict.get("stopping_reason", 0)
         is_number = isinstance(reason, int)  # older checkpoints hold the text
         self.stopping_reason = _REASONS[reason] if is_number else EarlyStoppingReason(reason)
+        self.wait_count, self.stopped_epoch = state_dict["wait_count"], state_dict["stopped_epoch"]
         # Lightning's states lack the message and the value
         self.stopping_reason_message = state_dict.get("stopping_reason_message")
         value = state_dict.get("stopping_value")
@@ -280,9 +295,10 @@ class EarlyStopping(Callback):
             )
         # with a patience of 0 a check that brought an improvement must not stop
         if self.wait_count > 0 and self.wait_count >= self.patience:
+            waited = count_with_noun(self.wait_count, "check")
             return (
                 EarlyStoppingReason.PATIENCE_EXHAUSTED,
-                f"{self.monitor} not better in {self.wait_count} checks; best {best.item():.5g}",
+                f"{self.monitor} did not improve in {waited}; best {best.item():.5g}",
             )
         return EarlyStoppingReason.NOT_STOPPED, None
 

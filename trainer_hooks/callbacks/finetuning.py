@@ -17,6 +17,7 @@ from trainer_hooks._options import (
     whole_number,
 )
 from trainer_hooks.callback import Callback
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import CallbackError, CheckpointError, TrainerHooksWarning
 from trainer_hooks.hooks.band import Band
 
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
 
 _GROUPS = "internal_optimizer_metadata"
 """The key of the optimizers' groups in Lightning's checkpoints, which have no other key of ours."""
+_STATE: tuple[dict[str, Any], dict[str, Any]] = (
+    {_GROUPS: dict[int, list[dict[str, Any]]]},
+    {"frozen": list[str], "without_statistics": list[str]},
+)
+"""The types of the items that a saved state must have, and of those that it may lack."""
 _UNFREEZE = "unfreeze_and_add_param_group"
 _WHERE = "BackboneFinetuning"
 _DENOMINATOR = (
@@ -238,6 +244,7 @@ class BaseFinetuning(Callback):
         freeze_state = self._freeze_state
         return FreezeState.empty_state() if freeze_state is None else freeze_state.state_dict()
 
+    @checks_state(*_STATE)
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Keep the state of a checkpoint that is not resumed in a fit.
 
@@ -371,6 +378,7 @@ class BackboneFinetuning(BaseFinetuning):
         """Return the groups, the frozen parameters, and the backbone's last learning rate."""
         return {**super().state_dict(), "previous_backbone_lr": self.previous_backbone_lr}
 
+    @checks_state({**_STATE[0], "previous_backbone_lr": float | None}, _STATE[1])
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the backbone's last learning rate."""
         super().load_state_dict(state_dict)

@@ -110,8 +110,14 @@ class MonitoredMetric:
             raise MetricError(message)
         if not self._is_warned:
             self._is_warned = True
+            # the sanity check logged it: only the moment is wrong, and no other name is meant
+            cause = (
+                f"monitor {name!r} of {self._where}: only a validation logs it, and none has run."
+                if self.is_validated
+                else message
+            )
             hint = "Until the first validation has run, no checkpoint is ranked by it."
-            warn(f"{message} {hint}", TrainerHooksWarning)
+            warn(f"{cause} {hint}", TrainerHooksWarning)
         return None
 
     def _resolve_name(self, trainer: Trainer) -> None:
@@ -244,6 +250,11 @@ def as_score(value: Any, monitor: str, where: str) -> Tensor:
         )
     # a copy: on a CPU neither detach() nor cpu() makes one, and the metric may go on changing
     return score.reshape(()).clone()
+
+
+def a_tensor_of_one_number(value: object) -> bool:
+    """Return whether a value of a saved state is a score, as `as_score` returns it."""
+    return isinstance(value, Tensor) and value.numel() == 1 and not value.is_complex()
 
 
 def is_better(value: float, other: float, mode: str, margin: float = 0.0) -> bool:

@@ -12,6 +12,7 @@ from trainer_hooks.callbacks.base import ScheduledCallback, evaluation_stage
 from trainer_hooks.callbacks.option_checks import check_choice
 from trainer_hooks.clock.schedules import DueCondition, parse_word_or_when
 from trainer_hooks.clock.timing import parse_span
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.spec import keeps_optimizers
 
@@ -140,6 +141,7 @@ class Timer(ScheduledCallback):
         elapsed = {stage: span.elapsed for stage, span in self._spans.items()}
         return {"time_elapsed": elapsed, **super().state_dict()}
 
+    @checks_state({}, {"time_elapsed": dict[Any, float]})
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the seconds spent in each stage by the run that is resumed."""
         # a state of another version may lack a stage

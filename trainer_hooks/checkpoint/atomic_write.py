@@ -135,7 +135,14 @@ def copy_folder(source: Path, target: Path) -> None:
 
 def remove_stale_parts(folder: Path) -> None:
     """Delete the part files of processes that have died. It never fails."""
-    for path in folder.glob(f".*{PART_SUFFIX}"):
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 - a Path of each file takes long, at each save
+    except OSError:  # not there, or no permission
+        return
+    for name in names:
+        if not (name.startswith(".") and name.endswith(PART_SUFFIX)):
+            continue
+        path = folder / name
         # an error means: locked by a live process, deleted by another one, or no permission
         with suppress(OSError):
             is_folder = is_unfinished_folder(path)

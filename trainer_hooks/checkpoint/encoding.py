@@ -20,6 +20,7 @@ import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from dataclasses import dataclass
 from enum import Enum, Flag
+from functools import cached_property
 from importlib import import_module
 from operator import is_
 from reprlib import Repr
@@ -321,14 +322,18 @@ class Encoder:
     def __init__(
         self, whole: Any, *, takes_classes: bool = True, only_checks: bool = False
     ) -> None:
+        self._whole = whole
         self._takes_classes = takes_classes
         self._only_checks = only_checks
-        # for each storage, by its address, the bytes that each view of it in `whole` covers
-        self._used: dict[int, dict[Any, int]] = {}
         self._done: dict[int, tuple[Any, Any]] = {}
         self._open: set[int] = set()
+
+    @cached_property
+    def _used(self) -> dict[int, dict[Any, int]]:
+        """For each storage, by its address, the bytes that each view of it in `whole` covers."""
+        used: dict[int, dict[Any, int]] = {}
         seen: set[int] = set()
-        left = [whole]
+        left = [self._whole]
         # a loop and no recursion: how deep the state is nested is checked only as it is encoded
         while left:
             value = left.pop()
@@ -336,7 +341,7 @@ class Encoder:
             if kind in _LEAVES:
                 continue
             if kind in _TENSORS and _is_in_memory(value):
-                views = self._used.setdefault(value.untyped_storage().data_ptr(), {})
+                views = used.setdefault(value.untyped_storage().data_ptr(), {})
                 place = (value.storage_offset(), value.shape, value.stride())
                 views[place] = value.numel() * value.element_size()
             elif (kind in SEQUENCES or kind in MAPPINGS or _is_named_tuple(kind)) and id(
@@ -345,6 +350,7 @@ class Encoder:
                 seen.add(id(value))
                 left.extend(value)
                 left.extend(value.values() if kind in MAPPINGS else ())
+        return used
 
     def encode(self, value: Any, path: str = "") -> Any:
         """Return `value` as plain data.
@@ -509,6 +515,9 @@ class Encoder:
         if self._only_checks:
             return bare
         storage = bare.untyped_storage()
+        # the common case, in which nobody has to look through the whole checkpoint
+        if 2 * bare.numel() * bare.element_size() >= storage.nbytes():
+            return bare
         # torch.save writes the whole storage of a view: a row of a large tensor would be as large
         views = self._used.get(storage.data_ptr())
         # None: not in `whole`, made here of an array. To pay, a clone must save half of the bytes

@@ -225,23 +225,24 @@ def summarize(path: str) -> CheckpointSummary:
         CheckpointNotFoundError: there is no such file.
         CheckpointError: it is no checkpoint, or too damaged for a summary.
     """
-    if _is_folder(path):
-        try:
-            return seal.folder_summary(Path(absolute_path(path)))
-        except (OSError, ValueError) as error:
-            raise _damaged(path, error) from error
     # the end alone: a search reads the summary of every file in a folder
     if is_remote(path):
         from trainer_hooks.checkpoint import remote
 
         tail = remote.read_tail(path, seal.TAIL)
     else:
+        # once: of ten thousand files, making paths takes longer than reading their ends
+        local = Path(absolute_path(path))
+        if is_sharded_folder(local):
+            try:
+                return seal.folder_summary(local)
+            except (OSError, ValueError) as error:
+                raise _damaged(path, error) from error
+        require_file(local, path)
         try:
-            with _at_hand(path) as local, local.open("rb") as file:
+            with local.open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - seal.TAIL))
                 tail = file.read()
-        except CheckpointNotFoundError:
-            raise
         except OSError as error:
             raise _unreadable(path, error) from error
     try:
@@ -251,8 +252,9 @@ def summarize(path: str) -> CheckpointSummary:
     if summary is not None:
         return summary
     # without a seal, another tool wrote it
-    with _at_hand(path) as local:
-        checkpoint = _unpickle(local, path, map_location="cpu", mmap=True)  # tensors are not read
+    with _at_hand(path) as file_at_hand:
+        # tensors are not read
+        checkpoint = _unpickle(file_at_hand, path, map_location="cpu", mmap=True)
         return CheckpointSummary.of(checkpoint, modified_at(path))
 
 
@@ -331,8 +333,8 @@ def absence_of(file: Path) -> str:
     if os.path.isdir(file):  # noqa: PTH112 - as `exists`: Path's raise for a name that is too long
         return (
             f"{_NOT_THERE}: it is a folder without a seal, and so no checkpoint of several "
-            "processes, or an unfinished one"
-        )
+            f"processes, or an unfinished one.{_checkpoints_in(file)}"
+        ).removesuffix(".")
     if is_missing(file):
         link = ": it is a link that leads nowhere" if file.is_symlink() else ""
         return f"{_NOT_THERE}{link}.{_others(file)}".removesuffix(".")
@@ -376,7 +378,8 @@ def _require_undamaged(file: Path, name: str, sums: Checksums | None = None) -> 
         with file.open("rb") as content:
             seal.verify_seal(content, sums)
     except ValueError as error:
-        raise _damaged(name, error) from error
+        # its text is in the message, and a traceback of its own would stand above that
+        raise _damaged(name, error) from None
     except OSError as error:
         raise _unreadable(name, error) from error
 
@@ -412,9 +415,14 @@ def _others(file: Path) -> str:
     """List the checkpoints beside a missing file: often one of them was meant."""
     if not os.path.isdir(file.parent):  # noqa: PTH112
         return f" Its folder {str(file.parent)!r} does not exist either."
+    return _checkpoints_in(file.parent, "its folder") or " In its folder there is no .ckpt file."
+
+
+def _checkpoints_in(folder: Path, name: str = "it") -> str:
+    """List the checkpoints in a folder, in one sentence; empty where there is none."""
     # sharded folders too: they are named as files are
-    names = sorted(printable(entry.name) for entry in file.parent.glob("*.ckpt"))
+    names = sorted(printable(entry.name) for entry in folder.glob("*.ckpt"))
     if not names:
-        return " In its folder there is no .ckpt file."
+        return ""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f" In its folder there are: {', '.join(names[:_SHOWN])}{more}."
+    return f" In {name} there are: {', '.join(names[:_SHOWN])}{more}."

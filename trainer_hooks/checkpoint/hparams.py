@@ -360,6 +360,13 @@ def init_arguments_from(
     parameters = inspect.signature(kind.__init__).parameters
     # hyperparameters may hold more than arguments, for example of a base class
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        if ignored := [name for name in replaced if name not in parameters]:
+            warn(
+                f"{kind.__qualname__}.load_from_checkpoint was given {', '.join(ignored)}, which "
+                f"{kind.__qualname__}.__init__ does not take: it is left out."
+                f"{did_you_mean(ignored[0], parameters)}",
+                TrainerHooksWarning,
+            )
         arguments = {name: value for name, value in arguments.items() if name in parameters}
     lacking = [
         name

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from trainer_hooks._files import is_missing
+from trainer_hooks._text import count_with_noun
 from trainer_hooks.checkpoint.atomic_write import is_sharded_folder, size_of_folder
 from trainer_hooks.checkpoint.encoding import decode
 from trainer_hooks.checkpoint.file import absence_of, verify_checkpoint
@@ -421,7 +422,7 @@ def _of(done: Any, contents: CheckpointContents) -> str:
 def _details(progress: dict[str, Any]) -> Iterator[str]:
     window = progress.get("batches_in_window", 0)
     if window:
-        yield f"with the gradients of {window} batch{'' if window == 1 else 'es'} accumulated"
+        yield f"with the gradients of {count_with_noun(window, 'batch')} accumulated"
     if progress.get("is_batch_open"):
         yield "while the end of that batch was under way"
 

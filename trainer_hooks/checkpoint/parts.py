@@ -39,6 +39,7 @@ _OWN_TYPES: dict[str, type | tuple[type, ...]] = {
     "modes": dict,
     "own_buffers": dict,
     "own_stop": dict,
+    "own_requests": dict,
     "plugins": list,
     "progress": dict,
     "renewed": dict,

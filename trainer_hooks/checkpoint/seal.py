@@ -12,11 +12,11 @@ import json
 import os
 import struct
 import zlib
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo, is_zipfile
 
 from trainer_hooks._files import file_fault
@@ -141,7 +141,7 @@ def read_summary(tail: bytes) -> CheckpointSummary | None:
     comment = _read_comment(tail)
     if comment is None:
         return None
-    facts = json.loads(comment[0])
+    facts = comment.facts
     try:
         names = CheckpointSummary.__slots__  # a newer version may have written more
         return CheckpointSummary(**{name: facts[name] for name in names if name in facts})
@@ -166,14 +166,13 @@ def verify_seal(file: IO[bytes], sums: Checksums | None = None) -> None:
     file.seek(max(0, size - TAIL))
     comment = _read_comment(file.read(TAIL))
     if comment is not None:
-        text, crc, length = comment
-        facts = json.loads(text)
+        facts, written = comment.facts, comment.facts["size"] + comment.length
         # the size first: a file that was cut is found without reading it
-        if facts["size"] + length != size:
-            raise ValueError(f"it has {size} bytes, and {facts['size'] + length} were written")
+        if written != size:
+            raise ValueError(f"it has {size} bytes, and {written} were written")
         file.seek(facts["directory"])
         listing = file.read(facts["size"] - facts["directory"])
-        if _checksum(listing, text) != crc:
+        if _checksum(listing, comment.text) != comment.crc:
             raise ValueError("its directory has another checksum")
     try:
         if is_zipfile(file):  # a file of another format is left to torch to refuse
@@ -189,8 +188,17 @@ def verify_seal(file: IO[bytes], sums: Checksums | None = None) -> None:
         raise ValueError(str(error) or type(error).__name__) from error
 
 
-def _read_comment(tail: bytes) -> tuple[bytes, bytes, int] | None:
-    """Return a seal's text, its checksum and the length of the comment; None without a seal."""
+class _SealComment(NamedTuple):
+    """The comment of a zip file that is a seal: its text and facts, its checksum and its length."""
+
+    text: bytes
+    facts: dict[str, Any]
+    crc: bytes
+    length: int
+
+
+def _read_comment(tail: bytes) -> _SealComment | None:
+    """Return the seal at the end of a file, or None without a seal."""
     # not zipfile: it needs the whole file, and of a remote one only the tail was downloaded
     # the last one: tensors may hold the same bytes. The zeros are its disk numbers
     start = tail.rfind(_END + b"\x00\x00\x00\x00")
@@ -208,7 +216,7 @@ def _read_comment(tail: bytes) -> tuple[bytes, bytes, int] | None:
         for name in ("size", "directory", "saved_at")
     ):
         raise ValueError("its seal is damaged")
-    return text, crc, len(comment)
+    return _SealComment(text, facts, crc, len(comment))
 
 
 def _checksum(listing: bytes, text: bytes) -> bytes:
@@ -356,8 +364,11 @@ def _is_damaged(
         place = _place_of(part, descriptor)
         if place is None:
             return True
-        known = sums.get(place)
-        return (known or _sum_of(part, place, descriptor, crc32)) != (part.file_size, part.CRC)
+        length_and_crc = sums.get(place)
+        # a read of another length at this offset: an empty part's offset is that of the next header
+        if length_and_crc is None or length_and_crc[0] != part.file_size:
+            length_and_crc = _sum_of(part, place, descriptor, crc32)
+        return length_and_crc != (part.file_size, part.CRC)
     try:
         with parts.open(part) as content:  # reading to the end compares the checksum
             while content.read(_CHUNK):
@@ -484,7 +495,13 @@ def _load_beside(verify: Callable[[], object], load: Callable[[], _Loaded]) -> _
         try:
             loaded = load()
         except Exception:
-            verified.result()  # its error says more, if the file is damaged
+            _raise_error_of(verified)  # its error says more, if the file is damaged
             raise
-        verified.result()
+        _raise_error_of(verified)
         return loaded
+
+
+def _raise_error_of(verified: Future[object]) -> None:
+    """Raise the error of a verification, without the frames of its thread in the traceback."""
+    if (error := verified.exception()) is not None:
+        raise error.with_traceback(None)

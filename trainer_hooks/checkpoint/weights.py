@@ -64,7 +64,11 @@ def require_fitting(
     ]
     problems = []
     if strict:
-        problems += [_listed("missing", missing), _listed("unexpected", unexpected)]
+        # torch's words, which a search finds
+        problems += [
+            _listed("Missing key(s) in state_dict", missing),
+            _listed("Unexpected key(s) in state_dict", unexpected),
+        ]
     # also if not strict: torch refuses a tensor of another shape in any case
     problems.append(_listed("of another shape", shapes))
     if any(problems):

@@ -28,6 +28,7 @@ from trainer_hooks.connector.registry import (
     relay_members,
     validate_callback,
 )
+from trainer_hooks.connector.state_types import check_state
 from trainer_hooks.errors import (
     CallbackError,
     ModuleError,
@@ -370,10 +371,16 @@ class CallbackConnector:
                 continue
             with self._error_policies.handling_errors(entry, "state_dict", self._disable):
                 try:
-                    state = entry.callback.state_dict()
+                    state: object = entry.callback.state_dict()
                 except Exception as error:  # noqa: BLE001 - it may need a batch before it works
                     log.debug("%s: no state yet: %s", entry.label, error_summary(error))
                 else:
+                    if state is None:
+                        warn(
+                            f"state_dict() of {entry.label} returned None: nothing of its state "
+                            "goes into a checkpoint. Return the state, a dict.",
+                            TrainerHooksWarning,
+                        )
                     require_savable(state, entry.label)
 
     def state_versions(self) -> dict[str, int]:
@@ -384,6 +391,29 @@ class CallbackConnector:
             if entry.is_stateful
         }
         return {**self._error_policies.state_versions, **versions}
+
+    def require_fitting_states(
+        self, states: Mapping[str, dict[str, Any]], versions: Mapping[str, int]
+    ) -> None:
+        """Check saved states whose callback declares their types, before any hook reads them.
+
+        States of other versions, and those under former keys, are checked when they are loaded.
+
+        Args:
+            states: the saved states by state_key.
+            versions: the state_version of each, by state_key.
+
+        Raises:
+            TypeError: an item of a state is missing, or of another type.
+        """
+        for entry in self.entries:
+            key = entry.callback.state_key
+            if not entry.is_stateful or key not in states:
+                continue
+            is_present_version = versions.get(key, 1) == entry.state_version
+            # one that an error disables is disabled when it loads the state
+            if is_present_version and self._error_policies.policy_of(entry) != "disable":
+                check_state(entry.callback, states[key])
 
     def upgrade_states(
         self, states: Mapping[str, dict[str, Any]], versions: Mapping[str, int]

@@ -296,7 +296,16 @@ def validate_callback(item: object, where: str) -> Callback:
     # hooks are checked with the others'
     if clash := instance_clash(item, OWN_NAMES.difference(HOOKS)):
         raise CallbackError(f"{where}: {clash}")
-    key: object = item.state_key
+    try:
+        key: object = item.state_key
+    except AttributeError as error:
+        # the attribute is missing from the callback itself, and its class has a base with one
+        if error.obj is not item or "__init__" not in vars(type(item)):
+            raise
+        raise CallbackError(
+            f"{where}, a {type(item).__qualname__}, has no attribute {error.name!r}, of which its "
+            f"state_key is made: its __init__ must set it. Call super().__init__(...) there first."
+        ) from error
     if not isinstance(key, str):
         raise CallbackError(
             f"state_key {key!r} of {where}, a {type(item).__qualname__}: it must be a string that "

@@ -33,6 +33,17 @@ if TYPE_CHECKING:
     from trainer_hooks.trainer.trainer import Trainer as Trainer
 
 
+_REQUESTED = {
+    "wants_validation": "is_validation_requested",
+    "wants_checkpoint": "is_checkpoint_requested",
+    "ends_epoch": "is_epoch_end_requested",
+}
+"""Requests of one rank, with the counter that holds them once the ranks have agreed."""
+
+REQUESTS_OF_A_RANK = ("is_stopping", *_REQUESTED)
+"""The requests on which the ranks agree at the end of an accumulation window."""
+
+
 @dataclass(slots=True)
 class RunRequests:
     """The requests of callbacks, the user and signals, on which the loops act between two batches.
@@ -43,6 +54,8 @@ class RunRequests:
         stop_message: message of the first of them.
         stoppers: the state keys of the callbacks that requested a stop, each once; empty for what
             is no callback.
+        sent: the names of the requests that the last backward could send to the other ranks; later
+            ones are sent with the next backward. None before the first backward.
         skips_batch: whether the rest of the current batch is to be skipped.
         records_indices: whether the sample indices of prediction batches are to be recorded.
         pending_signal: number of a signal to act on at the next batch, or 0.
@@ -58,6 +71,7 @@ class RunRequests:
     stop_requests: int = 0
     stop_message: str = ""
     stoppers: list[str] = field(default_factory=list)
+    sent: frozenset[str] | None = None
     skips_batch: bool = False
     records_indices: bool = False
     pending_signal: int = 0
@@ -67,6 +81,16 @@ class RunRequests:
     wants_checkpoint: bool = False
     ends_epoch: bool = False
     serving: str = ""
+
+    @property
+    def made(self) -> frozenset[str]:
+        """The names of the requests that wait for the ranks' agreement."""
+        return frozenset(name for name in REQUESTS_OF_A_RANK if getattr(self, name))
+
+    @property
+    def unsent(self) -> frozenset[str]:
+        """The names of those that came after the last backward."""
+        return frozenset() if self.sent is None else self.made - self.sent
 
     def raise_pending_signal(self) -> None:
         """Raise the exception of a signal that came since the last batch, if one did.
@@ -359,7 +383,21 @@ class RunContext:
     def own_stop_state(self) -> dict[str, Any] | None:
         """Return this rank's request for a stop that the ranks have yet to agree on, or None."""
         is_agreed = _is_requested(self.requests) or not _is_requested(self.local_requests)
-        return None if is_agreed else self._request_state()
+        if is_agreed:
+            return None
+        return {
+            **self._request_state(), "is_sent": "is_stopping" not in self.local_requests.unsent
+        }  # fmt: skip
+
+    def own_requests_state(self) -> dict[str, bool] | None:
+        """Return this rank's other requests that the ranks have yet to agree on, or None.
+
+        Each has its name, and whether the last backward has sent it to the other ranks.
+        """
+        local = self.local_requests
+        if local is self.requests:  # one rank: its counters hold them
+            return None
+        return {name: name not in local.unsent for name in local.made - {"is_stopping"}} or None
 
     def _request_state(self) -> dict[str, Any]:
         requests, local = self.requests, self.local_requests
@@ -385,6 +423,23 @@ class RunContext:
     def load_own_stop_state(self, state: dict[str, Any]) -> None:
         """Do the same for this rank's request, on which the ranks have yet to agree."""
         self._request_again(state, self.local_requests)
+        # older checkpoints do not say
+        self._note_sent("is_stopping", state.get("is_sent", True))
+
+    def load_own_requests_state(self, state: dict[str, bool]) -> None:
+        """Make this rank's other requests again, on which the ranks have yet to agree."""
+        progress = self.training.progress
+        for name, is_sent in state.items():
+            if self.local_requests is not self.requests:
+                setattr(self.local_requests, name, True)
+                self._note_sent(name, is_sent)
+            else:  # one rank goes on with the checkpoint of several
+                setattr(progress, _REQUESTED[name], True)
+
+    def _note_sent(self, name: str, is_sent: bool) -> None:
+        """Note of a restored request whether the last backward had sent it."""
+        local = self.local_requests
+        local.sent = (local.sent or frozenset()) | ({name} if is_sent else set())
 
     def _request_again(self, state: dict[str, Any], *places: RunRequests) -> None:
         deciding = {c.state_key: not ours(c).renews_stop for c in self.connector.callbacks}

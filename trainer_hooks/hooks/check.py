@@ -5,7 +5,13 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks._names import clash_message, is_of_package, names_left_to_user, ours
+from trainer_hooks._names import (
+    clash_message,
+    is_of_package,
+    names_left_to_user,
+    ours,
+    ours_if_left,
+)
 from trainer_hooks.errors import did_you_mean
 from trainer_hooks.hooks.spec import ALIASES, EVENT_NAMES, HOOKS, HookSpec, overrides
 
@@ -283,7 +289,7 @@ def _is_composer_method(name: str, method: object) -> bool:
 def _attribute(implementer: object, name: str) -> object:
     """Return an attribute, or the exception that reading it raised, which is no callable."""
     try:
-        return getattr(implementer, name)
+        return getattr(ours_if_left(implementer, name), name)
     except Exception as error:  # noqa: BLE001 - a property may fail in any way
         return error
 

@@ -11,6 +11,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trainer_hooks._log import warn
+from trainer_hooks._names import ours_if_left
 from trainer_hooks.errors import (
     StopTraining,
     TrainerHooksWarning,
@@ -111,7 +112,8 @@ class RelayMember:
         # the present name first: a class with both is meant for old and new releases
         for name in (hook, _OLDER_NAMES.get(hook)):
             if name is not None and overrides(self.implementer, name, hooks):
-                method = _without_argument_aliases(getattr(self.implementer, name))
+                owner = ours_if_left(self.implementer, name)
+                method = _without_argument_aliases(getattr(owner, name))
                 return _with_optional_loader_index(method)
         return None
 

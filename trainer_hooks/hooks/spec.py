@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from trainer_hooks._names import names_left_to_user
+from trainer_hooks._names import class_attribute, names_left_to_user, ours_if_left
 from trainer_hooks.hooks.catalogue import Hooks
 
 if TYPE_CHECKING:
@@ -138,14 +138,13 @@ def overrides(implementer: object, hook: str, hooks: Mapping[str, HookSpec] = HO
         hook: the hook's name, or an older name of one.
         hooks: all known hooks by name.
     """
-    # under this name it has a method of the user's own, for another framework
-    if hook in names_left_to_user(type(implementer)):
-        return False
+    kind = type(implementer)
     # not `hasattr` of the instance: a foreign class's `__getattr__` may answer any name
     own = getattr(implementer, "__dict__", {})
-    if hook in own:
+    # under a name that is left to the user it may have anything, for another framework
+    if hook in own and hook not in names_left_to_user(kind):
         return own[hook] is not None
-    method = getattr(type(implementer), hook, None)
+    method = class_attribute(kind, hook)
     # `is True`: a Mock in a hook's place answers every attribute with another, truthy Mock
     if method is None or getattr(method, "is_empty_hook", False) is True:
         return False
@@ -180,9 +179,18 @@ def keeps_optimizers(method: _Method) -> _Method:
     return method
 
 
+def serves_resumes_here(method: _Method) -> _Method:
+    """Declare that a hook's work is for a resume in this package alone.
+
+    A callback that is exported to another framework's trainer does without it.
+    """
+    method.__dict__["serves_resumes_here"] = True
+    return method
+
+
 def may_change_optimizers(implementer: object, hook: str) -> bool:
     """Return whether an object's hook may change optimizers, as one without a declaration may."""
     # the method that is called: a subclass's own hook is not declared by its base class
-    method = getattr(implementer, hook, None)
+    method = getattr(ours_if_left(implementer, hook), hook, None)
     # `is True`: a Mock in a hook's place answers every attribute with another, truthy Mock
     return getattr(method, "keeps_optimizers", False) is not True

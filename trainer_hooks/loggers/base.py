@@ -67,6 +67,11 @@ class Logger(ABC):
         """Return the library's own object that does the writing, or None; made on first use."""
         return None
 
+    @property
+    def group_separator(self) -> str:
+        """Return the text between a group and a name in a metric's name, as in `train/loss`."""
+        return "/"
+
     # in a run a guard stands in for this and the other methods that write: see guard.py
     @abstractmethod
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:

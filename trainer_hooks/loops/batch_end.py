@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from trainer_hooks._log import warn
+from trainer_hooks._names import ours
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.context.plan import NEVER
 from trainer_hooks.errors import StopTraining, TrainerHooksWarning
@@ -212,7 +213,7 @@ class CheckpointRequests:
             context.requests.serving = saver.state_key
             try:
                 with context.connector.handling_errors(saver, "save_now"):
-                    saver.save_now(trainer, context.module)
+                    ours(saver).save_now(trainer, context.module)
             except StopTraining as request:
                 context.stop_by(request)
             except BaseException:

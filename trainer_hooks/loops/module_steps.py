@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from trainer_hooks.data.data_hooks import defines
-from trainer_hooks.errors import ModuleError
+from trainer_hooks.errors import ModuleError, add_note
 from trainer_hooks.module.module import Module
 from trainer_hooks.runtime.nested_tensors import map_tensors
 
@@ -132,7 +132,18 @@ def _default_predict_step(context: RunContext, hooks: HookRelay) -> Step:
 
     def step(batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:  # noqa: ARG001
         hooks.on_predict_before_forward(trainer, module)
-        outputs = forward(batch)
+        try:
+            outputs = forward(batch)
+        except Exception as error:
+            # a loader of a training gives inputs and targets together
+            if not isinstance(batch, Tensor):
+                add_note(
+                    error,
+                    f"{type(module).__qualname__} has no predict_step, so its forward was given "
+                    f"the whole batch, of type {type(batch).__qualname__}: define "
+                    "predict_step(batch, batch_idx) to give it a part",
+                )
+            raise
         hooks.on_predict_after_forward(trainer, module, outputs)
         return outputs
 

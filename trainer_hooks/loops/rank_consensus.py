@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import chain
 from typing import TYPE_CHECKING, NoReturn
 
 import torch
@@ -26,6 +27,14 @@ _FROZEN_PER_EXCHANGE = 100
 _STOPS, _RAISED, _, _, _VALIDATES, _SAVES, _ENDS, _ = range(8)
 _CAN_WAIT = (_STOPS, _RAISED, _VALIDATES, _SAVES, _ENDS)
 """The requests that wait for the next window if they come after a backward."""
+
+_PLACES = {
+    "is_stopping": (_STOPS, _RAISED),
+    "wants_validation": (_VALIDATES,),
+    "wants_checkpoint": (_SAVES,),
+    "ends_epoch": (_ENDS,),
+}
+"""Where each of `RunRequests.made` stands among the numbers that are exchanged."""
 
 
 class RankConsensus:
@@ -62,6 +71,7 @@ class RankConsensus:
         # the gradients, and must not be exceeded by a window.
         self._checks_every_window = duration is not None and duration.is_counted
         self._is_first = True
+        self._too_new: frozenset[str] = frozenset()
         self._last_sent: list[float] = []
         # As of the window's last backward; None if no flag went with the gradients.
         self._at_backward: list[float] | None = None
@@ -75,7 +85,12 @@ class RankConsensus:
 
     def has_request(self) -> bool:
         """Return whether this rank has a request that the other ranks do not know of."""
+        local_requests = self._context.local_requests
         watch = self._context.training.timekeeper.stopwatch
+        if self._is_first:
+            # only those of a checkpoint which was saved between two backwards
+            self._too_new = local_requests.unsent
+        local_requests.sent = local_requests.made
         self._at_backward = self._own_requests()
         # Only if some code reads the clock: otherwise its time needs no exchange.
         if watch.is_read and time.monotonic() > self._time_frozen_until:
@@ -93,9 +108,20 @@ class RankConsensus:
         max_steps, steps = context.plan.max_steps, context.training.progress.steps_completed
         is_last = context.batch.is_last or 0 <= max_steps <= steps
         if any_rank_requests or is_last or self._is_first or self._checks_every_window:
+            earlier = None if is_last else self._at_backward
+            if self._is_first and earlier is not None and self._waits_for_flag():
+                # the uncut run sent them with this window's backward, and got them with the next
+                for place in chain(*(_PLACES[name] for name in self._too_new)):
+                    earlier[place] = 0
             self._is_first = False
-            self.reach(None if is_last else self._at_backward)
+            self.reach(earlier)
         context.training.metrics.shares_steps = self._shares_steps
+
+    def _waits_for_flag(self) -> bool:
+        """Return whether restored requests may be too new to be served in the first window."""
+        is_delayed = self._sync is not None and self._sync.is_request_delayed
+        # in a run that exchanges in each window, no request waits for its flag
+        return is_delayed and not self._checks_every_window
 
     def reach(self, earlier: list[float] | None = None) -> None:
         """Exchange the requests of all ranks, and store the result in the run context.

@@ -339,10 +339,12 @@ class MetricAggregator:
             except Exception:  # noqa: BLE001 - it may need a whole epoch; `is_lost` reports the loss
                 reduced = None
         value = self.value
-        # copies: the rows are written to again while the checkpoint waits to be written
-        values = [] if self._rows is None else [v.clone() for v in self._rows[: self._count]]
+        # a copy: the rows are written to again while the checkpoint waits to be written. One tensor
+        # for all, as each tensor of a file costs as much as a hundred numbers
+        rows = self._rows if self._count else None
+        values: Tensor | list[Tensor] = [] if rows is None else rows[: self._count].clone()
         total = torch.cat(self._chunks) if self._chunks else self._total
-        held = (value, total, *values)
+        held = (value, total, values)
         return {
             "is_on_host": not any(isinstance(v, Tensor) and v.device.type != "cpu" for v in held),
             "value": None if value is None else value.detach(),

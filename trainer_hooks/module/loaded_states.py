@@ -91,6 +91,12 @@ def _require_same_form(optimizer: Optimizer, number: int) -> None:
         for name, value in state.items():
             if name in _COUNTERS:
                 is_usable = _is_number(value)
+                # Adam divides by a number that is zero for a step of -1
+                if is_usable and name == "step" and not float(value) >= 0:
+                    raise TypeError(
+                        f"'step' of a parameter {tuple(parameter.shape)} in group {number} is "
+                        f"{float(value):g}, which counts no steps"
+                    )
             else:
                 # SGD keeps None until its first step with momentum
                 is_usable = (value is None and name == "momentum_buffer") or (

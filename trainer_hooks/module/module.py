@@ -230,6 +230,12 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
     ) -> None:
         """Clip the gradients of an optimizer's parameters by norm or by value.
 
+        Args:
+            optimizer: the optimizer.
+            gradient_clip_val: the limit; that of the Trainer unless given. Without any nothing is
+                clipped.
+            gradient_clip_algorithm: `"norm"` or `"value"`; that of the Trainer unless given.
+
         Raises:
             OptionError: the algorithm is unknown.
         """
@@ -240,6 +246,11 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
             CLIP_ALGORITHM,
             is_call=True,
         )
+        trainer = self._trainer
+        if trainer is not None and gradient_clip_val is None:
+            gradient_clip_val = trainer.gradient_clip_val
+        if trainer is not None and gradient_clip_algorithm is None:
+            gradient_clip_algorithm = trainer.gradient_clip_algorithm
         if gradient_clip_val is None:
             return
         parameters = [p for group in optimizer.param_groups for p in group["params"]]

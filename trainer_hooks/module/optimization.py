@@ -5,6 +5,7 @@ And their classes and options, which are saved, and compared on a resume.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import inspect
 import sys
@@ -54,9 +55,17 @@ def import_compiler() -> None:
 
 
 def _import_compiler() -> None:
-    # an error is raised again where the optimizer is made, whose import it then is
-    with suppress(Exception):
-        importlib.import_module("torch._dynamo")
+    # Its eight hundred modules make a million objects that stay: looking through them for cycles,
+    # over and over, takes a fifth of the time from the start of the process to its first step.
+    is_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        # an error is raised again where the optimizer is made, whose import it then is
+        with suppress(Exception):
+            importlib.import_module("torch._dynamo")
+    finally:
+        if is_collecting:
+            gc.enable()
 
 
 @dataclass(slots=True)
@@ -297,9 +306,18 @@ class ManualOptimizer:
         optimizer: the wrapped optimizer.
     """
 
-    def __init__(self, optimizer: Optimizer, stepper: _Stepper) -> None:
+    def __init__(self, optimizer: Optimizer, stepper: _Stepper | None = None) -> None:
         self.optimizer = optimizer
-        self._stepper = stepper
+        self._stepper_of_run = stepper
+
+    @property
+    def _stepper(self) -> _Stepper:
+        if self._stepper_of_run is None:
+            raise UsageError(
+                f"LightningOptimizer({type(self.optimizer).__qualname__}): no run has made it, so "
+                "it counts no step. Step self.optimizers(), or the optimizer itself."
+            )
+        return self._stepper_of_run
 
     @property  # type: ignore[misc]
     def __class__(self) -> type[Optimizer]:  # type: ignore[override]
@@ -316,6 +334,9 @@ class ManualOptimizer:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.optimizer, name)
+
+    def __repr__(self) -> str:
+        return f"<manual {self.optimizer!r}>"
 
 
 _OPTIMIZER_METHODS = ("step", "zero_grad", "state_dict", "load_state_dict")

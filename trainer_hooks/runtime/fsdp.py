@@ -490,6 +490,11 @@ class ShardedGradientSync:
         self._has_run = self._is_reduced = False
         self._batches_at_last_step: Any = None
 
+    @property
+    def is_request_delayed(self) -> bool:
+        """Return False: the ranks exchange their requests in each window."""
+        return False
+
     def any_rank_requests(self) -> bool:
         """Return True: whether another rank has a request is not known."""
         return True

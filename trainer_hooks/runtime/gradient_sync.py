@@ -72,6 +72,11 @@ class GradientSync:
             return self._run_step(batch, batch_idx)
         return self._ddp(batch, batch_idx)
 
+    @property
+    def is_request_delayed(self) -> bool:
+        """Whether a request reaches the ranks one window after that in which it was sent."""
+        return self._request_flag is not None and self._request_flag.parameter.is_cuda
+
     def any_rank_requests(self) -> bool:
         """Return whether any rank had a request in the window; True if that is not known."""
         any_rank_requests = self._any_rank_requests

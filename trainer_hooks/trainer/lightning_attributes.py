@@ -10,7 +10,9 @@ import torch
 from trainer_hooks._options import check_attribute, check_option, integer
 from trainer_hooks.checkpoint.paths import absolute_path, remove
 from trainer_hooks.clock.progress import EpochStage
+from trainer_hooks.connector.registry import adapt_if_foreign
 from trainer_hooks.errors import UsageError
+from trainer_hooks.module.module import Module
 from trainer_hooks.runtime.nested_tensors import move_to_device
 from trainer_hooks.runtime.strategy_options import DDPStrategy, FSDPStrategy
 from trainer_hooks.trainer.options.config import NO_STORAGE_OPTIONS
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.callback import Callback
     from trainer_hooks.clock.progress import Progress
-    from trainer_hooks.module.module import Module
     from trainer_hooks.module.optimization import LRSchedulerConfig
     from trainer_hooks.runtime.precision import Precision
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
@@ -107,8 +108,13 @@ _LOOP_PARTS = {
     "_data_fetcher": f"{_LOADERS}; the hooks are given each batch",
     "_data_source": f"{_LOADERS}; trainer.datamodule is the data module",
     "_results": "read trainer.callback_metrics and trainer.logged_metrics",
+    "automatic_optimization": "read trainer.global_step and trainer.optimizers",
     "done": "read trainer.should_stop, and trainer.progress for the counts",
+    "load_state_dict": "resume with fit(ckpt_path=...), which restores the counts",
+    "manual_optimization": "read trainer.global_step and trainer.optimizers",
+    "run": "call trainer.fit, or trainer.request_validation() in a hook of it",
     "setup_data": "the Trainer makes its loaders; reload_dataloaders_every_n_epochs renews them",
+    "state_dict": "trainer.save_checkpoint writes the counts, and trainer.progress has them",
     "val_loop": "read trainer.num_val_batches, trainer.val_dataloaders and trainer.progress",
 }
 """Internal parts of Lightning's loops that programs read, and what to read in their place."""
@@ -495,6 +501,28 @@ class TrainerStrategy:
     def num_nodes(self) -> int:
         """The number of machines."""
         return self._core.processes.topology.num_nodes
+
+    def connect(self, model: Any) -> None:
+        """Make a module the trainer's, as a run does, to save a checkpoint before any run.
+
+        Args:
+            model: the module, of this package or one that it can host.
+
+        Raises:
+            UsageError: a run is under way, or the model is no module.
+        """
+        if self._core.context is not None:
+            raise UsageError(
+                "trainer.strategy.connect() was called in a run, which has its module already. "
+                "Call it before or after, or pass the module to fit."
+            )
+        module = adapt_if_foreign(model, Module)
+        if not isinstance(module, Module):
+            raise UsageError(
+                f"trainer.strategy.connect() was given {type(model).__qualname__}: it must be an "
+                "instance of trainer_hooks.Module."
+            )
+        self._core.module = module
 
     def batch_to_device(
         self, batch: Any, device: torch.device | None = None, dataloader_idx: int = 0

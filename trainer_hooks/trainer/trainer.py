@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
 import signal
-from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -25,8 +25,7 @@ from trainer_hooks.connector.registry import CallbackEntry, adapt_if_foreign, va
 from trainer_hooks.context.loaders import EvalLoaders
 from trainer_hooks.context.run_state import present_step
 from trainer_hooks.errors import (
-    CallbackError,
-    StopTraining,
+    OptionError,
     TrainerHooksWarning,
     UsageError,
     add_note,
@@ -55,8 +54,7 @@ from trainer_hooks.trainer.options.limits import (
 )
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
     from contextlib import AbstractContextManager
     from datetime import timedelta
 
@@ -836,8 +834,12 @@ class Trainer:
 
     @property
     def datamodule(self) -> DataModule | None:
-        """The data module of the run, or of the last one."""
+        """The data module of the run, or of the last one. May be set, for code that reads it."""
         return self._core.datamodule
+
+    @datamodule.setter
+    def datamodule(self, datamodule: DataModule | None) -> None:
+        self._core.datamodule = datamodule
 
     @property
     def optimizers(self) -> list[Optimizer]:
@@ -1493,7 +1495,7 @@ class Trainer:
 
     def _run(self, inputs: RunInputs) -> Any:
         try:
-            import trainer_hooks.trainer.run.lifecycle  # noqa: F401 - Ctrl-C in it is one line
+            from trainer_hooks.trainer.run.lifecycle import RunScope
         except KeyboardInterrupt:
             from trainer_hooks.trainer.run.signals import shorten_traceback
 
@@ -1508,57 +1510,11 @@ class Trainer:
             self._forks = self._forks or ForkedRuns(self._core, self)
             return self._forks.run(inputs, self._run)
         result = None
-        with self._running(inputs) as run:
+        with RunScope(self._core, self, inputs) as run:
             loop = run.prepare()
             result = loop.run()
             run.complete()
         return result
-
-    @contextmanager
-    def _running(self, inputs: RunInputs) -> Iterator[TrainerRun]:
-        """Yield a run, and tear it down however the `with` block ends.
-
-        A `StopTraining` that comes out of the block ends it in order.
-        """
-        from trainer_hooks.trainer.run.lifecycle import TrainerRun
-
-        # outside of `try`: wrong inputs raise here, when there is nothing to tear down
-        run = TrainerRun(self._core, self, inputs)
-        occupation = self._core.occupation
-        occupation.begin(
-            f"{inputs.fn} of {type(inputs.module).__qualname__} (Trainer at {id(self):#x})"
-        )
-        try:
-            # one callback in two runs at once would have the state of both
-            occupation.acquire(self._core.connector.entries)
-        except CallbackError:
-            # with those that it has acquired before the one that is in use
-            occupation.release()
-            raise
-        try:
-            yield run
-        except StopTraining as request:
-            self._core.connector.relay.end_forked_copy(request)
-            # raised outside of hooks and loops, as in `prepare_data`: no failure of the run
-            run.stop_in_order(request)
-            if self._core.processes.is_distributed:
-                error = UsageError(
-                    "StopTraining was raised outside of the training of several processes, where "
-                    "the others go on. Call trainer.stop() there."
-                )
-                run.fail(error)
-                raise error from request
-        except BaseException as error:
-            # a step that forked, and whose child leaves it: the run is the parent's, also its end
-            self._core.connector.relay.end_forked_copy(error)
-            run.fail(error)
-            raise
-        finally:
-            try:
-                run.close()
-            finally:
-                # last: `teardown` and what follows still use the callbacks
-                occupation.release()
 
     def _evaluate(
         self,
@@ -1607,6 +1563,7 @@ class Trainer:
 
         Raises:
             UsageError: a run of this trainer is going on.
+            OptionError: it is neither a text nor a path.
             CheckpointNotFoundError: it is one of the words with a letter wrong.
         """
         # before the record changes: by that of the running run, savers know which file to keep
@@ -1619,6 +1576,11 @@ class Trainer:
         self._core.start.is_auto = ckpt_path == "auto"
         if ckpt_path is None:
             return None
+        if not isinstance(ckpt_path, str | os.PathLike):
+            raise OptionError(
+                f"ckpt_path={ckpt_path!r} of {fn}: must be a path, or one of the words 'last', "
+                "'best' and 'auto'."
+            )
         if ckpt_path not in ("auto", "best", "last"):
             if isinstance(ckpt_path, str) and ckpt_path.isalpha() and is_missing(ckpt_path):
                 from trainer_hooks.trainer.run.find_checkpoint import refuse_misspelt

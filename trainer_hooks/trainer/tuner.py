@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._names import ours
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.option_checks import check_choice
 from trainer_hooks.callbacks.tuning.batch_size_finder import BatchSizeFinder
@@ -105,7 +106,7 @@ class Tuner:
         self._run(finder, model, "fit", train_dataloaders, val_dataloaders, dataloaders, datamodule)
         # once more: the backup has restored the attribute that the finder set in the run
         if update_attr and finder.chosen is not None:
-            finder.tuned_attribute(model, datamodule).write(finder.chosen)
+            ours(finder).tuned_attribute(model, datamodule).write(finder.chosen)
         return finder.optimal_lr
 
     def scale_batch_size(
@@ -158,7 +159,7 @@ class Tuner:
         )
         # once more, as in `lr_find`
         if finder.optimal_batch_size is not None:
-            finder.tuned_attribute(model, datamodule).write(finder.optimal_batch_size)
+            ours(finder).tuned_attribute(model, datamodule).write(finder.optimal_batch_size)
         return finder.optimal_batch_size
 
     def _run(

@@ -218,6 +218,14 @@ def test_lacks_are_named_in_pytorch_accelerated():
         assert word in error
 
 
+def test_early_stopping_in_pytorch_accelerated():
+    for monitor in ("eval_loss_epoch", "train_loss_epoch"):
+        stopping = trainer_hooks.callbacks.EarlyStopping(monitor, patience=1, min_delta=100.0)
+        trainer = accelerated(to_accelerated(stopping), epochs=4, evaluates="eval" in monitor)
+        assert trainer.run_history.current_epoch == 2
+        assert "did not improve in 1 check" in stopping.stopping_reason_message
+
+
 # --- transformers ---
 
 
@@ -290,3 +298,13 @@ def test_lacks_are_named_in_transformers():
     error = error_of(lambda: transformers(to_transformers(Asks())))
     for word in ("replay_training_data", "Asks", "transformers"):
         assert word in error
+
+
+def test_early_stopping_in_transformers():
+    for strategy, steps in (("epoch", 8), ("steps", 2)):
+        stopping = trainer_hooks.callbacks.EarlyStopping("eval_loss", patience=1, min_delta=100.0)
+        trainer = transformers(
+            to_transformers(stopping), epochs=4, eval_strategy=strategy, eval_steps=1
+        )
+        assert trainer.state.global_step == steps
+        assert "did not improve in 1 check" in stopping.stopping_reason_message

@@ -11,7 +11,12 @@ from torch.optim.swa_utils import SWALR
 
 from trainer_hooks import Callback
 from trainer_hooks.callbacks import EarlyStopping, StochasticWeightAveraging
-from trainer_hooks.errors import OptimizationError, OptionError, TrainerHooksWarning
+from trainer_hooks.errors import (
+    CheckpointError,
+    OptimizationError,
+    OptionError,
+    TrainerHooksWarning,
+)
 from trainer_hooks.testing import TinyModule
 
 BAD = [
@@ -277,3 +282,18 @@ def test_an_exact_resume_with_statistics(strategy, normed, callback_contract) ->
         module=normed,
         trainer_options={"max_epochs": 4},
     )
+
+
+def test_a_damaged_average_is_told(quiet_trainer, tmp_path) -> None:
+    """The average of another module in a checkpoint that was changed is one clear error."""
+    swa = StochasticWeightAveraging(0.05, 1)
+    trainer = quiet_trainer(callbacks=[swa], max_epochs=3)
+    trainer.fit(TinyModule())
+    trainer.save_checkpoint(tmp_path / "x.ckpt")
+    checkpoint = torch.load(tmp_path / "x.ckpt", weights_only=True)
+    del checkpoint["callbacks"]["StochasticWeightAveraging"]["average_model_state"]["layer.weight"]
+    torch.save(checkpoint, tmp_path / "x.ckpt")
+    another = quiet_trainer(callbacks=[StochasticWeightAveraging(0.05, 1)], max_epochs=4)
+    with pytest.raises(CheckpointError, match="average of the weights of TinyModule") as caught:
+        another.fit(TinyModule(), ckpt_path=tmp_path / "x.ckpt")
+    assert "\n" not in str(caught.value)

@@ -6,7 +6,7 @@ import inspect
 import pytest
 import torch
 
-from trainer_hooks.callbacks.monitors import cuda_memory, memory_monitor, memory_snapshot
+from trainer_hooks.callbacks.monitors import cuda_memory, memory_snapshot
 from trainer_hooks.callbacks.monitors import oom_observer as oom_module
 
 
@@ -64,7 +64,6 @@ class Allocator:
     def __init__(self):
         self.calls = []
         self.observers = []
-        self.stats = {}
 
     @property
     def recording(self):
@@ -91,10 +90,9 @@ class Allocator:
 def allocator(monkeypatch):
     """A CUDA allocator for callbacks of a run that is on the CPU."""
     allocator = Allocator()
-    for module in (memory_monitor, memory_snapshot, oom_module):
+    for module in (memory_snapshot, oom_module):
         monkeypatch.setattr(module, "is_allocator_readable", lambda *args, **options: True)
     monkeypatch.setattr(torch.cuda, "init", lambda: None)
-    monkeypatch.setattr(torch.cuda, "memory_stats", lambda device: allocator.stats)
     monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", allocator.record)
     monkeypatch.setattr(torch.cuda.memory, "_snapshot", allocator.snapshot)
     attach = allocator.observers.append

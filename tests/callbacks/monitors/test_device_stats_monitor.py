@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from trainer_hooks.callbacks import DeviceStatsMonitor
-from trainer_hooks.callbacks.monitors import device_stats_monitor as device_stats
+from trainer_hooks.callbacks import device_statistics as device_stats
 from trainer_hooks.errors import OptionError, UsageError
 from trainer_hooks.testing import TinyModule
 

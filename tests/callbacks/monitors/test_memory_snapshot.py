@@ -9,6 +9,7 @@ import torch
 
 from trainer_hooks import Callback, every
 from trainer_hooks.callbacks import MemorySnapshot, OOMObserver
+from trainer_hooks.callbacks.monitors.cuda_memory import is_allocator_readable
 from trainer_hooks.errors import CheckpointError, OptionError, TrainerHooksWarning, UsageError
 from trainer_hooks.testing import TinyModule
 
@@ -227,3 +228,15 @@ def test_a_cuda_device(bare):
     events = [event for device in found["device_traces"] for event in device]
     assert any(event["action"] == "alloc" and event["frames"] for event in events)
     assert not torch._C._cuda_isHistoryEnabled()
+
+
+def test_an_allocator_without_history(monkeypatch):
+    """An allocator that keeps no history is told by name, and is good enough for statistics."""
+    monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: "cudaMallocAsync")
+    device = torch.device("cuda", 0)
+    with pytest.warns(TrainerHooksWarning, match="Mine does nothing: the allocator 'cudaMalloc"):
+        assert not is_allocator_readable(device, "Mine")
+    assert not is_allocator_readable(
+        device, "Mine", is_quiet=True
+    )  # another warning would be an error
+    assert is_allocator_readable(device, "Mine", history=False)

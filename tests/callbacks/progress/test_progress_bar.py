@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from trainer_hooks.callbacks import ProgressBar, ProgressBarBase
+from trainer_hooks.callbacks import ProgressBar
 from trainer_hooks.errors import UsageError
 from trainer_hooks.hooks.band import Band
 
@@ -60,7 +60,6 @@ def test_totals(attached):
 
 def test_counts_of_the_base(run):
     """A bar of one's own is told how many batches are done, as in Lightning 1."""
-    assert ProgressBarBase is ProgressBar
     seen = []
     fired = run(ProgressBar(), num_val_batches=[2], max_epochs=1)
     fired.at_batch = lambda count: seen.append(fired.bar.train_batch_idx)

@@ -194,6 +194,20 @@ def test_step_save_before_the_first_validation(fake, scores, tmp_path):
     assert trainer.saved == ["last.ckpt"] * 3 + ["epoch=0-step=4.ckpt", "last.ckpt"]
 
 
+def test_step_save_after_a_sanity_check_that_logged_the_monitor(fake, tmp_path):
+    """A monitor that the sanity check logged is not called misspelt: it is not there yet."""
+    saver = keep_all(tmp_path, monitor="val_loss", every_n_train_steps=1)
+    trainer = fake(saver)
+    trainer.on_validation = lambda t: t.log(val_loss=1.0)
+    trainer.on_train_batch = lambda t: t.log(train_loss=1.0)
+    trainer.validate(sanity=True)
+    trainer.callback_metrics.clear()  # as the trainer does after the sanity check
+    with pytest.warns(TrainerHooksWarning, match="only a validation logs it") as told:
+        trainer.fit(1)
+    assert len(told) == 1
+    assert "Did you mean" not in str(told[0].message)
+
+
 def test_step_save_after_a_validation_without_the_monitor(fake, tmp_path):
     """Once validation has run, a monitor that is missing is an error."""
     saver = keep_all(tmp_path, monitor="val_loss", every_n_train_steps=5)

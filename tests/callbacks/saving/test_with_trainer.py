@@ -208,7 +208,7 @@ def test_early_stopping_stops_and_a_resume_of_it_too(tmp_path):
     scores = (2.0, 1.0, 1.5, 1.5, 0.1)
     trainer = fit(trainer_with(tmp_path, stopper, saver, max_epochs=9), Scored(*scores))
     assert (trainer.current_epoch, trainer.global_step) == (4, 16)
-    assert trainer.stop_reason.startswith("EarlyStopping: val_loss not better in 2 checks")
+    assert trainer.stop_reason.startswith("EarlyStopping: val_loss did not improve in 2 checks")
     for patience, epochs in ((2, 4), (3, 5)):
         stopper = EarlyStopping("val_loss", patience=patience)
         again = trainer_with(tmp_path, stopper, ModelCheckpoint(save_last=True), max_epochs=5)

@@ -333,6 +333,14 @@ def test_no_refused_config_runs_code(ask, config) -> None:
                 "EarlyStopping takes no 'patiense'. Did you mean 'patience'?"
             ),
         ),
+        (["nowhere.yaml"], "nowhere.yaml: it stands after no option. Write --config nowhere.yaml."),
+        (
+            ["--ckpt_path", "bset"],
+            "ckpt_path: 'bset' is not there. In its folder there is no .ckpt",
+        ),
+        (["--ckpt_path", "bset"], "Did you mean 'best'? Give a checkpoint, or one of auto, best,"),
+        (["--model", "configured.Trainet"], "no 'Trainet' in configured. Did you mean 'Trained'?"),
+        (["--optimizer", "adamw"], "optimizer: there is no class 'adamw'. Did you mean 'AdamW'?"),
         (["--trainer.callbacks=Nope"], "on the command line: trainer.callbacks: there is no class"),
     ],
 )

@@ -59,7 +59,7 @@ def loaded_by(line):
     files = [n for n in set(sys.modules) - before if getattr(sys.modules[n], "__file__", None)]
     return ",".join(sorted(n.removeprefix("{PACKAGE}") for n in files if "compat" in n))
 print(loaded_by("import {PACKAGE} as composer"))
-print(loaded_by("composer = sys.modules['{PACKAGE}']; composer.callbacks.memory_monitor"))
+print(loaded_by("composer = sys.modules['{PACKAGE}']; composer.callbacks.memory_snapshot"))
 print("torch" in sys.modules)
 """
     done = subprocess.run(

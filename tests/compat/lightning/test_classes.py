@@ -44,12 +44,14 @@ QUIET = {
 
 @pytest.mark.parametrize("name", trainer_hooks.callbacks.__all__)
 def test_a_built_in_callback_is_one_of_lightnings(name):
-    """`issubclass(EarlyStopping, pl.Callback)`, and the class is that of trainer_hooks."""
+    """`issubclass(EarlyStopping, pl.Callback)`, of the class of trainer_hooks and of its name's."""
     kind = getattr(trainer_hooks.callbacks, name)
     is_base = kind is trainer_hooks.Callback
     if isinstance(kind, type) and issubclass(kind, trainer_hooks.Callback) and not is_base:
         assert issubclass(kind, pl.Callback)
-        assert getattr(pl.callbacks, name, kind) is kind
+        theirs = getattr(pl.callbacks, name, kind)
+        assert issubclass(theirs, kind)
+        assert issubclass(kind, theirs)
 
 
 def test_a_hook_for_lightning_1_gets_the_index_of_its_only_loader():
@@ -172,7 +174,7 @@ def test_a_command_line_takes_optimizers_as_callables():
     optimizer, scheduler = made.trainer.optimizers[0], made.trainer.lr_scheduler_configs[0]
     assert (type(optimizer), optimizer.defaults["lr"]) == (torch.optim.SGD, 0.3)
     assert scheduler.scheduler.step_size == 3
-    assert [type(one) for one in made.model.own] == [pl.callbacks.EarlyStopping]
+    assert [isinstance(one, pl.callbacks.EarlyStopping) for one in made.model.own] == [True]
 
 
 def test_a_scheduler_of_the_command_line_monitors_a_metric():
@@ -372,3 +374,28 @@ def test_the_strategy_reads_a_checkpoint(tmp_path):
     trainer.strategy.save_checkpoint(checkpoint, tmp_path / "again.ckpt")
     again = trainer.strategy.load_checkpoint(tmp_path / "again.ckpt")
     assert again["state_dict"].keys() == checkpoint["state_dict"].keys()
+
+
+def test_an_optimizer_of_ones_own_is_wrapped():
+    """`LightningOptimizer(optimizer)` is as the optimizer, and steps in no run."""
+    sgd = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], 0.1)
+    wrapped = pl.core.optimizer.LightningOptimizer(sgd)
+    assert wrapped.optimizer is sgd
+    assert isinstance(wrapped, torch.optim.SGD)
+    assert wrapped.param_groups is sgd.param_groups
+    assert "SGD" in repr(wrapped)
+    for method in (wrapped.step, wrapped.zero_grad):
+        with pytest.raises(trainer_hooks.errors.UsageError, match="no run has made it"):
+            method()
+
+
+def test_a_method_that_is_none_is_not_overridden():
+    """`configure_model = None` in a class switches it off."""
+    kind = type("Off", (pl.LightningModule,), {"configure_model": None})
+    assert not pl.utilities.model_helpers.is_overridden("configure_model", kind())
+
+
+def test_the_loops_of_predictions_name_the_public_way():
+    """`trainer.predict_loop` says where predictions are."""
+    with pytest.raises(AttributeError, match=r"predict returns .* trainer\.predictions"):
+        pl.Trainer(**QUIET).predict_loop  # noqa: B018

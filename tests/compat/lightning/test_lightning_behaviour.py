@@ -96,7 +96,7 @@ def test_what_is_made_is_trainer_hooks_own():
     assert issubclass(pl.LightningModule, trainer_hooks.Module)
     assert issubclass(pl.LightningDataModule, trainer_hooks.DataModule)
     assert issubclass(pl.Callback, trainer_hooks.Callback)
-    assert pl.callbacks.ModelCheckpoint is trainer_hooks.callbacks.ModelCheckpoint
+    assert issubclass(pl.callbacks.ModelCheckpoint, trainer_hooks.callbacks.ModelCheckpoint)
 
 
 def test_a_logger_of_ones_own_has_its_experiment():

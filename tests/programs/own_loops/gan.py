@@ -19,14 +19,14 @@ def weights_init(m):
         nn.init.normal_(m.weight.data, 0.0, 0.02)
 
 
-netG = nn.Sequential(  # noqa: N816
+netG = nn.Sequential(
     nn.ConvTranspose2d(nz, ngf * 2, 4, 1, 0, bias=False),
     nn.BatchNorm2d(ngf * 2),
     nn.ReLU(True),
     nn.ConvTranspose2d(ngf * 2, 1, 4, 2, 1, bias=False),
     nn.Tanh(),
 )
-netD = nn.Sequential(  # noqa: N816
+netD = nn.Sequential(
     nn.Conv2d(1, ndf, 4, 2, 1, bias=False),
     nn.LeakyReLU(0.2, inplace=True),
     nn.Dropout(0.2),
@@ -36,27 +36,27 @@ netD = nn.Sequential(  # noqa: N816
 netG.apply(weights_init)
 netD.apply(weights_init)
 criterion = nn.BCELoss()
-optimizerD = optim.Adam(netD.parameters(), lr=lr, betas=(beta1, 0.999))  # noqa: N816
-optimizerG = optim.Adam(netG.parameters(), lr=lr, betas=(beta1, 0.999))  # noqa: N816
+optimizerD = optim.Adam(netD.parameters(), lr=lr, betas=(beta1, 0.999))
+optimizerG = optim.Adam(netG.parameters(), lr=lr, betas=(beta1, 0.999))
 
 for epoch in range(num_epochs):
     for i, data in enumerate(dataloader, 0):
         netD.zero_grad()
         label = torch.full((len(data[0]),), real_label)
         output = netD(data[0]).view(-1)
-        errD_real = criterion(output, label)  # noqa: N816
+        errD_real = criterion(output, label)
         errD_real.backward()
         noise = torch.randn(len(data[0]), nz, 1, 1)
         fake = netG(noise)
         label.fill_(fake_label)
         output = netD(fake.detach()).view(-1)
-        errD_fake = criterion(output, label)  # noqa: N816
+        errD_fake = criterion(output, label)
         errD_fake.backward()
         optimizerD.step()
         netG.zero_grad()
         label.fill_(real_label)
         output = netD(fake).view(-1)
-        errG = criterion(output, label)  # noqa: N816
+        errG = criterion(output, label)
         errG.backward()
         optimizerG.step()
         print(

@@ -22,14 +22,14 @@ def weights_init(m):
         nn.init.normal_(m.weight.data, 0.0, 0.02)
 
 
-netG = nn.Sequential(  # noqa: N816
+netG = nn.Sequential(
     nn.ConvTranspose2d(nz, ngf * 2, 4, 1, 0, bias=False),
     nn.BatchNorm2d(ngf * 2),
     nn.ReLU(True),
     nn.ConvTranspose2d(ngf * 2, 1, 4, 2, 1, bias=False),
     nn.Tanh(),
 )
-netD = nn.Sequential(  # noqa: N816
+netD = nn.Sequential(
     nn.Conv2d(1, ndf, 4, 2, 1, bias=False),
     nn.LeakyReLU(0.2, inplace=True),
     nn.Dropout(0.2),
@@ -39,8 +39,8 @@ netD = nn.Sequential(  # noqa: N816
 netG.apply(weights_init)
 netD.apply(weights_init)
 criterion = nn.BCELoss()
-optimizerD = optim.Adam(netD.parameters(), lr=lr, betas=(beta1, 0.999))  # noqa: N816
-optimizerG = optim.Adam(netG.parameters(), lr=lr, betas=(beta1, 0.999))  # noqa: N816
+optimizerD = optim.Adam(netD.parameters(), lr=lr, betas=(beta1, 0.999))
+optimizerG = optim.Adam(netG.parameters(), lr=lr, betas=(beta1, 0.999))
 
 saver = ModelCheckpoint("saved", every_n_train_steps=4, save_top_k=-1)
 run = Run(
@@ -55,18 +55,18 @@ for epoch in run.epochs():
         i = run.progress.batches_in_epoch
         label = torch.full((len(data[0]),), real_label)
         output = netD(data[0]).view(-1)
-        errD_real = criterion(output, label)  # noqa: N816
+        errD_real = criterion(output, label)
         run.backward(errD_real)
         noise = torch.randn(len(data[0]), nz, 1, 1)
         fake = netG(noise)
         label.fill_(fake_label)
         output = netD(fake.detach()).view(-1)
-        errD_fake = criterion(output, label)  # noqa: N816
+        errD_fake = criterion(output, label)
         run.backward(errD_fake, accumulate=True)
         run.step(optimizerD)
         label.fill_(real_label)
         output = netD(fake).view(-1)
-        errG = criterion(output, label)  # noqa: N816
+        errG = criterion(output, label)
         run.backward(errG)
         run.step(optimizerG)
         print(

@@ -5,7 +5,7 @@ import sys
 
 import torch
 from torch import nn
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
 batch_size, block_size, n_embd, n_head, n_layer = 8, 16, 32, 2, 2
 learning_rate, min_lr, warmup_iters, max_iters = 1e-2, 1e-3, 5, 60

@@ -5,7 +5,7 @@ import sys
 
 import torch
 from torch import nn
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
 from trainer_hooks import Run
 from trainer_hooks.callbacks import ModelCheckpoint

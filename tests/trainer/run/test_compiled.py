@@ -157,5 +157,5 @@ def test_a_forward_and_a_loss_are_enough(bare) -> None:
 
 def test_what_is_no_module_stays_an_error(bare) -> None:
     """A compiled module of torch is refused as it is uncompiled."""
-    with pytest.raises(ModuleError, match="fit was given Linear"):
+    with pytest.raises(ModuleError, match="fit was given an object of type Linear"):
         bare().fit(torch.compile(torch.nn.Linear(2, 1), backend="eager"), DATA)

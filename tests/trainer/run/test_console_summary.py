@@ -14,6 +14,7 @@ from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint
 from trainer_hooks.errors import TerminationSignal
 from trainer_hooks.loggers import CSVLogger
 from trainer_hooks.testing import TinyModule
+from trainer_hooks.trainer.run.resume_line import typed_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,6 +94,30 @@ def test_the_call_can_be_pasted(bare, tmp_path, monkeypatch, caplog) -> None:
 
 
 @pytest.mark.parametrize(
+    ("program", "machines", "words"),
+    [
+        ("train.py", "1", "torchrun --nproc-per-node 2 train.py --lr 1"),
+        ("train.py", "3", "torchrun --nnodes 3 ... --nproc-per-node 2 train.py --lr 1"),
+        ("jobs/__main__.py", "1", "torchrun --nproc-per-node 2 -m jobs --lr 1"),
+        ("bin/train", "1", "torchrun --nproc-per-node 2 --no-python train --lr 1"),
+    ],
+)
+def test_a_command_of_torchrun(monkeypatch, tmp_path, program, machines, words) -> None:
+    """The command that goes on with a run of torchrun begins with torchrun."""
+    file = tmp_path / program
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("#!/bin/sh\n")
+    file.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr("sys.argv", [str(file), "--lr", "1"])
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setenv("GROUP_WORLD_SIZE", machines)
+    assert typed_command() == words
+
+
+@pytest.mark.parametrize(
     ("act", "words"),
     [
         (lambda trainer: trainer.stop("it is late"), ": it is late"),
@@ -128,10 +153,20 @@ def test_a_run_that_was_broken_off(told, act, words) -> None:
     """It names the newest checkpoint, what is lost since, and the word that goes on from it."""
     ended, way_on = told(Acts(act))
     why, newest, _ = ended.split("; ")
-    assert why == f"fit {words} at epoch 1, step 4, after 1 batches"
+    assert why == f"fit {words} at epoch 1, step 4, after 1 batch"
     path = "checkpoints/epoch=0-step=3.ckpt"
-    assert newest == f"newest checkpoint: '{path}' (saved 1 batches earlier)"
+    assert newest == f"newest checkpoint: '{path}' (saved 1 batch earlier)"
     assert way_on == f"to go on: {FIT.format(path)}"
+
+
+@pytest.mark.parametrize(
+    "act", [raising(ValueError("broken")), raising(KeyboardInterrupt())], ids=["error", "ctrl-c"]
+)
+def test_an_end_before_the_first_checkpoint_says_what_saves_one(told, act) -> None:
+    """A fit with a saver that is cut short in its first epoch names the option for that moment."""
+    (ended,) = told(Acts(act), saver=ModelCheckpoint("checkpoints", every_n_epochs=3))
+    cure = "(ModelCheckpoint(save_on_exception=True) saves one at such a moment)"
+    assert ended.split("; ")[1] == f"no checkpoint was saved {cure}"
 
 
 def test_a_signal_loses_nothing(told) -> None:

@@ -79,6 +79,7 @@ def test_a_sweep_in_one_process(started, capsys) -> None:
         (["--epochs", "1"], ["--epochs=2"]),
         (["7", "--max-steps", "-1", "--quiet"], ["7", "--max_steps=4"]),
         (["--no-progress", "7"], ["7"]),
+        (["--no-bar", "7"], ["7"]),
         (["trainer.max_epochs=1"], ["trainer.max_epochs=2", "--trainer.logger", "csv"]),
         (["--verbose", "true"], ["--log-every-n-steps", "5"]),
         (["7"], ["7", "--ckpt", "auto"]),

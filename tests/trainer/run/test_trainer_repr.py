@@ -23,7 +23,7 @@ def test_a_trainer_in_one_line(bare) -> None:
     assert before.endswith("cpu, 32-true; callbacks: Looks; nothing was run yet>")
     trainer.fit(TinyModule())
     assert seen[0].endswith("; in fit of TinyModule>")
-    assert seen[4].endswith("; in fit of TinyModule, epoch 1, step 4, after 1 batches>")
+    assert seen[4].endswith("; in fit of TinyModule, epoch 1, step 4, after 1 batch>")
     assert repr(trainer).endswith("; TinyModule, finished, epoch 2, step 6>")
     assert len(repr(trainer).splitlines()) == 1
 

@@ -11,6 +11,7 @@ import torch
 
 from trainer_hooks._names import ours
 from trainer_hooks.adapters.export.host_trainer import (
+    FitOptions,
     HostProgress,
     HostTrainerProxy,
     LogForwarder,
@@ -55,7 +56,7 @@ class RecordingLoader(Proxy):
         return len(self.proxy_target)
 
 
-class AcceleratedHostTrainer(HostTrainerProxy):
+class AcceleratedHostTrainer(FitOptions, HostTrainerProxy):
     """pytorch-accelerated's Trainer under the names of ours."""
 
     __slots__ = ("should_stop", "stop_reason")
@@ -119,8 +120,14 @@ class AcceleratedHostTrainer(HostTrainerProxy):
             callback=self._callback,
         )
 
-    sanity_checking = property(lambda _: False)
-    """Whether a sanity check runs: there is none in pytorch-accelerated."""
+    val_check_interval = 1.0
+    """An evaluation comes after each epoch, before its last event."""
+
+    @property
+    def num_val_batches(self) -> list[int]:
+        """The number of batches of the evaluation in a list; empty without one."""
+        loader = self.proxy_target._eval_dataloader  # noqa: SLF001 - it has no public name
+        return [] if loader is None else [len(loader)]
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

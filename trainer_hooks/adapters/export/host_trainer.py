@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks.adapters.proxy import Proxy
+from trainer_hooks.context.run_state import RunState, TrainerFn
 from trainer_hooks.errors import CallbackError
 from trainer_hooks.hooks.relay import RelayMember
 from trainer_hooks.hooks.spec import HOOKS
@@ -33,7 +34,12 @@ def overridden_hooks(
         CallbackError: it overrides a hook that cannot be called there.
     """
     member = RelayMember(callback, type(callback).__qualname__)
-    calls = {hook: call for hook in HOOKS if (call := member.listener(hook)) is not None}
+    calls = {
+        hook: call
+        for hook in HOOKS
+        if (call := member.listener(hook)) is not None
+        and (hook in hooks or not getattr(call, "serves_resumes_here", False))
+    }
     missing = [hook for hook in calls if hook not in hooks]
     if missing:
         raise CallbackError(
@@ -95,6 +101,18 @@ class HostTrainerProxy(Proxy):
 
     def _proxy_error(self, name: str) -> AttributeError:
         return missing_host_attribute(name, self._framework, self._callback)
+
+
+class FitOptions:
+    """The Trainer's options that callbacks with a monitor read, as they are in a fit elsewhere."""
+
+    __slots__ = ()
+
+    state: Any = RunState(fn=TrainerFn.FITTING)
+    fast_dev_run = False
+    sanity_checking = False
+    min_epochs = min_steps = 0
+    check_val_every_n_epoch = 1
 
 
 class HostProgress:

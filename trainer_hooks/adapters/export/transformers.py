@@ -11,6 +11,7 @@ import torch
 
 from trainer_hooks._names import ours
 from trainer_hooks.adapters.export.host_trainer import (
+    FitOptions,
     HostProgress,
     LogForwarder,
     import_host_framework,
@@ -18,6 +19,8 @@ from trainer_hooks.adapters.export.host_trainer import (
     numbers_as_tensors,
     overridden_hooks,
 )
+from trainer_hooks.adapters.proxy import Proxy
+from trainer_hooks.context.run_state import TrainerFn
 from trainer_hooks.errors import StopTraining
 
 if TYPE_CHECKING:
@@ -28,7 +31,15 @@ if TYPE_CHECKING:
     from trainer_hooks.callback import Callback
 
 
-class TransformersHostTrainer:
+class _FitState(Proxy):
+    """The TrainerState, which is that of a fit."""
+
+    __slots__ = ()
+
+    fn = TrainerFn.FITTING
+
+
+class TransformersHostTrainer(FitOptions):
     """The arguments of an event there, under the names of our Trainer.
 
     Args:
@@ -44,7 +55,7 @@ class TransformersHostTrainer:
     ) -> None:
         self._callback = callback
         self._control = control
-        self.args, self.state = args, state
+        self.args, self.state = args, _FitState(state)
         self.module = arguments.get("model")
         self.optimizers = [] if arguments.get("optimizer") is None else [arguments["optimizer"]]
         self.train_dataloader = arguments.get("train_dataloader")
@@ -57,7 +68,9 @@ class TransformersHostTrainer:
         self.accumulate_grad_batches = args.gradient_accumulation_steps
         self.log_every_n_steps = args.logging_steps
         self.is_global_zero = state.is_world_process_zero
-        self.sanity_checking = False
+        # an evaluation comes after the event of an epoch's end
+        self.val_check_interval = 1
+        self.num_val_batches = [] if self.val_dataloaders is None else [len(self.val_dataloaders)]
         self.callback_metrics: dict[str, Tensor] = {}
 
     @property

@@ -27,6 +27,17 @@ _DATA = frozenset(
 CALLBACK_NAMES = _HOOKS | {"load_state_dict", "log", "log_dict", "state_dict", "state_key"}
 """Names of a callback; Lightning's Trainer sets `log` and `log_dict`."""
 
+BUILT_IN_EXTRAS = frozenset(
+    {
+        "averaged_module", "candidates", "folders", "forget", "goes_with", "has_named_folder",
+        "is_converted", "is_spike", "num_averaged", "own_files", "parameters_to_prune",
+        "predict_batch_idx", "remove_checkpoint", "save_before_leaving", "save_now", "sparsity",
+        "tells_loggers", "test_batch_idx", "total_predict_batches", "total_test_batches",
+        "train_batch_idx", "tuned_attribute", "val_batch_idx",
+    }
+)  # fmt: skip
+"""Names of the built-in callbacks that Lightning's of the same names have not."""
+
 MODULE_NAMES = (
     (_HOOKS - {"on_exception", "on_sanity_check_start", "on_sanity_check_end"})
     | _DATA
@@ -50,8 +61,8 @@ DATAMODULE_NAMES = _DATA | {"from_datasets", "load_state_dict", "on_exception", 
 
 LOGGER_NAMES = frozenset(
     {
-        "after_save_checkpoint", "experiment", "finalize", "log_dir", "log_graph",
-        "log_hyperparams", "log_metrics", "name", "save", "save_dir", "version",
+        "after_save_checkpoint", "experiment", "finalize", "group_separator", "log_dir",
+        "log_graph", "log_hyperparams", "log_metrics", "name", "save", "save_dir", "version",
         # those of Lightning's WandbLogger, which callbacks here call on every logger
         "log_image", "log_images", "log_table", "log_text",
     }

@@ -202,6 +202,9 @@ class AcceleratedTrainerProxy(Proxy):
             _refuse_loader(loader)
         self._replaced_loader = loader  # as there, a running evaluation goes on with its own
 
+    create_scheduler_fn = property(lambda _: None)
+    """The function that makes the scheduler: the module makes its own here."""
+
     @property
     def train_dataset(self) -> Any:
         """The data set of the training loader; None if it has none."""

@@ -14,7 +14,7 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_swa_multi_avg_fn
 
 from trainer_hooks._options import Combination, Rule, finite_number
-from trainer_hooks.errors import CallbackError, OptionError
+from trainer_hooks.errors import CallbackError, CheckpointError, OptionError, error_summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -131,10 +131,24 @@ class RunningAverage:
         }
 
     def load(self, weights: Mapping[str, Any], extra: Mapping[str, Any] | None = None) -> None:
-        """Restore an average from the results of `state_dict` and `extra_state`."""
-        self.model.module.load_state_dict(weights)
-        if extra is not None:
-            self.count = int(extra["n_averaged"])
+        """Restore an average from the results of `state_dict` and `extra_state`.
+
+        Raises:
+            CheckpointError: they do not fit the averaged module.
+        """
+        try:
+            self.model.module.load_state_dict(weights)
+            if extra is not None:
+                self.count = int(extra["n_averaged"])
+        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            name = type(self.model.module).__qualname__
+            # torch's messages have several lines
+            reason = " ".join(error_summary(error).split())
+            raise CheckpointError(
+                f"the average of the weights of {name} in the checkpoint does not fit it "
+                f"({reason}): it must be as an average of that module was saved. "
+                "Resume from another checkpoint, or without the callback that averages."
+            ) from error
 
     def _mean(self, averages: list[Tensor], current: list[Tensor], _count: object) -> None:
         """Update means in place; integer tensors, such as batch counters, are copied."""

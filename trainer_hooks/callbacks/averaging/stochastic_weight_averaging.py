@@ -18,6 +18,7 @@ from trainer_hooks.callbacks.averaging.running_average import (
     check_device,
 )
 from trainer_hooks.callbacks.base import WeightOwner
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import OptimizationError, OptionError, TrainerHooksWarning
 from trainer_hooks.hooks.spec import keeps_optimizers
 from trainer_hooks.module.optimization import LRSchedulerConfig
@@ -149,6 +150,14 @@ class StochasticWeightAveraging(WeightOwner):
             "average_model_state": None if average is None else average.state_dict(),
         }
 
+    @checks_state(
+        {
+            "n_averaged": int,
+            "latest_update_epoch": int,
+            "scheduler_state": dict | None,
+            "average_model_state": dict | None,
+        }
+    )
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Keep the state until there is a copy of the module to load the average into."""
         self._pending = state_dict

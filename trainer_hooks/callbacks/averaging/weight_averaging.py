@@ -17,6 +17,7 @@ from trainer_hooks.callbacks.averaging.running_average import (
     check_device,
 )
 from trainer_hooks.callbacks.base import WeightOwner
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import TrainerHooksWarning
 from trainer_hooks.hooks.spec import keeps_optimizers
 
@@ -141,6 +142,7 @@ class WeightAveraging(WeightOwner):
             "latest_step": self._latest_step,
         }
 
+    @checks_state({"latest_update_step": int}, {"latest_update_epoch": int, "latest_step": int})
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the state; Lightning's checkpoints have its first item alone."""
         self._latest_update_step = state_dict["latest_update_step"]

@@ -9,20 +9,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.utils import prune
 
 from trainer_hooks._log import log
 from trainer_hooks._options import FLAG, Rule, check_option, is_int, one_of, option_rules
 from trainer_hooks.callbacks.base import WeightOwner
 from trainer_hooks.callbacks.option_checks import check_choice
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import CallbackError, OptionError, did_you_mean
 from trainer_hooks.module.module import Module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
-
-    from torch import Tensor
 
     from trainer_hooks.context.context import Trainer
 
@@ -538,6 +537,7 @@ class ModelPruning(WeightOwner):
             "first_values": dict(self._first),
         }
 
+    @checks_state({"pruned": dict[str, dict[str, Any]], "first_values": dict[str, Tensor]})
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the first values; `on_before_restore` has restored the masks."""
         if self._owner is None:

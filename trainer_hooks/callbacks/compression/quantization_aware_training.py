@@ -13,6 +13,7 @@ from torch.ao import quantization
 from trainer_hooks._options import FLAG, Rule, one_of, option_rules, whole_number
 from trainer_hooks.callbacks.base import WeightOwner
 from trainer_hooks.callbacks.option_checks import check_choice
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import CallbackError, OptionError
 from trainer_hooks.runtime import rng
 from trainer_hooks.runtime.nested_tensors import map_tensors
@@ -293,6 +294,7 @@ class QuantizationAwareTraining(WeightOwner):
         """Return the number of forwards that quantized their inputs."""
         return {"forward_calls": self._forward_calls}
 
+    @checks_state({"forward_calls": int})
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore that number."""
         self._forward_calls = state_dict["forward_calls"]

@@ -15,6 +15,7 @@ from trainer_hooks.callbacks.exporting.export import (
 from trainer_hooks.callbacks.exporting.formats import ForwardCall
 from trainer_hooks.checkpoint.encoding import find_unsavable
 from trainer_hooks.checkpoint.paths import file_name
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import ExportError
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.spec import keeps_optimizers
@@ -132,6 +133,7 @@ class ExportForInferenceCallback(Callback):
         call = self._sample_call
         return {"args": None, "kwargs": None} if call is None else _as_state(call)
 
+    @checks_state({"args": list[Any] | None, "kwargs": dict[str, Any] | None})
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the sample."""
         args, kwargs = state_dict["args"], state_dict["kwargs"]

@@ -16,6 +16,7 @@ from trainer_hooks._options import FLAG, Combination, one_of, option_rules, whol
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.base import require_whole_weights, union_over_ranks
 from trainer_hooks.callbacks.option_checks import check_choices
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.context.plan import NEVER
 from trainer_hooks.errors import NonFiniteError, OptionError, StopTraining
 from trainer_hooks.hooks.band import Band
@@ -172,6 +173,24 @@ class NaNGuard(Callback):
             "snapshot": snapshot.state_dict() if snapshot and self.save_snapshot else None,
         }
 
+    @checks_state(
+        {
+            "events": list[dict[str, Any]],
+            "skipped_steps": int,
+            "rollbacks": int,
+            "in_a_row": int,
+            "loss_is_broken": Tensor | None,
+            "is_unchecked": bool,
+            "snapshot": (
+                None,
+                {
+                    "step": int,
+                    "tensors": dict[str, Tensor],
+                    "optimizers": list[dict[int, dict[str, Any]]],
+                },
+            ),
+        }
+    )
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the findings, the unread answers, and the snapshot."""
         self.events = deque(state_dict["events"], _MOST_EVENTS)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks._files import replace_file
 from trainer_hooks._log import log
+from trainer_hooks._names import ours
 from trainer_hooks._options import (
     FLAG,
     Rule,
@@ -25,6 +26,7 @@ from trainer_hooks._options import (
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.base import decide_on_rank_zero
 from trainer_hooks.checkpoint.paths import is_remote
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import OptionError, TrainerHooksError, UsageError
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.spec import keeps_optimizers
@@ -177,6 +179,15 @@ class SpikeDetection(Callback):
             "run": self._run,
         }
 
+    @checks_state(
+        {
+            "bad_batches": list[int],
+            "values": list[float],
+            "last_val": float | None,
+            "taken_in": int,
+        },
+        {"run": str},
+    )
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the list and the losses to compare with."""
         self.bad_batches = list(state_dict["bad_batches"])
@@ -264,7 +275,7 @@ class SpikeDetection(Callback):
         # `is_done` counts as 1: after a batch the counter includes it
         batch_number = trainer.progress.batches_completed - is_done
         self._judged_batch = batch_number
-        if not self.is_spike(loss):
+        if not ours(self).is_spike(loss):
             # one NaN in the window would make all later means NaN
             if math.isfinite(loss):
                 self.last_val = loss
@@ -296,7 +307,9 @@ class SpikeDetection(Callback):
         if self.exclude_batches_path is not None:
             path = Path(self.exclude_batches_path)
             return path / _FILE if path.is_dir() else path
-        saved = [folder for saver in trainer.checkpoint_callbacks for folder in saver.folders()]
+        saved = [
+            folder for saver in trainer.checkpoint_callbacks for folder in ours(saver).folders()
+        ]
         logged = [] if trainer.log_dir is None else [trainer.log_dir]
         folders = [*saved[:1], *logged, trainer.default_root_dir]
         local = [folder for folder in folders if not is_remote(folder)]

@@ -12,6 +12,7 @@ from trainer_hooks.callbacks.monitors.cuda_memory import HISTORY, is_allocator_r
 from trainer_hooks.callbacks.monitors.memory_files import MemoryFiles, snapshot_pickle, trace_plot
 from trainer_hooks.clock.schedules import DueCondition, DueTracker, parse_when
 from trainer_hooks.clock.timing import Time, TimeUnit, parse_time
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.spec import keeps_optimizers
@@ -115,6 +116,7 @@ class MemorySnapshot(Callback):
         """Return whether the recording is done."""
         return {"is_done": self._is_done}
 
+    @checks_state({"is_done": bool})
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore whether the recording is done."""
         self._is_done = bool(state_dict["is_done"])

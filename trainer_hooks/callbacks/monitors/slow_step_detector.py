@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from trainer_hooks._log import log
 from trainer_hooks._options import Rule, finite_number, option_rules, whole_number
 from trainer_hooks.callback import Callback
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.spec import keeps_optimizers
 from trainer_hooks.runtime.nested_tensors import first_tensor
@@ -62,6 +63,19 @@ class SlowStep:
             f"({self.loading_seconds:.3g} s were spent waiting for data; usual are "
             f"{self.median_loading_seconds:.3g} s)"
         )
+
+
+_SLOW_STEP = {
+    "epoch": int,
+    "batch_idx": int,
+    "batch": int,
+    "seconds": float,
+    "loading_seconds": float,
+    "median_seconds": float,
+    "median_loading_seconds": float,
+    "batch_shape": list[int],
+}
+"""The types of the fields of a saved `SlowStep`."""
 
 
 class SlowStepDetector(Callback):
@@ -161,6 +175,7 @@ class SlowStepDetector(Callback):
         """Return the slow batches and their number."""
         return {"slow_steps": [asdict(slow) for slow in self.slow_steps], "count": self.count}
 
+    @checks_state({"slow_steps": [_SLOW_STEP], "count": int})
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the slow batches and their number."""
         records = [SlowStep(**fields) for fields in state_dict["slow_steps"]]

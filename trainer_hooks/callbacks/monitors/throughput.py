@@ -14,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from trainer_hooks._options import Rule, finite_number, is_int, is_text, option_rules, whole_number
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.base import evaluation_stage, is_logged
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import CallbackError, MetricError
 from trainer_hooks.hooks.spec import keeps_optimizers
 from trainer_hooks.runtime import rng
@@ -412,6 +413,14 @@ class ThroughputMonitor(Callback):
             "time": {stage: self._stages[stage].timer.elapsed for stage in _STAGES},
         }
 
+    @checks_state(
+        {
+            "time": dict.fromkeys(_STAGES, float),
+            "batches": dict.fromkeys(_STAGES, int),
+            "samples": dict.fromkeys(_STAGES, float),
+            "lengths": dict.fromkeys(_STAGES, float),
+        }
+    )
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the counts."""
         counts = ("batches", "samples", "lengths")

@@ -23,8 +23,6 @@ _VERSION_SHOWN = 4
 class ProgressBar(Callback):
     r"""Base class of every progress bar; a trainer has at most one.
 
-    `ProgressBarBase`, its name in Lightning 1, is an alias of it.
-
     It draws nothing. Your own bar overrides the hooks at which it draws, and `print` if text
     between two drawings would break it. It is switched off on all ranks but rank 0.
 
@@ -232,4 +230,3 @@ class ProgressBar(Callback):
 
 
 # the name of the class in Lightning 1
-ProgressBarBase = ProgressBar

@@ -18,6 +18,7 @@ from trainer_hooks.callbacks.reporting.sample_images import (
 )
 from trainer_hooks.clock.schedules import DueCondition, parse_when
 from trainer_hooks.clock.timing import TimeUnit
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import DataError, ModuleError
 from trainer_hooks.hooks.spec import keeps_optimizers
 from trainer_hooks.runtime.nested_tensors import first_tensor
@@ -120,6 +121,7 @@ class ImageVisualizer(ScheduledCallback):
         """Return the clock's counts at the last check, and whether a batch was shown."""
         return {**super().state_dict(), "has_begun": self._has_begun}
 
+    @checks_state({"has_begun": bool})
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the clock's counts, and whether a batch was shown."""
         super().load_state_dict(state_dict)

@@ -38,6 +38,7 @@ from trainer_hooks.callbacks.monitored_metric import (
 )
 from trainer_hooks.callbacks.option_checks import check_monitor
 from trainer_hooks.callbacks.reporting.run_facts import hardware, seeds
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.data.loaders import loaders_in
 from trainer_hooks.errors import CheckpointError, DataError, MetricError, OptionError
 from trainer_hooks.hooks.band import Band
@@ -214,6 +215,9 @@ class MLPerfCallback(Callback):
             "is_reached": self._is_reached,
         }
 
+    @checks_state(
+        {"run_id": str, "size": int, "epoch": int, "is_in_epoch": bool, "is_reached": bool}
+    )
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the run's id, the length of its result, and the epoch's progress."""
         self._run_id, self._size = state_dict["run_id"], state_dict["size"]

@@ -18,6 +18,7 @@ from trainer_hooks.callbacks.reporting import run_facts
 from trainer_hooks.callbacks.reporting.journal import JOURNAL, Journal
 from trainer_hooks.callbacks.reporting.run_config import RunConfigCallback
 from trainer_hooks.checkpoint.paths import is_remote
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import OptionError, TerminationSignal, TrainerHooksWarning, error_message
 from trainer_hooks.hooks.spec import keeps_optimizers
 
@@ -116,6 +117,7 @@ class RunManifest(Callback):
             return {}
         return {"manifest": dict(self.manifest), "starts": [dict(start) for start in self.starts]}
 
+    @checks_state({}, {"manifest": dict[str, Any], "starts": list[dict[str, Any]]})
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the starts, and the manifest until the next run makes its own."""
         self.manifest = dict(state_dict.get("manifest", {}))

@@ -22,6 +22,7 @@ from trainer_hooks.callbacks.reporting.sample_images import (
     write_png,
 )
 from trainer_hooks.checkpoint.paths import is_remote
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import DataError
 from trainer_hooks.hooks.spec import keeps_optimizers
 
@@ -149,6 +150,7 @@ class SampleInspector(Callback):
         """Return the number of samples shown of each stage."""
         return {"taken": dict(self.taken)}
 
+    @checks_state({"taken": dict[str, int]})
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the number of samples shown of each stage."""
         self.taken = {**dict.fromkeys(_STAGES, 0), **state_dict["taken"]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from trainer_hooks._log import warn
+from trainer_hooks._names import class_attribute, ours
 from trainer_hooks.callback import Callback
 from trainer_hooks.errors import TrainerHooksWarning
 from trainer_hooks.hooks.band import Band
@@ -82,7 +83,7 @@ class Checkpoint(Callback):
         base class calls `save_now` where that is overridden.
         """
         # the base class's `save_now` would only warn, and the process end without a checkpoint
-        if type(self).save_now is Checkpoint.save_now:
+        if class_attribute(type(self), "save_now") is Checkpoint.save_now:
             return False
-        self.save_now(trainer, module)
+        ours(self).save_now(trainer, module)
         return True

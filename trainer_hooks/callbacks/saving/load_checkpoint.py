@@ -14,6 +14,7 @@ from trainer_hooks.checkpoint.weights import (
     load_weights,
     remove_keys,
 )
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import CheckpointError, OptionError, TrainerHooksWarning, did_you_mean
 from trainer_hooks.hooks.event import Event
 
@@ -105,6 +106,7 @@ class LoadCheckpoint(Callback):
         """Return whether it has loaded the checkpoint."""
         return {"is_loaded": self.is_loaded}
 
+    @checks_state({"is_loaded": bool})
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore whether it has loaded the checkpoint."""
         self.is_loaded = state_dict["is_loaded"]

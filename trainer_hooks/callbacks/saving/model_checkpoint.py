@@ -32,6 +32,7 @@ from trainer_hooks.callbacks.saving.saver_options import (
 from trainer_hooks.checkpoint.paths import is_remote, join_path
 from trainer_hooks.clock.schedules import DueCondition, DueTracker, When, parse_when
 from trainer_hooks.clock.timing import TimeUnit, parse_time
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import OptionError, TrainerHooksWarning, UsageError
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ class ModelCheckpoint(Saver):
             `last_exception_path`: `filename`, or `exception-epoch=E-step=S.ckpt` where that is None
             or names a metric. The run that resumes from it writes over it when it saves under that
             name. SIGTERM always leaves one.
-        save_weights_only: leave out everything that only a resume needs.
+        save_weights_only: leave out everything that only a resume needs. Files of a run that was
+            killed before a whole checkpoint was saved stay, and the next run's get a version.
         mode: `"min"` or `"max"`: which values of `monitor` are better. NaN is never the best.
         auto_insert_metric_name: whether `{epoch}` becomes `epoch=3` or `3`.
         every_n_train_steps: save after every N optimizer steps.
@@ -227,6 +229,15 @@ class ModelCheckpoint(Saver):
             "is_monitor_validated": self._watched.is_validated,
         }
 
+    @checks_state(
+        {},
+        {
+            "step_seen": int | None,
+            "deferred_at": int | None,
+            "asked": dict[str, float],
+            "is_monitor_validated": bool,
+        },
+    )
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the state; of another folder's ranking only the best path and the counts."""
         super().load_state_dict(state_dict)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trainer_hooks._names import ours
 from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
 from trainer_hooks.callbacks.saving.saver_options import check_dirpath
 from trainer_hooks.checkpoint.paths import exists, files_in, join_path, remove
@@ -113,7 +114,7 @@ class OnExceptionCheckpoint(Checkpoint):
         # this module would replace the training that it has not taken over yet
         is_restored = trainer.ckpt_path is None or progress.is_restored
         if has_begun and is_restored:
-            self.save_now(trainer, module)
+            ours(self).save_now(trainer, module)
 
     def on_fit_end(self, trainer: Trainer, module: Module) -> None:
         """Delete the file that this fit resumed from, as it is outdated now."""

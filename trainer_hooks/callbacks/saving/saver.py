@@ -19,7 +19,8 @@ from torch import Tensor
 
 from trainer_hooks._files import hidden_beside
 from trainer_hooks._log import warn
-from trainer_hooks.callbacks.monitored_metric import is_better
+from trainer_hooks._names import ours
+from trainer_hooks.callbacks.monitored_metric import a_tensor_of_one_number, is_better
 from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
 from trainer_hooks.callbacks.saving.file_names import fill_template, template_names
 from trainer_hooks.callbacks.saving.saver_options import resolved_folder
@@ -33,6 +34,7 @@ from trainer_hooks.checkpoint.paths import (
     join_path,
     remove,
 )
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
 from trainer_hooks.hooks.spec import keeps_optimizers
 from trainer_hooks.loggers.run_folder import FolderLogger
@@ -160,27 +162,12 @@ class CheckpointRanking:
         """Restore the ranking; a field that the state lacks stays as it is."""
         for item in fields(self):
             if item.name in state_dict and item.name != "mode":
-                setattr(self, item.name, _checked(item.name, state_dict[item.name]))
+                setattr(self, item.name, state_dict[item.name])
+        # a dict of its own, which changes
+        self.best_k_models = {str(path): one for path, one in self.best_k_models.items()}
 
 
-def _checked(name: str, value: Any) -> Any:
-    """Return a saved field of a ranking, which Lightning may have saved, too.
-
-    Raises:
-        TypeError: it is of another type; ranking and paths would fail at a later save.
-    """
-    if name == "best_k_models":
-        return {str(path): _checked("kth_value", score) for path, score in value.items()}
-    if name in ("saved_step", "considered_at"):
-        return int(value)
-    if name.endswith("_path"):
-        is_usable = isinstance(value, str)
-    else:
-        is_score = isinstance(value, Tensor) and value.numel() == 1
-        is_usable = is_score or (value is None and name != "kth_value")
-    if not is_usable:
-        raise TypeError(f"{name} is a {type(value).__qualname__}")
-    return value
+_PATH = str | os.PathLike[str]
 
 
 class ReservedNames:
@@ -376,7 +363,7 @@ class SaveTracker:
         for old in plan.obsolete:
             is_new = old in plan.files or old == plan.link
             if not is_new and self._may_delete(old, trainer.named_ckpt_path):
-                saver.remove_checkpoint(trainer, old)
+                ours(saver).remove_checkpoint(trainer, old)
 
     def finish_loaded_save(self, trainer: Trainer) -> None:
         """Finish the save of the loaded checkpoint, if its process was killed before it had.
@@ -411,13 +398,13 @@ class SaveTracker:
         for old in left:
             # another training may have used the name since
             if exists(old) and self._may_delete(old, resumed_from) and _is_older(old, resumed_from):
-                saver.remove_checkpoint(trainer, old)
+                ours(saver).remove_checkpoint(trainer, old)
 
     def _files_since(self, checkpoint: str) -> set[str]:
         """Return the files in the saver's folder that its run saved after a checkpoint."""
         files: set[str] = set()
         loaded = summarize(checkpoint)
-        for file in self._saver.own_files():
+        for file in ours(self._saver).own_files():
             try:
                 summary = summarize(file)
             except CheckpointError:  # a file of another tool
@@ -609,6 +596,25 @@ class Saver(Checkpoint):
         """Return the ranking, its folder, and the files that a save under way affects."""
         return self.tracker.state_dict()
 
+    @checks_state(
+        {},
+        {
+            "dirpath": _PATH | None,
+            "best_model_path": str,
+            "best_model_score": (None, a_tensor_of_one_number),
+            "best_k_models": dict[_PATH, a_tensor_of_one_number],  # type: ignore[valid-type]
+            "kth_value": a_tensor_of_one_number,
+            "kth_best_model_path": str,
+            "last_model_path": str,
+            "current_score": (None, a_tensor_of_one_number),
+            "saved_step": int,
+            "considered_at": int,
+            "obsolete": list[_PATH],
+            "left_by_error": list[_PATH],
+            "files": list[_PATH],
+            "link": _PATH | None,
+        },
+    )
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the state; of another folder's ranking only the best path and the counts."""
         self.tracker.load_state_dict(state_dict)
@@ -619,7 +625,7 @@ class Saver(Checkpoint):
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Set the default folder of a run, if the user passed none."""
-        if not self.has_named_folder:
+        if not ours(self).has_named_folder:
             self.dirpath = _default_folder(trainer)
         self.tracker.is_to_save = stage == "fit"
 
@@ -640,8 +646,9 @@ class Saver(Checkpoint):
 
     def candidates(self, trainer: Trainer) -> list[str]:
         """Return the checkpoints in its folder; in a new default folder those of earlier runs."""
-        if self.has_named_folder and self.dirpath is not None:
-            return self.own_files()
+        if ours(self).has_named_folder and self.dirpath is not None:
+            files: list[str] = ours(self).own_files()
+            return files
         depth = self._depth
         logger = trainer.logger
         # asking a logger for the folder of a run would fix it, and its version, too early
@@ -656,7 +663,7 @@ class Saver(Checkpoint):
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Reset for a new training; in a resumed one finish the save that a kill has cut off."""
         if trainer.progress.is_new_training:  # a second fit of the same module goes on instead
-            self.forget()
+            ours(self).forget()
         else:
             self.tracker.finish_loaded_save(trainer)
 

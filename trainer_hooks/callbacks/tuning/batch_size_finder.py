@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch.utils.data import DataLoader
 
 from trainer_hooks._log import log, warn
+from trainer_hooks._names import ours
 from trainer_hooks._options import Rule, finite_number, is_text, one_of, option_rules, whole_number
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.tuning.tuned_attribute import TunedAttribute, find_tuned_attribute
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.data.loaders import loaders_in
 from trainer_hooks.errors import TrainerHooksWarning, UsageError
 from trainer_hooks.hooks.band import Band
@@ -118,6 +120,7 @@ class BatchSizeFinder(Callback):
         """Return the chosen size."""
         return {"batch_size": self.optimal_batch_size}
 
+    @checks_state({"batch_size": int | None})
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the chosen size."""
         self.optimal_batch_size = state_dict["batch_size"]
@@ -130,7 +133,7 @@ class BatchSizeFinder(Callback):
         size = state.get("batch_size")
         if trainer.state.fn == "fit" and size is not None:
             # first, as the loaders are made from it
-            self.tuned_attribute(module, trainer.datamodule).write(size)
+            ours(self).tuned_attribute(module, trainer.datamodule).write(size)
             trainer.reload_dataloaders()
 
     @keeps_optimizers
@@ -165,7 +168,7 @@ class BatchSizeFinder(Callback):
                 "change their batch size. Define the dataloader methods of the module or a data "
                 "module, and pass none."
             )
-        attribute = self.tuned_attribute(module, trainer.datamodule)
+        attribute = ours(self).tuned_attribute(module, trainer.datamodule)
         size_before = attribute.read()
         trial = _BatchSizeTrial(trainer, attribute, self.steps_per_trial)
         try:

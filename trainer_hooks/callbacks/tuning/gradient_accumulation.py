@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks._options import Rule, option_rules
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.option_checks import check_count
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import UsageError
-from trainer_hooks.hooks.spec import keeps_optimizers
+from trainer_hooks.hooks.spec import keeps_optimizers, serves_resumes_here
 from trainer_hooks.module.optimization import needs_closure
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class GradientAccumulationScheduler(Callback):
         """Return the last epoch for which a length was set."""
         return {"epoch": self._epoch}
 
+    @checks_state({"epoch": int})
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the last epoch for which a length was set."""
         self._epoch = state_dict["epoch"]
@@ -99,6 +101,7 @@ class GradientAccumulationScheduler(Callback):
             )
         self._sets_window = True
 
+    @serves_resumes_here
     def on_before_restore(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from trainer_hooks._log import log
+from trainer_hooks._names import ours
 from trainer_hooks._options import (
     FLAG,
     Combination,
@@ -20,6 +21,7 @@ from trainer_hooks._options import (
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.option_checks import check_count
 from trainer_hooks.callbacks.tuning.tuned_attribute import TunedAttribute, find_tuned_attribute
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import ModuleError, UsageError
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.spec import keeps_optimizers
@@ -143,6 +145,22 @@ class LearningRateFinder(Callback):
             "chosen": self.chosen,
         }  # fmt: skip
 
+    @checks_state(
+        {
+            "found": (
+                None,
+                {
+                    "mode": str,
+                    "lr_min": float,
+                    "lr_max": float,
+                    "num_training": int,
+                    "lr": list[float],
+                    "loss": list[float],
+                },
+            ),
+            "chosen": float | None,
+        }
+    )
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the result and the chosen rate."""
         result, self.chosen = state_dict["found"], state_dict["chosen"]
@@ -159,7 +177,7 @@ class LearningRateFinder(Callback):
             self.lr_find(trainer, module)
         elif self.update_attr and self.chosen is not None:
             # the module's attribute alone: the optimizers' states came from the checkpoint
-            self.tuned_attribute(module, trainer.datamodule).write(self.chosen)
+            ours(self).tuned_attribute(module, trainer.datamodule).write(self.chosen)
 
     def lr_find(self, trainer: Trainer, module: Module) -> None:
         """Try the rates now, and set the chosen one.
@@ -170,7 +188,9 @@ class LearningRateFinder(Callback):
         if trainer.fast_dev_run:
             log.info("%s: nothing is tried in a dry run (fast_dev_run)", _WHERE)
             return
-        attribute = self.tuned_attribute(module, trainer.datamodule) if self.update_attr else None
+        attribute = (
+            ours(self).tuned_attribute(module, trainer.datamodule) if self.update_attr else None
+        )
         result = LRFinderResult(self.mode, self.min_lr, self.max_lr, self.num_training_steps)
         ramp = RateRamp(result, self.early_stop_threshold)
         # a trial run restores all that it changed: weights, optimizers, loaders, random state

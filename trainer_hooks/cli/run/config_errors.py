@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import sys
 import traceback
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -217,7 +218,7 @@ def _parse_message(message: str, parser: TrainerParser | None) -> _ConfigError |
             match[2] if match[1] in SUBCOMMANDS else f"{match[1]}.{match[2]}", keys
         )
     if match := _UNRECOGNIZED.search(message):
-        return _unknown_below(match[1].split()[0].partition("=")[0].removeprefix("--"), keys)
+        return _unknown_word(match[1].split()[0], keys)
     # at the beginning alone: further on it speaks of a class's argument (`_of_class`)
     if match := _REQUIRED.match(message):
         # the parser of the whole line puts the command before the key: `fit.model`
@@ -263,6 +264,14 @@ def _root_of(error: BaseException) -> BaseException:
     while error.__cause__ is not None:
         error = error.__cause__
     return error
+
+
+def _unknown_word(word: str, keys: frozenset[str]) -> _ConfigError:
+    """Return the error of a word of the command line that no option takes."""
+    # the command `sweep` takes its config without an option
+    if word.endswith((".yaml", ".yml")) and not word.startswith("-"):
+        return _ConfigError(word, "it stands after no option", f"Write --config {word}.", word)
+    return _unknown_below(word.partition("=")[0].removeprefix("--"), keys)
 
 
 def _unknown_below(key: str, keys: frozenset[str]) -> _ConfigError:
@@ -313,10 +322,13 @@ def _of_key(message: str, key: str, parser: TrainerParser | None) -> _ConfigErro
     if match := _NO_MODULE.search(message):
         mistake = f"no module {match[1]!r}" if match[1] else f"no {match[3]!r} in {match[2]}"
         path = class_paths[-1] if class_paths else ""
+        # the module was imported before the name was looked for
+        known = [] if match[1] else list(vars(sys.modules.get(match[2], sys)))
         return _ConfigError(
             full_key,
             f"{path} cannot be imported: {mistake}",
-            "Install its package, or run where it can be imported.",
+            did_you_mean(match[3] or "", known).strip()
+            or "Install its package, or run where it can be imported.",
             path,
         )
     if fault := _of_class(message, key, full_key, class_paths, parser):

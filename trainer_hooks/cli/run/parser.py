@@ -509,7 +509,8 @@ def _check_checkpoint(path: str) -> None:
     # the path of an empty text would be the working directory, which exists
     if absence := absence_of(Path(file)) if path else "is not there":
         raise UsageError(
-            f"ckpt_path: {path!r} {absence}. Give a checkpoint, or one of {', '.join(_CKPT_WORDS)}."
+            f"ckpt_path: {path!r} {absence}.{did_you_mean(path, _CKPT_WORDS)} Give a checkpoint, "
+            f"or one of {', '.join(_CKPT_WORDS)}."
         )
     try:
         contents = inspect_file(file)

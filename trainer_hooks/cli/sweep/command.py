@@ -129,9 +129,10 @@ def _definition(arguments: argparse.Namespace) -> SweepDefinition:
     try:
         config_text = arguments.config.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
+        is_missing = isinstance(error, FileNotFoundError)
+        reason = "is not there" if is_missing else f"cannot be read: {error_summary(error)}"
         raise OptionError(
-            f"config {str(arguments.config)!r} cannot be read: {error_summary(error)}."
-            f"{nearest_file(arguments.config)}"
+            f"config {str(arguments.config)!r} {reason}.{nearest_file(arguments.config)}"
         ) from error
     is_grid = all(argument.choices for argument in swept)
     return SweepDefinition(

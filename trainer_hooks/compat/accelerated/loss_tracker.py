@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from trainer_hooks.adapters.pytorch_accelerated.events import is_intermediate
 from trainer_hooks.callback import Callback
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
@@ -51,6 +51,7 @@ class LossTracker(Callback):
         """Return the sum and its number of samples."""
         return {"total": self._train.total, "count": self._train.count}
 
+    @checks_state({"total": Tensor | None, "count": int})
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the sum."""
         self._train = _Mean(state_dict["total"], state_dict["count"])

@@ -13,6 +13,7 @@ from trainer_hooks.adapters.composer.events import EVENTS
 from trainer_hooks.adapters.composer.modules import losses_of, mean_of
 from trainer_hooks.compat.composer.core.event import Event
 from trainer_hooks.compat.composer.core.time import Timestamp
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.data.batch_splitting import samples_in
 from trainer_hooks.module.exporting import evaluation_mode
 from trainer_hooks.module.module import Module
@@ -500,6 +501,7 @@ class EngineEvents(callback.Callback):
             "waiting": source.has_pending_scheduler_step,
         }
 
+    @checks_state({"timestamp": dict[str, Any], "waiting": bool})
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the state that `state_dict` returned."""
         source = self.source

@@ -46,7 +46,7 @@ _NOT_OFFERED = {
     "_data_connector": "read trainer.train_dataloader, trainer.val_dataloaders, trainer.datamodule",
     "_results": "read trainer.callback_metrics and trainer.logged_metrics",
     "_signal_connector": "read trainer.received_sigterm",
-    "predict_loop": _LOOP,
+    "predict_loop": "predict returns the predictions, and in a run trainer.predictions has them",
     "test_loop": _LOOP,
     "validate_loop": _LOOP,
 }

@@ -148,6 +148,7 @@ def is_overridden(
             f"{did_you_mean(method_name, dir(parent))}"
         )
     method = vars(instance).get(method_name, getattr(type(instance), method_name, None))
+    # None switches a method off
     return method is not None and method is not getattr(parent, method_name)
 
 

@@ -128,7 +128,7 @@ def notify_saved(core: TrainerCore, trainer: Trainer, path: str) -> None:
     # on every rank: the loggers of other ranks than 0 are proxies that drop the call
     for logger in core.loggers:
         for saver in trainer.checkpoint_callbacks:
-            if not saver.tells_loggers:
+            if not ours(saver).tells_loggers:
                 logger.after_save_checkpoint(saver)
 
 

@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, RandomSampler
 from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks._log import log, warn
 from trainer_hooks._names import ours
+from trainer_hooks._text import count_with_noun
 from trainer_hooks.checkpoint.paths import exists, is_remote
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.data.loaders import describe_loader
@@ -107,7 +108,7 @@ def log_end(
     parts = (
         how,
         (_best(trainer) if error is None else "")
-        or (_newest(core.training, newest) if is_expected else ""),
+        or (_newest(trainer, core.training, newest) if is_expected else ""),
         _report_of(trainer),
     )
     log.info("fit %s", "; ".join(filter(None, parts)))
@@ -121,7 +122,7 @@ def _place_of(training: TrainingState) -> str:
     if progress.stage is EpochStage.BETWEEN:
         return place
     if progress.stage is EpochStage.BATCHES:
-        return f"{place}, after {progress.batches_in_epoch} batches"
+        return f"{place}, after {count_with_noun(progress.batches_in_epoch, 'batch')}"
     return f"the end of {place}"
 
 
@@ -133,12 +134,18 @@ def _broken_by(error: BaseException) -> str:
     return f"failed with {type(error).__name__}"
 
 
-def _newest(training: TrainingState, newest: str) -> str:
+def _newest(trainer: Trainer, training: TrainingState, newest: str) -> str:
     """Return the line about the newest checkpoint, after a fit that was cut short."""
     if not newest:
-        return "no checkpoint was saved"
+        # of a fit that trained nothing there is nothing to save
+        cure = (
+            " (ModelCheckpoint(save_on_exception=True) saves one at such a moment)"
+            if trainer.checkpoint_callbacks and training.progress.batches_completed
+            else ""
+        )
+        return f"no checkpoint was saved{cure}"
     lost = _lost(training)
-    since = f"saved {lost} batches earlier" if lost else "saved at that moment"
+    since = f"saved {count_with_noun(lost, 'batch')} earlier" if lost else "saved at that moment"
     return f"newest checkpoint: {shown_path(newest)!r} ({since})"
 
 

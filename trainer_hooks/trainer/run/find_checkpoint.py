@@ -230,7 +230,7 @@ def find_checkpoint(trainer: Trainer, asked: str, fn: str, module: Module) -> st
     if checkpoint_path is None and asked == "last":
         folders = [
             repr(folder)
-            for saver in trainer.checkpoint_callbacks
+            for saver in map(ours, trainer.checkpoint_callbacks)
             if saver.has_named_folder
             for folder in saver.folders()
         ]
@@ -281,7 +281,7 @@ def _search(trainer: Trainer, asked: str, fn: str, module: Module) -> Checkpoint
     All files of a folder that the user named belong to this run. In default folders, which several
     runs share, a run is recognised by its origin; and a fit ignores runs that are still going.
     """
-    savers = trainer.checkpoint_callbacks
+    savers = [ours(saver) for saver in trainer.checkpoint_callbacks]
     named = [path for one in savers if one.has_named_folder for path in one.candidates(trainer)]
     shared = {
         path for one in savers if not one.has_named_folder for path in one.candidates(trainer)
@@ -340,7 +340,7 @@ def _differences(trainer: Trainer, module: Module, path: str) -> list[str]:
         reasons.append(f"it was saved with a {summary.module}, not a {name}")
     command = shown_command(trainer.callbacks)
     if summary.command != command and summary.command:
-        reasons.append(f"its command line was {summary.command!r}, and is {command!r}")
+        reasons.append(f"its command line was {summary.command!r}, here it is {command!r}")
     try:
         # without tensors in shards: only the options are looked at
         checkpoint = load_checkpoint(path, reads_shards=False)

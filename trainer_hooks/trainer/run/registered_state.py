@@ -122,6 +122,9 @@ def build_state_registry(
         entry("own_stop", lambda: None if context is None else context.own_stop_state(),
               lambda s: run.load_own_stop_state(s), is_restored_by_loop=True, is_rolled_back=False,
               is_per_rank=True),
+        entry("own_requests", lambda: None if context is None else context.own_requests_state(),
+              lambda s: run.load_own_requests_state(s), is_restored_by_loop=True,
+              is_rolled_back=False, is_per_rank=True),
         entry("evaluators",
               lambda: dict(left.get("evaluators", {}) if context is None
                            else context.validation.evaluators),

@@ -63,13 +63,29 @@ def shown_path(path: str) -> str:
 
 def _program() -> list[str]:
     """Return the words before the arguments, as they would be typed."""
+    launcher = _torchrun()
     name = os.path.basename(sys.argv[0])  # noqa: PTH119 - any text
     if name == "__main__.py":
-        return ["python", "-m", os.path.basename(os.path.dirname(sys.argv[0]))]  # noqa: PTH119, PTH120
+        package = os.path.basename(os.path.dirname(sys.argv[0]))  # noqa: PTH119, PTH120
+        return [*(launcher or ["python"]), "-m", package]
     on_path = shutil.which(name)
     if on_path is not None and os.path.realpath(on_path) == os.path.realpath(sys.argv[0]):
-        return [name]
-    return ["python", shown_path(sys.argv[0])]
+        # torchrun takes a program for a Python script unless told otherwise
+        return [*launcher, "--no-python", name] if launcher else [name]
+    return [*(launcher or ["python"]), shown_path(sys.argv[0])]
+
+
+def _torchrun() -> list[str]:
+    """Return the words of torchrun if it started this process, else an empty list.
+
+    A process knows the number of processes and machines. It does not know how the machines were
+    told to find each other: dots stand for that.
+    """
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return []
+    machines = os.environ.get("GROUP_WORLD_SIZE", "1")
+    others = [] if machines == "1" else ["--nnodes", machines, "..."]
+    return ["torchrun", *others, "--nproc-per-node", os.environ.get("LOCAL_WORLD_SIZE", "1")]
 
 
 def _without(words: list[str], option: str) -> list[str]:

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from torch import nn
+
 from trainer_hooks._log import warn
 from trainer_hooks.checkpoint.parts import restoring_part
 from trainer_hooks.connector.registry import adapt_if_foreign
@@ -24,6 +26,7 @@ from trainer_hooks.errors import (
     DataError,
     ModuleError,
     OptionError,
+    TrainerHooksAdvice,
     TrainerHooksWarning,
     foreign_hint,
 )
@@ -140,13 +143,12 @@ def check_inputs(inputs: RunInputs) -> None:
         DataError: the data module is none, or comes with loaders besides.
     """
     if isinstance(inputs.module, type) or not isinstance(inputs.module, Module):
+        is_class = isinstance(inputs.module, type)
         kind = inputs.module if isinstance(inputs.module, type) else type(inputs.module)
-        hint = " It is a class: pass an instance." if kind is inputs.module else ""
-        hint += foreign_hint(kind, "Module")
+        article = "the class" if is_class else "an object of type"
         raise ModuleError(
-            f"{inputs.fn} was given {type(inputs.module).__qualname__} "
-            f"{str(inputs.module)[:60]!r} as its model: it must be an instance of "
-            f"trainer_hooks.Module.{hint}"
+            f"{inputs.fn} was given {article} {kind.__qualname__} as its model: it must be an "
+            f"instance of trainer_hooks.Module.{_module_hint(inputs, kind, is_class)}"
         )
     evaluated = "val_dataloaders" if inputs.fn == "fit" else "dataloaders"
     for name, given in (("train_dataloaders", inputs.train), (evaluated, inputs.evaluation)):
@@ -165,6 +167,22 @@ def check_inputs(inputs: RunInputs) -> None:
             f"{inputs.fn} was given {kind.__qualname__} as datamodule: it must be an instance of "
             f"trainer_hooks.DataModule.{foreign_hint(kind, 'DataModule')}"
         )
+
+
+def _module_hint(inputs: RunInputs, kind: type, is_class: bool) -> str:
+    """Return the cure where `fit` or another entry point was given something else as its model."""
+    if foreign := foreign_hint(kind, "Module"):
+        return foreign
+    if is_class:
+        return f" Write {kind.__qualname__}(...) instead of {kind.__qualname__}."
+    if isinstance(inputs.train, Module) or isinstance(inputs.evaluation, Module):
+        return f" The model comes first: {inputs.fn}(model, loaders)."
+    if issubclass(kind, nn.Module):
+        return (
+            " Make it an attribute of a class that derives from trainer_hooks.Module and defines "
+            "training_step and configure_optimizers."
+        )
+    return ""
 
 
 def load_data(inputs: RunInputs, context: RunContext) -> None:
@@ -200,8 +218,9 @@ def load_training(inputs: RunInputs, context: RunContext) -> None:
         return
     if source is None:
         raise DataError(
-            "fit was given no training data: pass train_dataloaders=, a datamodule= with "
-            f"train_dataloader(), or define {type(inputs.module).__qualname__}.train_dataloader()."
+            f"fit was given no training data{_without_return(inputs, 'train_dataloader')}: pass "
+            "train_dataloaders=, a datamodule= with train_dataloader(), or define "
+            f"{type(inputs.module).__qualname__}.train_dataloader()."
         )
     loader = as_train_loader(source)
     if context.plan.overfit_batches:
@@ -228,7 +247,15 @@ def _validation(inputs: RunInputs, context: RunContext) -> EvalLoaders:
     if context.plan.limit_val_batches == 0 and inputs.evaluation is None:
         return EvalLoaders()  # without asking for loaders: with a limit of 0 there may be none
     if has_evaluation(inputs.module, "validate"):
-        return _evaluation(inputs, context, "validate")
+        data = _evaluation(inputs, context, "validate")
+        if data.given is None and defines(inputs.module, "validation_step", Module):
+            warn(
+                f"{type(inputs.module).__qualname__} has a validation_step, but fit was given no "
+                "validation data, so nothing is validated: pass val_dataloaders=, define "
+                "val_dataloader(), or set limit_val_batches=0.",
+                TrainerHooksAdvice,
+            )
+        return data
     if inputs.evaluation is not None:
         warn(
             f"fit was given val_dataloaders, but {type(inputs.module).__qualname__} has no "
@@ -291,8 +318,8 @@ def _evaluation(inputs: RunInputs, context: RunContext, stage: str) -> EvalLoade
         if inputs.fn == "fit":
             return EvalLoaders()  # a fit need not validate
         raise DataError(
-            f"{stage} was given no data: pass dataloaders=, a datamodule= with "
-            f"{_LOADERS[stage]}(), or define "
+            f"{stage} was given no data{_without_return(inputs, _LOADERS[stage])}: pass "
+            f"dataloaders=, a datamodule= with {_LOADERS[stage]}(), or define "
             f"{type(inputs.module).__qualname__}.{_LOADERS[stage]}()."
         )
     evaluators = evaluators_in(source)
@@ -387,6 +414,14 @@ def _source(inputs: RunInputs, name: str, given: Any) -> Any:
         if owner is not None and defines(owner, name):
             return getattr(owner, name)()
     return None
+
+
+def _without_return(inputs: RunInputs, name: str) -> str:
+    """Return, for a message, which method has just returned None in place of a loader."""
+    owner = next(
+        (one for one in (inputs.datamodule, inputs.module) if one and defines(one, name)), None
+    )
+    return "" if owner is None else f", since {type(owner).__qualname__}.{name}() returned None"
 
 
 def checked_overrides(overrides: str | Iterable[str] | None, ckpt_path: object) -> frozenset[str]:

@@ -33,7 +33,10 @@ _OF_TRAINING = frozenset(
 )
 """The options of the Trainer that change the weights which a training leads to."""
 _FLAGS = frozenset(
-    {"no_progress", "no_progress_bar", "progress", "progress_bar", "quiet", "silent", "verbose"}
+    {
+        *("bar", "no_bar", "no_progress", "no_progress_bar", "progress", "progress_bar"),
+        *("quiet", "silent", "verbose"),
+    }
 )
 """Options of scripts that may come without a value."""
 _OTHER_NAMES = frozenset({"epochs", "n_epochs", "num_epochs", "num_train_epochs", "num_steps"})

@@ -103,8 +103,14 @@ class StartingPoint:
             hooks.on_after_load(trainer, module, None)
             yield
             return
+        from trainer_hooks.checkpoint.parts import restoring_part
         from trainer_hooks.trainer.run.restoring import CheckpointRestorer
 
+        if is_fit:
+            # first: hooks from here on read their callback's state from the checkpoint
+            versions = checkpoint.get("trainer_hooks", {}).get("state_versions", {})
+            with restoring_part("callbacks", start.path):
+                core.connector.require_fitting_states(checkpoint.get("callbacks", {}), versions)
         hooks.on_before_restore(trainer, module, checkpoint)
         # at the call, not earlier: a hook until here may have brought callbacks
         changing = {hook: _changes_optimizers(hooks, hook, module) for hook in _HOOKS_OF_RESTORE}

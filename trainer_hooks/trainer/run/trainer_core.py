@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log
 from trainer_hooks._names import ours
+from trainer_hooks._text import count_with_noun
 from trainer_hooks.clock.progress import EpochStage, Progress
 from trainer_hooks.connector.connector import CallbackConnector
 from trainer_hooks.connector.run_lock import RunLock
@@ -344,5 +345,5 @@ def _activity(core: TrainerCore, module: str) -> str:
     activity = f"{module}, {core.state.status}" if core.fn is None else f"in {core.fn} of {module}"
     position = f"epoch {progress.epochs_completed}, step {progress.steps_completed}"
     if progress.stage is EpochStage.BATCHES:
-        position += f", after {progress.batches_in_epoch} batches"
+        position += f", after {count_with_noun(progress.batches_in_epoch, 'batch')}"
     return activity if progress.is_untrained else f"{activity}, {position}"

@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from trainer_hooks import Callback, Evaluator, Module
-from trainer_hooks.callbacks import RuntimeEstimator, SystemMetricsMonitor
+from trainer_hooks.callbacks import RuntimeEstimator
 from trainer_hooks.compat.composer.callbacks import (
     GradMonitor,
     LRMonitor,
     OptimizerMonitor,
     SpeedMonitor,
+    SystemMetricsMonitor,
 )
 from trainer_hooks.errors import OptionError
 from trainer_hooks.testing import TinyModule

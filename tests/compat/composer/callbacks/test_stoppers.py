@@ -134,7 +134,7 @@ def test_a_patience_in_batches_counts_batches(tmp_path):
     trainer = trained(tmp_path, [1.0] * 4, stopper)
     assert trainer.progress.batches_completed == 3
     assert stopper.is_stopped
-    assert "not better in" in trainer.stop_reason
+    assert "did not improve in" in trainer.stop_reason
 
 
 def test_a_resumed_run_remembers_the_best(tmp_path):

@@ -8,7 +8,6 @@ from trainer_hooks._lazy import loader_of
 
 if TYPE_CHECKING:
     from trainer_hooks.adapters.pytorch_accelerated.callback_handler import CallbackHandler
-    from trainer_hooks.callbacks import StopTrainingError
     from trainer_hooks.compat.accelerated.callbacks.batch_limits import (
         LimitBatchesCallback,
         LimitEvalStepsCallback,
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
         TerminateOnNaNCallback,
     )
     from trainer_hooks.compat.accelerated.trainer_callback import TrainerCallback
+    from trainer_hooks.errors import StopTrainingError
 
 __all__ = [
     "CallbackHandler",
@@ -67,7 +67,7 @@ __getattr__ = loader_of(
         "LimitBatchesCallback LimitEvalStepsCallback StepBasedEvaluationCallback": "batch_limits",
         "LogMetricsCallback ProgressBarCallback": "console",
         "ModelEmaCallback": "model_ema",
-        "StopTrainingError": ":trainer_hooks.callbacks",
+        "StopTrainingError": ":trainer_hooks.errors",
         "SaveBestModelCallback SaveTrainingStateCallback": "savers",
         "TrainerCallback": ":trainer_hooks.compat.accelerated.trainer_callback",
     },

@@ -23,6 +23,7 @@ from trainer_hooks.callbacks.option_checks import check_monitor
 from trainer_hooks.callbacks.saver_base import FixedSavePath
 from trainer_hooks.compat.accelerated.built_in_callback import built_in
 from trainer_hooks.connector.registry import CallbackEntry, CallbackRegistry, collect_callbacks
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import CallbackError, UsageError
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.catalogue import Hooks
@@ -200,6 +201,15 @@ class ModelEmaCallback(ModelCheckpoint):
             **self._average.state_dict(),
         }
 
+    @checks_state(
+        {
+            "latest_update_epoch": int,
+            "is_validated": bool,
+            "is_evaluated": bool,
+            "callbacks": dict[str, dict[str, Any]],
+        },
+        {"average": dict[str, Any], "average_extra": dict[str, Any]},
+    )
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the state; the average is restored when the module is complete."""
         super().load_state_dict(state_dict)

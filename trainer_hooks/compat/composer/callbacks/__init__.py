@@ -13,16 +13,15 @@ if TYPE_CHECKING:
         Generate,
         ImageVisualizer,
         LoadCheckpoint,
-        MemoryMonitor,
         MemorySnapshot,
         MLPerfCallback,
         OOMObserver,
         RuntimeEstimator,
-        SystemMetricsMonitor,
     )
     from trainer_hooks.compat.composer.callbacks.activation_monitor import ActivationMonitor
     from trainer_hooks.compat.composer.callbacks.checkpoint_saver import CheckpointSaver
     from trainer_hooks.compat.composer.callbacks.early_stopper import EarlyStopper, ThresholdStopper
+    from trainer_hooks.compat.composer.callbacks.memory_monitor import MemoryMonitor
     from trainer_hooks.compat.composer.callbacks.nan_monitor import NaNMonitor
     from trainer_hooks.compat.composer.callbacks.optimizer_monitor import (
         GradMonitor,
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
         OptimizerMonitor,
     )
     from trainer_hooks.compat.composer.callbacks.speed_monitor import SpeedMonitor
+    from trainer_hooks.compat.composer.callbacks.system_metrics_monitor import SystemMetricsMonitor
 
 __all__ = [
     "ActivationMonitor",
@@ -59,8 +59,10 @@ _FILES = {
     "CheckpointSaver": "checkpoint_saver",
     "EarlyStopper ThresholdStopper": "early_stopper",
     "GradMonitor LRMonitor OptimizerMonitor": "optimizer_monitor",
+    "MemoryMonitor": "memory_monitor",
     "NaNMonitor": "nan_monitor",
     "SpeedMonitor": "speed_monitor",
+    "SystemMetricsMonitor": "system_metrics_monitor",
 }
 _load = package_getattr(__name__, _FILES)
 _SHARED = {*__all__} - {name for names in _FILES for name in names.split()}

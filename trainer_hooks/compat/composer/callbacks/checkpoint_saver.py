@@ -34,6 +34,7 @@ from trainer_hooks.clock.schedules import DueCondition, DueTracker, When, parse_
 from trainer_hooks.clock.timing import TimeUnit
 from trainer_hooks.compat.composer.core.built_in import BuiltInCallback
 from trainer_hooks.compat.composer.utils.helpers import format_name_with_dist
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import CheckpointError, OptionError, did_you_mean
 from trainer_hooks.hooks.spec import keeps_optimizers
 
@@ -253,6 +254,7 @@ class CheckpointSaver(Saver, BuiltInCallback):  # type: ignore[misc] # run_event
         state["obsolete"] = [*state["obsolete"], *self._pending_removals]
         return state
 
+    @checks_state({}, {"asked": dict[str, float], "remote": dict[str, tuple[str, Any]]})
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the state; of another folder's ranking only the best path and the counts."""
         super().load_state_dict(state_dict)

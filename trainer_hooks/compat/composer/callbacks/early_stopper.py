@@ -17,6 +17,7 @@ from trainer_hooks.callbacks.option_checks import (
 )
 from trainer_hooks.clock.timing import Time, TimeUnit, parse_time
 from trainer_hooks.compat.composer.core.built_in import BuiltInCallback, composer_state
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import MetricError, OptionError, did_you_mean
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.spec import keeps_optimizers
@@ -276,6 +277,7 @@ class EarlyStopper(MetricStopper):
             "is_stopped": self.is_stopped,
         }
 
+    @checks_state({"best": float | None, "best_occurred": dict[str, float], "is_stopped": bool})
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the state that `state_dict` returned."""
         self.best = state_dict["best"]
@@ -317,7 +319,7 @@ class EarlyStopper(MetricStopper):
         if age > self.patience.value:
             self.is_stopped = True
             trainer.stop(
-                f"{_EARLY_STOPPER}: {self.monitor} not better in {Time(age, unit)}; best "
+                f"{_EARLY_STOPPER}: {self.monitor} did not improve in {Time(age, unit)}; best "
                 f"{self.best:.5g}"
             )
 
@@ -384,6 +386,7 @@ class ThresholdStopper(MetricStopper):
         """Return the value at which it requested the stop."""
         return {"stopping_value": self.stopping_value}
 
+    @checks_state({"stopping_value": float | None})
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the state that `state_dict` returned."""
         self.stopping_value = state_dict["stopping_value"]

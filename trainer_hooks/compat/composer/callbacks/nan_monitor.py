@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from torch import Tensor
+
 from trainer_hooks.callbacks.monitor_base import is_logged
 from trainer_hooks.compat.composer.core.built_in import BuiltInCallback
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import UsageError
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.spec import keeps_optimizers
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
@@ -52,6 +53,7 @@ class NaNMonitor(BuiltInCallback):
         """Return the flag of the losses since the last check."""
         return {"is_nan": None if self._is_nan is None else self._is_nan.clone()}
 
+    @checks_state({"is_nan": Tensor | None})
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the flag, which the next check reads."""
         self._is_nan = state_dict["is_nan"]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.adapters.composer.loggers import NativeDestination
 from trainer_hooks.compat.composer.loggers.logger_destination import LoggerDestination
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class NativeLoggerDestination(NativeDestination, LoggerDestination):  # type: ig
         """Return the data by which the logger finds its run again."""
         return {"run": {} if self.logger is None else self.logger.run_state()}
 
+    @checks_state({"run": dict[str, Any]})
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue the run of a checkpoint."""
         # a checkpoint's states come twice: when the trainer is made, and when the fit resumes it

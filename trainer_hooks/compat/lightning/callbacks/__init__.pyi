@@ -24,34 +24,34 @@ from . import stochastic_weight_avg as stochastic_weight_avg
 from . import throughput_monitor as throughput_monitor
 from . import timer as timer
 from . import weight_averaging as weight_averaging
-from trainer_hooks.callbacks import BackboneFinetuning
-from trainer_hooks.callbacks import BaseFinetuning
-from trainer_hooks.callbacks import BasePredictionWriter
-from trainer_hooks.callbacks import BatchSizeFinder
-from trainer_hooks.callbacks import Checkpoint
-from trainer_hooks.callbacks import DeviceStatsMonitor
-from trainer_hooks.callbacks import EMAWeightAveraging
-from trainer_hooks.callbacks import EarlyStopping
-from trainer_hooks.callbacks import GradientAccumulationScheduler
-from trainer_hooks.callbacks import LambdaCallback
-from trainer_hooks.callbacks import LearningRateFinder
-from trainer_hooks.callbacks import LearningRateMonitor
-from trainer_hooks.callbacks import ModelCheckpoint
-from trainer_hooks.callbacks import ModelPruning
-from trainer_hooks.callbacks import ModelSummary
-from trainer_hooks.callbacks import OnExceptionCheckpoint
-from trainer_hooks.callbacks import ProgressBar
-from trainer_hooks.callbacks import ProgressBarBase
-from trainer_hooks.callbacks import QuantizationAwareTraining
-from trainer_hooks.callbacks import RichModelSummary
-from trainer_hooks.callbacks import RichProgressBar
-from trainer_hooks.callbacks import SpikeDetection
-from trainer_hooks.callbacks import StochasticWeightAveraging
-from trainer_hooks.callbacks import TQDMProgressBar
-from trainer_hooks.callbacks import ThroughputMonitor
-from trainer_hooks.callbacks import Timer
-from trainer_hooks.callbacks import WeightAveraging
 from trainer_hooks.compat.lightning.base_classes import Callback
+from trainer_hooks.compat.lightning.built_in_callbacks import BackboneFinetuning
+from trainer_hooks.compat.lightning.built_in_callbacks import BaseFinetuning
+from trainer_hooks.compat.lightning.built_in_callbacks import BasePredictionWriter
+from trainer_hooks.compat.lightning.built_in_callbacks import BatchSizeFinder
+from trainer_hooks.compat.lightning.built_in_callbacks import Checkpoint
+from trainer_hooks.compat.lightning.built_in_callbacks import DeviceStatsMonitor
+from trainer_hooks.compat.lightning.built_in_callbacks import EMAWeightAveraging
+from trainer_hooks.compat.lightning.built_in_callbacks import EarlyStopping
+from trainer_hooks.compat.lightning.built_in_callbacks import GradientAccumulationScheduler
+from trainer_hooks.compat.lightning.built_in_callbacks import LambdaCallback
+from trainer_hooks.compat.lightning.built_in_callbacks import LearningRateFinder
+from trainer_hooks.compat.lightning.built_in_callbacks import LearningRateMonitor
+from trainer_hooks.compat.lightning.built_in_callbacks import ModelCheckpoint
+from trainer_hooks.compat.lightning.built_in_callbacks import ModelPruning
+from trainer_hooks.compat.lightning.built_in_callbacks import ModelSummary
+from trainer_hooks.compat.lightning.built_in_callbacks import OnExceptionCheckpoint
+from trainer_hooks.compat.lightning.built_in_callbacks import ProgressBar
+from trainer_hooks.compat.lightning.built_in_callbacks import ProgressBarBase
+from trainer_hooks.compat.lightning.built_in_callbacks import QuantizationAwareTraining
+from trainer_hooks.compat.lightning.built_in_callbacks import RichModelSummary
+from trainer_hooks.compat.lightning.built_in_callbacks import RichProgressBar
+from trainer_hooks.compat.lightning.built_in_callbacks import SpikeDetection
+from trainer_hooks.compat.lightning.built_in_callbacks import StochasticWeightAveraging
+from trainer_hooks.compat.lightning.built_in_callbacks import TQDMProgressBar
+from trainer_hooks.compat.lightning.built_in_callbacks import ThroughputMonitor
+from trainer_hooks.compat.lightning.built_in_callbacks import Timer
+from trainer_hooks.compat.lightning.built_in_callbacks import WeightAveraging
 
 __all__ = [
     "BackboneFinetuning",

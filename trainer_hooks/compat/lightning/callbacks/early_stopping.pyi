@@ -1,7 +1,7 @@
 # made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
 
-from trainer_hooks.callbacks import EarlyStopping
 from trainer_hooks.callbacks.early_stopping import EarlyStoppingReason
+from trainer_hooks.compat.lightning.built_in_callbacks import EarlyStopping
 
 __all__ = [
     "EarlyStopping",

@@ -1,6 +1,6 @@
 # made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
 
-from trainer_hooks.callbacks import ModelSummary
+from trainer_hooks.compat.lightning.built_in_callbacks import ModelSummary
 
 __all__ = [
     "ModelSummary",

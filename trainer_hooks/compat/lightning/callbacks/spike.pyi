@@ -1,7 +1,7 @@
 # made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
 
-from trainer_hooks.callbacks import SpikeDetection
 from trainer_hooks.callbacks import TrainingSpikeException
+from trainer_hooks.compat.lightning.built_in_callbacks import SpikeDetection
 
 __all__ = [
     "SpikeDetection",

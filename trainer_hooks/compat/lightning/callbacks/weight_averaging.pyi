@@ -1,7 +1,7 @@
 # made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
 
-from trainer_hooks.callbacks import EMAWeightAveraging
-from trainer_hooks.callbacks import WeightAveraging
+from trainer_hooks.compat.lightning.built_in_callbacks import EMAWeightAveraging
+from trainer_hooks.compat.lightning.built_in_callbacks import WeightAveraging
 
 __all__ = [
     "EMAWeightAveraging",

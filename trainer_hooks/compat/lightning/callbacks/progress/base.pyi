@@ -1,7 +1,7 @@
 # made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
 
-from trainer_hooks.callbacks import ProgressBar
-from trainer_hooks.callbacks import ProgressBarBase
+from trainer_hooks.compat.lightning.built_in_callbacks import ProgressBar
+from trainer_hooks.compat.lightning.built_in_callbacks import ProgressBarBase
 
 __all__ = [
     "ProgressBar",

@@ -9,9 +9,10 @@ import torch
 
 from trainer_hooks._options import Combination, Rule, is_text, option_rules
 from trainer_hooks.callbacks.base import ScheduledCallback, closes_window
-from trainer_hooks.callbacks.monitors.cuda_memory import is_allocator_readable
+from trainer_hooks.callbacks.monitor_base import is_allocator_readable
 from trainer_hooks.clock.schedules import parse_when
 from trainer_hooks.clock.timing import TimeUnit
+from trainer_hooks.compat.composer.core.built_in import BuiltInCallback
 from trainer_hooks.errors import OptionError, did_you_mean
 from trainer_hooks.hooks.spec import keeps_optimizers
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from trainer_hooks.clock.schedules import When
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
+
+__all__ = ["MemoryMonitor"]
 
 _WHERE = "MemoryMonitor"
 _TORCH_NAMES = {
@@ -38,7 +41,7 @@ _KEYS_CURE = "Pass one such as {'allocated_bytes.all.current': 'allocated_mem'}.
 _AGGREGATES = ("avg", "min", "max")
 
 
-class MemoryMonitor(ScheduledCallback):
+class MemoryMonitor(ScheduledCallback, BuiltInCallback):  # type: ignore[misc] # run_event
     """Log the use of a CUDA device's memory, under Composer's names.
 
     Each `log_every_n_steps` steps, right before the optimizer steps, these go to the loggers:
@@ -63,6 +66,8 @@ class MemoryMonitor(ScheduledCallback):
         OptionError: an argument is outside its rule, or in a run, there is no such statistic.
 
     Example::
+
+        from trainer_hooks.compat.composer.callbacks import MemoryMonitor
 
         monitor = MemoryMonitor()
         trainer = Trainer(max_epochs=2, logger=CSVLogger("logs"), callbacks=[monitor])

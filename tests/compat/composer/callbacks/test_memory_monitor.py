@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trainer_hooks.callbacks import MemoryMonitor
-from trainer_hooks.callbacks.monitors.cuda_memory import is_allocator_readable
+from trainer_hooks.compat.composer.callbacks import MemoryMonitor, memory_monitor
 from trainer_hooks.errors import OptionError, TrainerHooksWarning
 from trainer_hooks.testing import TinyModule
 
@@ -56,9 +55,10 @@ def of(logger):
 
 
 @pytest.fixture
-def watch(bare, allocator, MemoryLogger):
+def watch(bare, monkeypatch, MemoryLogger):
     """Fit six steps under a monitor where the allocator says STATS; return what was logged."""
-    allocator.stats = STATS
+    monkeypatch.setattr(memory_monitor, "is_allocator_readable", lambda *args, **options: True)
+    monkeypatch.setattr(torch.cuda, "memory_stats", lambda device: STATS)
 
     def run(module=None, *, ckpt_path=None, callbacks=(), trainer=None, **options):
         logger = MemoryLogger()
@@ -148,18 +148,6 @@ def test_without_cuda_it_warns_once(bare, MemoryLogger):
         trainer.fit(TinyModule())
     trainer.fit(TinyModule())  # another warning would be an error
     assert of(logger) == []
-
-
-def test_an_allocator_without_history(monkeypatch):
-    """An allocator that keeps no history is told by name, and is good enough for statistics."""
-    monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: "cudaMallocAsync")
-    device = torch.device("cuda", 0)
-    with pytest.warns(TrainerHooksWarning, match="Mine does nothing: the allocator 'cudaMalloc"):
-        assert not is_allocator_readable(device, "Mine")
-    assert not is_allocator_readable(
-        device, "Mine", is_quiet=True
-    )  # another warning would be an error
-    assert is_allocator_readable(device, "Mine", history=False)
 
 
 @pytest.mark.parametrize(
