@@ -533,7 +533,8 @@ def refuse_steps_of(callbacks: Iterable[Any]) -> None:
         if ours(callback).needs_steps:
             raise CallbackError(
                 f"{type(callback).__qualname__} cannot take part in a Run: it calls the steps of a "
-                "Module by itself, and here they are lines of your loop. Use it with a Trainer "
+                "Module by itself, or asks for its loaders early, and here they are in lines of "
+                "your loop. Use it with a Trainer "
                 "first, and give the Run what it finds; or leave it out."
             )
 
