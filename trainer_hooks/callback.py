@@ -64,8 +64,9 @@ class Callback(Hooks):
     it had requested before the checkpoint was saved. If not, the resumed run stops as well."""
 
     needs_steps: ClassVar[bool] = False
-    """Whether the callback runs the module's steps by itself, as a search for a learning rate does.
-    It cannot take part in a `Run`, whose steps are lines of the user's loop."""
+    """Whether the callback runs the module's steps by itself, as a search for a learning rate does,
+    or asks for the loaders before the first batch. It cannot take part in a `Run`, whose steps and
+    loaders are in lines of the user's loop."""
 
     volatile_state: ClassVar[frozenset[str]] = frozenset()
     """The names of values that may differ after a resume from those of an uninterrupted run, as

@@ -544,7 +544,9 @@ def test_a_built_in_callback_keeps_the_contract(name, callback_contract) -> None
     callback_contract(factory, **options)
 
 
-@pytest.mark.parametrize("name", CASES)
+# its validations lie inside of batches, whose lines a resume goes through once more: the loop of
+# this test calls the hooks of the module's default step in them
+@pytest.mark.parametrize("name", [name for name in CASES if name != "LimitEvalStepsCallback"])
 def test_it_keeps_the_contract_in_an_own_loop(name, callback_contract, monkeypatch) -> None:
     """The same holds where the fit is a loop by Run; a callback that needs steps is refused."""
     gc.freeze()

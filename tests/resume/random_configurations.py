@@ -128,9 +128,7 @@ def result_of(options: Options, folder: Path, seed: int) -> Result:
     return examine_chain(options, folder) if options["chain"] else examine(options, folder, seed)
 
 
-def check(
-    seed: int, tries: int = MOST_TRIES, loop: str = "trainer"
-) -> tuple[int, Result, Options]:
+def check(seed: int, tries: int = MOST_TRIES, loop: str = "trainer") -> tuple[int, Result, Options]:
     """Examine the configuration of a seed; one that fails is shrunk by so many tries."""
     torch.set_num_threads(1)
     options = draw(seed, loop)

@@ -67,7 +67,6 @@ def run_like_fit(
     is_several = isinstance(val, list) and not isinstance(val[0], Tensor)
     loaders = [] if val is None else val if is_several else [val]
     run = run_class(module, train_dataloaders=train if is_known else None, **options)
-    progress = run.progress
     steps: dict[str, Any] = {}
 
     def validate() -> None:
@@ -88,7 +87,7 @@ def run_like_fit(
             for epoch in run.epochs():
                 is_chosen = every_n is None or (epoch + 1) % every_n == 0
                 for batch in run.batches(train):
-                    returned = steps["train"](batch, progress.batches_in_epoch)
+                    returned = steps["train"](batch, run.progress.batches_in_epoch)
                     loss = returned["loss"] if isinstance(returned, dict) else returned
                     if loss is None:
                         continue
@@ -96,14 +95,15 @@ def run_like_fit(
                     run.step()
                     if isinstance(returned, dict):
                         run.output({k: v for k, v in returned.items() if k != "loss"})
-                    count = progress.batches_in_epoch if every_n else progress.batches_completed
+                    counters = run.progress
+                    count = counters.batches_in_epoch if every_n else counters.batches_completed
                     if loaders and is_chosen and (count + 1) % every == 0:
                         validate()
                 stops = run.trainer.should_stop
                 at_end = every == math.inf or stops
-                if loaders and is_chosen and at_end:
-                    if progress.validated_at != progress.batches_completed:
-                        validate()
+                is_done = run.progress.validated_at == run.progress.batches_completed
+                if loaders and is_chosen and at_end and not is_done:
+                    validate()
 
     return run, train_all
 

@@ -7,7 +7,6 @@ pseudocode in their docstrings; the helpers below them hold the details.
 from __future__ import annotations
 
 import signal
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +37,7 @@ from trainer_hooks.module.optimization import needs_closure, takes_closure
 from trainer_hooks.runtime.rng import isolated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
     from trainer_hooks.context.context import RunContext
     from trainer_hooks.loops.duration import DurationLimit
@@ -109,9 +108,9 @@ class FitLoop:
         """
         context, progress = self.context, self.context.training.progress
         with self._shutdown:
-            with self._stopping_in_order():
+            with StopsInOrder(self.stop_between_hooks):
                 self._open_training()
-            with self._stopping_in_order():
+            with StopsInOrder(self.stop_between_hooks):
                 while self._enter_epoch():
                     if progress.stage is EpochStage.BATCHES:
                         self._epoch()
@@ -148,19 +147,6 @@ class FitLoop:
         if progress.stage is EpochStage.BETWEEN:
             self._cycles.after_epoch()
             self._reach_consensus()
-
-    @contextmanager
-    def _stopping_in_order(self) -> Iterator[None]:
-        """Close the open batch and epoch after a `StopTraining` in the `with` block."""
-        try:
-            yield
-        # Raised between two hooks, as by the transfer of a batch, or in a hook of a step that
-        # `BatchEnd` makes or skips. Any other of a hook or a step does not come here: the relay and
-        # `_epoch` pass it to `stop_by`.
-        except StopTraining as request:
-            if self._consensus is not None:
-                self._consensus.reject_lone_stop(request)
-            self._stop_between_hooks(request)
 
     def _enter_epoch(self) -> bool:
         """Begin an epoch, or go on in that of a resumed run; return whether there is one.
@@ -452,8 +438,18 @@ class FitLoop:
         context.training.metrics.enter(LogScope.TRAIN_BATCH)
         self._batch_end.finish(context.training.progress.batches_in_window == 0, {})
 
-    def _stop_between_hooks(self, request: StopTraining) -> None:
-        """Close the open batch and epoch after `StopTraining` was raised between two hooks."""
+    def stop_between_hooks(self, request: StopTraining) -> None:
+        """Close the open batch and epoch after `StopTraining` was raised between two hooks.
+
+        It is raised between them, as by the transfer of a batch, or in a hook of a step that
+        `BatchEnd` makes or skips. Any other of a hook or a step does not come here: the relay and
+        `_epoch` pass it to `stop_by`.
+
+        Raises:
+            UsageError: it would end this rank alone.
+        """
+        if self._consensus is not None:
+            self._consensus.reject_lone_stop(request)
         context, progress = self.context, self.context.training.progress
         context.stop_by(request)
         # A validation that was cut off has left these.
@@ -462,6 +458,26 @@ class FitLoop:
         # The batch is given up, so a resume must not finish it.
         progress.is_batch_open = False
         self._finish_epoch()
+
+
+class StopsInOrder:
+    """Context that hands a `StopTraining` which its block raises to a function, and ends it.
+
+    Args:
+        stop: the function.
+    """
+
+    def __init__(self, stop: Callable[[StopTraining], None]) -> None:
+        self._stop = stop
+
+    def __enter__(self) -> None:
+        """Do nothing; a stop is handled on exit."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        """Hand a `StopTraining` on; return whether it was one."""
+        if isinstance(error, StopTraining):
+            self._stop(error)
+        return isinstance(error, StopTraining)
 
 
 class EpochCycles:

@@ -25,7 +25,7 @@ from trainer_hooks.errors import (
 )
 from trainer_hooks.hooks.relay import HookRelay
 from trainer_hooks.loops.batch_fetcher import END
-from trainer_hooks.loops.fit import FitLoop, connect_step
+from trainer_hooks.loops.fit import FitLoop, StopsInOrder, connect_step
 from trainer_hooks.loops.module_steps import hook_outputs
 from trainer_hooks.loops.own_evaluation import (
     HandedOverLoaders,
@@ -234,7 +234,7 @@ class OwnLoop(FitLoop):
     # --- the training ---
 
     def __enter__(self) -> Self:
-        with self._shutdown, self._stopping_in_order():
+        with self._shutdown, StopsInOrder(self.stop_between_hooks):
             self._open_training()
         return self
 
@@ -244,7 +244,7 @@ class OwnLoop(FitLoop):
             add_note(error, f"in {self._describe_batch(self._batch)}")
         self._position.let_go()
         with self._shutdown:
-            with self._stopping_in_order():
+            with StopsInOrder(self.stop_between_hooks):
                 if error is not None:
                     raise error
                 self.close_epoch()
@@ -564,12 +564,13 @@ class OwnLoop(FitLoop):
             self._step.refuse_to_skip()
         batch.is_cut = True
 
-    def _stop_between_hooks(self, request: StopTraining) -> None:
+    def stop_between_hooks(self, request: StopTraining) -> None:
+        """Close what is open after a `StopTraining` of the user's lines, the batch included."""
         if self._batch is not None and not self._batch.is_ended:
             self._batch.is_cut = True
         if self._progress.stage is EpochStage.BATCHES:
             self._close_batch()
-        super()._stop_between_hooks(request)
+        super().stop_between_hooks(request)
 
     def _leave_batches(self) -> None:
         """End the epoch's batches where the user's loop has left them."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from trainer_hooks.callback import Callback
     from trainer_hooks.clock.progress import Progress
     from trainer_hooks.loops.own_loop import OwnLoop
-    from trainer_hooks.trainer.run.lifecycle import TrainerRun
+    from trainer_hooks.trainer.run.lifecycle import RunScope, TrainerRun
 
 _INSTEAD = {
     "val_check_interval": "validate where you like: `if run.progress.batches_completed % 100 == 0:`"
@@ -61,7 +60,7 @@ _INSTEAD = {
 class LoopTrainer(Trainer):
     """The trainer that callbacks of a `Run` are handed: all that a Trainer has, but no loop."""
 
-    def running(self, inputs: RunInputs) -> AbstractContextManager[TrainerRun]:
+    def running(self, inputs: RunInputs) -> RunScope:
         """Return a context with a run that is torn down however the `with` block ends.
 
         Raises:
@@ -73,7 +72,9 @@ class LoopTrainer(Trainer):
                 "processes in which the script does. Start it with torchrun --nproc-per-node 2 "
                 "script.py, and leave devices out."
             )
-        return self._running(inputs.normalized())
+        from trainer_hooks.trainer.run.lifecycle import RunScope
+
+        return RunScope(self._core, self, inputs.normalized())
 
     def find_checkpoint(self, ckpt_path: Any, module: Module) -> str | None:
         """Return the path that `ckpt_path` stands for."""
@@ -213,7 +214,7 @@ class Run:
         self._user_states = UserStates()
         self.trainer.keep_states(self._states())
         self._loop: OwnLoop | None = None
-        self._session: AbstractContextManager[None] | None = None
+        self._session: tuple[RunScope, TrainerRun] | None = None
 
     # --- from set-up to teardown ---
 
@@ -221,16 +222,49 @@ class Run:
         """Set the run up, restore its checkpoint, and begin the training."""
         if self._session is not None:
             raise UsageError("this Run is open already: leave `with run:` or call run.close().")
-        session = self._running()
-        session.__enter__()
-        self._session = session
+        inputs = RunInputs(
+            "fit",
+            self._module,
+            train=self._train_dataloaders,
+            ckpt_path=self.trainer.find_checkpoint(self._ckpt_path, self._module),
+            overrides=self._overrides,
+            own_loop=self._position,
+            make_optimizers=self._make_optimizers,
+            units=(
+                tuple(self._module.parts.values()) if isinstance(self._module, LoopModule) else ()
+            ),
+        )
+        scope = self.trainer.running(inputs)
+        run = scope.__enter__()
+        try:
+            loop: Any = run.prepare()
+            loop.__enter__()
+        except BaseException as error:
+            scope.__exit__(type(error), error, error.__traceback__)
+            raise
+        self._session, self._loop = (scope, run), loop
+        # of the first time alone: a run that is entered again goes on where it was
+        self._ckpt_path = None
         return self
 
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> bool:
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> bool:
         """Close what is open, call the end hooks, and tear the run down."""
-        session, self._session = self._session, None
+        session, loop = self._session, self._loop
         assert session is not None
-        return bool(session.__exit__(kind, error, traceback))
+        assert loop is not None
+        self._session = self._loop = None
+        scope, run = session
+        try:
+            loop.__exit__(kind, error, traceback)
+            run.complete()
+        except BaseException as failure:
+            is_handled = scope.__exit__(type(failure), failure, failure.__traceback__)
+            # the error of the `with` block is raised again by Python
+            if not is_handled and failure is not error:
+                raise
+            return is_handled
+        scope.__exit__(None, None, None)
+        return True
 
     def open(self) -> Self:
         """Set the run up as `with run:` does, for a loop in several cells of a notebook.
@@ -246,32 +280,6 @@ class Run:
         """End a run that `open` has begun; without one do nothing."""
         if self._session is not None:
             self.__exit__(None, None, None)
-
-    @contextmanager
-    def _running(self) -> Iterator[None]:
-        inputs = RunInputs(
-            "fit",
-            self._module,
-            train=self._train_dataloaders,
-            ckpt_path=self.trainer.find_checkpoint(self._ckpt_path, self._module),
-            overrides=self._overrides,
-            own_loop=self._position,
-            make_optimizers=self._make_optimizers,
-            units=(
-                tuple(self._module.parts.values()) if isinstance(self._module, LoopModule) else ()
-            ),
-        )
-        # of the first time alone: a run that is entered again goes on where it was
-        with self.trainer.running(inputs) as run:
-            loop: Any = run.prepare()
-            with loop:
-                self._loop = loop
-                self._ckpt_path = None
-                try:
-                    yield
-                finally:
-                    self._loop = None
-            run.complete()
 
     # --- the loop ---
 
@@ -525,7 +533,8 @@ def refuse_steps_of(callbacks: Iterable[Any]) -> None:
         if ours(callback).needs_steps:
             raise CallbackError(
                 f"{type(callback).__qualname__} cannot take part in a Run: it calls the steps of a "
-                "Module by itself, and here they are lines of your loop. Use it with a Trainer "
+                "Module by itself, or asks for its loaders early, and here they are in lines of "
+                "your loop. Use it with a Trainer "
                 "first, and give the Run what it finds; or leave it out."
             )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import signal
-from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -26,9 +25,7 @@ from trainer_hooks.connector.registry import CallbackEntry, adapt_if_foreign, va
 from trainer_hooks.context.loaders import EvalLoaders
 from trainer_hooks.context.run_state import present_step
 from trainer_hooks.errors import (
-    CallbackError,
     OptionError,
-    StopTraining,
     TrainerHooksWarning,
     UsageError,
     add_note,
@@ -57,7 +54,7 @@ from trainer_hooks.trainer.options.limits import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
     from contextlib import AbstractContextManager
     from datetime import timedelta
 
@@ -1502,7 +1499,7 @@ class Trainer:
 
     def _run(self, inputs: RunInputs) -> Any:
         try:
-            import trainer_hooks.trainer.run.lifecycle  # noqa: F401 - Ctrl-C in it is one line
+            from trainer_hooks.trainer.run.lifecycle import RunScope
         except KeyboardInterrupt:
             from trainer_hooks.trainer.run.signals import shorten_traceback
 
@@ -1517,57 +1514,11 @@ class Trainer:
             self._forks = self._forks or ForkedRuns(self._core, self)
             return self._forks.run(inputs, self._run)
         result = None
-        with self._running(inputs) as run:
+        with RunScope(self._core, self, inputs) as run:
             loop = run.prepare()
             result = loop.run()
             run.complete()
         return result
-
-    @contextmanager
-    def _running(self, inputs: RunInputs) -> Iterator[TrainerRun]:
-        """Yield a run, and tear it down however the `with` block ends.
-
-        A `StopTraining` that comes out of the block ends it in order.
-        """
-        from trainer_hooks.trainer.run.lifecycle import TrainerRun
-
-        # outside of `try`: wrong inputs raise here, when there is nothing to tear down
-        run = TrainerRun(self._core, self, inputs)
-        occupation = self._core.occupation
-        occupation.begin(
-            f"{inputs.fn} of {type(inputs.module).__qualname__} (Trainer at {id(self):#x})"
-        )
-        try:
-            # one callback in two runs at once would have the state of both
-            occupation.acquire(self._core.connector.entries)
-        except CallbackError:
-            # with those that it has acquired before the one that is in use
-            occupation.release()
-            raise
-        try:
-            yield run
-        except StopTraining as request:
-            self._core.connector.relay.end_forked_copy(request)
-            # raised outside of hooks and loops, as in `prepare_data`: no failure of the run
-            run.stop_in_order(request)
-            if self._core.processes.is_distributed:
-                error = UsageError(
-                    "StopTraining was raised outside of the training of several processes, where "
-                    "the others go on. Call trainer.stop() there."
-                )
-                run.fail(error)
-                raise error from request
-        except BaseException as error:
-            # a step that forked, and whose child leaves it: the run is the parent's, also its end
-            self._core.connector.relay.end_forked_copy(error)
-            run.fail(error)
-            raise
-        finally:
-            try:
-                run.close()
-            finally:
-                # last: `teardown` and what follows still use the callbacks
-                occupation.release()
 
     def _evaluate(
         self,

@@ -120,6 +120,7 @@ class MLPerfCallback(Callback):
     # before the savers, as early stopping: the checkpoint of a stop knows of it
     band = Band.CONTROL
 
+    needs_steps: ClassVar[bool] = True
     renews_stop: ClassVar[bool] = True
 
     @option_rules(

@@ -17,7 +17,14 @@ from trainer_hooks.checkpoint.paths import is_inside, is_remote, require_local
 from trainer_hooks.context.context import RunContext, StepCalls
 from trainer_hooks.context.run_state import TrainerFn, TrainerStatus
 from trainer_hooks.data.data_hooks import BatchTransfer, defines
-from trainer_hooks.errors import OptionError, StopTraining, TerminationSignal, add_note
+from trainer_hooks.errors import (
+    CallbackError,
+    OptionError,
+    StopTraining,
+    TerminationSignal,
+    UsageError,
+    add_note,
+)
 from trainer_hooks.hooks.relay import (
     call_and_note_errors,
     error_summary_with_notes,
@@ -482,6 +489,66 @@ class TrainerRun:
                 logger.log_hyperparams(hparams)
         for logger in self.core.loggers:
             logger.log_graph(self.inputs.module)
+
+
+class RunScope:
+    """Context of a run, which is torn down however the `with` block ends.
+
+    A `StopTraining` that comes out of the block ends it in order. It is no generator, so that
+    warnings and messages find the user's own line in the frames.
+
+    Args:
+        core: the trainer's core.
+        trainer: the trainer, for the hooks.
+        inputs: the arguments of the call.
+
+    Raises:
+        ModuleError: the model is no module; there is nothing to tear down then.
+    """
+
+    def __init__(self, core: TrainerCore, trainer: Trainer, inputs: RunInputs) -> None:
+        self._core = core
+        self._run = TrainerRun(core, trainer, inputs)
+
+    def __enter__(self) -> TrainerRun:
+        run, occupation = self._run, self._core.occupation
+        module = type(run.inputs.module).__qualname__
+        occupation.begin(f"{run.inputs.fn} of {module} (Trainer at {id(run.trainer):#x})")
+        try:
+            # one callback in two runs at once would have the state of both
+            occupation.acquire(self._core.connector.entries)
+        except CallbackError:
+            # with those that it has acquired before the one that is in use
+            occupation.release()
+            raise
+        return run
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        core, run = self._core, self._run
+        try:
+            if error is not None:
+                # a step that forked, and whose child leaves it: the run is the parent's, also its
+                # end
+                core.connector.relay.end_forked_copy(error)
+            if isinstance(error, StopTraining):
+                # raised outside of hooks and loops, as in `prepare_data`: no failure of the run
+                run.stop_in_order(error)
+                if core.processes.is_distributed:
+                    lone = UsageError(
+                        "StopTraining was raised outside of the training of several processes, "
+                        "where the others go on. Call trainer.stop() there."
+                    )
+                    run.fail(lone)
+                    raise lone from error
+            elif error is not None:
+                run.fail(error)
+        finally:
+            try:
+                run.close()
+            finally:
+                # last: `teardown` and what follows still use the callbacks
+                core.occupation.release()
+        return isinstance(error, StopTraining)
 
 
 def _assigned_hooks(module: Module) -> dict[str, Any]:
