@@ -106,6 +106,7 @@ class ModelEmaCallback(ModelCheckpoint):
     """
 
     # first, so that the average's metrics exist for callbacks that act at the end of an epoch
+    needs_steps: ClassVar[bool] = True
     band: ClassVar[Band] = Band.TRANSFORM
 
     on_batch_checkpoint = Hooks.on_batch_checkpoint  # not overridden: it saves after epochs alone
