@@ -105,8 +105,8 @@ class ModelEmaCallback(ModelCheckpoint):
         print(trainer.callback_metrics["ema_model_val_loss"], ema.best_model_score)
     """
 
-    # first, so that the average's metrics exist for callbacks that act at the end of an epoch
     needs_steps: ClassVar[bool] = True
+    # first, so that the average's metrics exist for callbacks that act at the end of an epoch
     band: ClassVar[Band] = Band.TRANSFORM
 
     on_batch_checkpoint = Hooks.on_batch_checkpoint  # not overridden: it saves after epochs alone
