@@ -25,12 +25,13 @@ from random_recording import (
 from random_setups import Setup, setup_of
 from random_space import trainer_class
 
-from trainer_hooks import Trainer
 from trainer_hooks.callbacks import Checkpoint, ModelCheckpoint
 from trainer_hooks.errors import TerminationSignal, TrainerHooksError, TrainerHooksWarning
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from trainer_hooks import Trainer
 
 Options = dict[str, Any]
 

@@ -814,7 +814,9 @@ def test_an_endless_generator_ends_with_the_steps() -> None:
 # --- resumes from inside of validations and saves ---
 
 
-def validating(folder: Any, ckpt_path: Any = None, *, cut: str = "") -> tuple[Any, Any]:
+def validating(  # noqa: C901 - one loop, with its callback
+    folder: Any, ckpt_path: Any = None, *, cut: str = ""
+) -> tuple[Any, Any]:
     """Train with a validation inside the epoch and two at its end; save where `cut` says."""
 
     class Cut(Callback):

@@ -57,7 +57,7 @@ def execute(shell, cell: str, error: type[BaseException] | None = None) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_an_interrupted_cell_goes_on_with_its_next_batch(shell, capsys) -> None:
-    """The kernel's interrupt ends a cell after its batch; executed again it goes on with the next."""
+    """The kernel's interrupt ends a cell after its batch; executed again it takes the next."""
     execute(shell, SETUP)
     execute(shell, "run.open()")
     execute(shell, LOOP, KeyboardInterrupt)

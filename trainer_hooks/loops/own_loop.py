@@ -67,6 +67,7 @@ class LoopPosition:
         loaders: the validation loaders by their places.
         is_validating: whether the last of these is a validation that is open.
         kept: the values of `run.keep` of this epoch.
+        counts: the numbers of batches of the last validation of each name.
     """
 
     epoch_random_state: dict[str, Any] = field(default_factory=dict)
@@ -75,6 +76,7 @@ class LoopPosition:
     generators: dict[str, Any] = field(default_factory=dict)
     loaders: dict[str, Any] = field(default_factory=dict)
     kept: dict[str, Any] = field(default_factory=dict)
+    counts: dict[str, list[int | float]] = field(default_factory=dict)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position as plain data."""
@@ -83,11 +85,13 @@ class LoopPosition:
             "stops": self.stops,
             "is_validating": self.is_validating,
             "kept": self.kept,
+            "counts": self.counts,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the position."""
         self.epoch_random_state, self.stops = dict(state["epoch_rng"]), int(state["stops"])
+        self.counts = dict(state["counts"])
         self.is_validating, self.kept = bool(state["is_validating"]), dict(state["kept"])
 
     def loader_states(self) -> dict[str, Any]:
@@ -226,7 +230,8 @@ class OwnLoop(FitLoop):
         self.goes_on = False
         self._has_batches = self._are_batches_left = self._is_epoch_entered = False
         self._is_in_closure = False
-        self._counts: dict[str, list[int | float]] = {}
+        if known := position.counts.get(""):
+            context.data.evaluation["validate"] = HandedOverLoaders(num_batches=list(known))
         super().__init__(context)
         # as the user's loop knows them; a callback may put others in their place
         self._optimizers = list(context.training.optimization.optimizers)
@@ -784,7 +789,7 @@ class OwnLoop(FitLoop):
             batch.offers_checkpoint = self._batch_end.flush(batch.closes_window, self._outputs)
         context = self.context
         context.data.evaluation["validate"] = HandedOverLoaders(
-            num_batches=self._counts.get(name) or [math.inf] * num_dataloaders
+            num_batches=list(self._position.counts.get(name, ())) or [math.inf] * num_dataloaders
         )
         # without listeners where the validation was done already
         hooks = None if has_effect else HookRelay((), context.connector.hooks)
@@ -804,7 +809,7 @@ class OwnLoop(FitLoop):
         if error is not None:
             return
         data = self.context.data.evaluation["validate"]
-        self._counts[evaluation.name] = list(data.num_batches)
+        self._position.counts[evaluation.name] = list(data.num_batches)
         if evaluation.has_effect:
             self._validation.end()
             self._position.is_validating = False

@@ -105,6 +105,7 @@ class ModelEmaCallback(ModelCheckpoint):
         print(trainer.callback_metrics["ema_model_val_loss"], ema.best_model_score)
     """
 
+    needs_steps: ClassVar[bool] = True
     # first, so that the average's metrics exist for callbacks that act at the end of an epoch
     band: ClassVar[Band] = Band.TRANSFORM
 
