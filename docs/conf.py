@@ -6,6 +6,7 @@ with furo, which reads well on a telephone and needs no framework in the browser
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from functools import cache
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 from sphinx.addnodes import pending_xref
+from sphinx.pycode import parser as source_parser
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 FOLDER = Path(__file__).parent
@@ -81,6 +83,9 @@ intersphinx_mapping = {
     "torch": ("https://docs.pytorch.org/docs/stable/", "inventories/torch.inv"),
     "python": ("https://docs.python.org/3/", "inventories/python.inv"),
 }
+
+# Sphinx 9.0 fails at `{**other}` in a decorator, and the file's classes then have no source
+source_parser.ast_unparse = lambda node, _code="": ast.unparse(node)
 
 _SHORT = {
     "Tensor": "torch.Tensor",
