@@ -577,8 +577,8 @@ print(*sorted(name for name in sys.modules if name.startswith("trainer_hooks")))
         )  # fmt: skip
         loaded[loop] = set(done.stdout.splitlines()[-1].split())
     assert {name.removeprefix("trainer_hooks.") for name in loaded["run"] - loaded["fit"]} == {
-        "loops.own_evaluation", "loops.own_loop", "loops.own_step", "module.loop_module",
-        "trainer.own_loop",
+        "loops.loop_position", "loops.own_evaluation", "loops.own_loop", "loops.own_step",
+        "module.loop_module", "trainer.own_loop",
     }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from trainer_hooks.context.context import RunContext
     from trainer_hooks.hooks.relay import HookRelay
-    from trainer_hooks.loops.own_loop import LoopPosition
+    from trainer_hooks.loops.loop_position import LoopPosition
 
 
 class HandedOverLoaders(EvalLoaders):

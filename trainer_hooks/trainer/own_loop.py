@@ -19,7 +19,7 @@ from trainer_hooks.errors import (
     UsageError,
     did_you_mean,
 )
-from trainer_hooks.loops.own_loop import LoopPosition
+from trainer_hooks.loops.loop_position import LoopPosition
 from trainer_hooks.module.loop_module import LoopModule, named_models
 from trainer_hooks.module.module import Module
 from trainer_hooks.runtime.nested_tensors import map_tensors

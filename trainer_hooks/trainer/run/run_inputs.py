@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from trainer_hooks.context.context import RunContext
-    from trainer_hooks.loops.own_loop import LoopPosition
+    from trainer_hooks.loops.loop_position import LoopPosition
 
 _LIMITS = {
     "validate": "limit_val_batches",
