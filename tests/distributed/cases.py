@@ -703,8 +703,8 @@ def resumes_before_requests(folder: Path) -> dict:
                 requested = folder / f"{rank} {name} requested"
                 module, seen = Net(), Served(requested)
                 saver = ModelCheckpoint(requested, every_n_train_steps=100)
-                one = trainer(folder, At(1, request, rank), seen, saver, *callbacks, max_epochs=2)
-                one.fit(module, loader(batch_size=4), loader(batch_size=8), ckpt_path=ckpt_path)
+                one = trainer(folder, At(1, request, rank), seen, saver, *callbacks)
+                one.fit(module, loader(batch_size=8), loader(batch_size=8), ckpt_path=ckpt_path)
                 return [one.progress.batches_completed, seen.served, digest(module)]
 
             saved = Slots(folder / f"{rank} {name}")

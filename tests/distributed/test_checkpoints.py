@@ -51,10 +51,11 @@ def test_a_request_of_one_rank_is_served_in_a_resume(ended):
             _, _, kind = name.partition(" ")
             # requested after the backward of the second batch, and served after the third
             if kind == "epoch's end":
-                assert served[:2] == [["validation", 3], ["epoch", 3]]
+                assert served == [["validation", 3], ["epoch", 3]]
             else:
-                assert [kind, 3] in served, name
-            assert batches == (6 if kind == "epoch's end" else 8) or len(same) > 4
+                assert served[0] == [kind, 3]
+            assert batches == (3 if kind == "epoch's end" else 4)
+            assert {"batch1", "batch2"} < same.keys()
             assert same == dict.fromkeys(same, True), name
 
 
