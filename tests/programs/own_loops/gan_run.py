@@ -44,12 +44,8 @@ optimizerG = optim.Adam(netG.parameters(), lr=lr, betas=(beta1, 0.999))
 
 saver = ModelCheckpoint("saved", every_n_train_steps=4, save_top_k=-1)
 run = Run(
-    {"G": netG, "D": netD},
-    [optimizerD, optimizerG],
-    max_epochs=num_epochs,
-    callbacks=saver,
-    ckpt_path="auto",
-).open()
+    {"G": netG, "D": netD}, [optimizerD, optimizerG], max_epochs=num_epochs, callbacks=saver,
+    ckpt_path="auto").open()  # fmt: skip
 for epoch in run.epochs():
     for data in run.batches(dataloader):
         i = run.progress.batches_in_epoch

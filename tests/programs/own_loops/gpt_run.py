@@ -81,13 +81,8 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=(0.9, 
 
 saver = ModelCheckpoint("saved", every_n_train_steps=4, save_top_k=-1)
 run = Run(
-    model,
-    optimizer,
-    max_steps=max_iters,
-    gradient_clip_val=grad_clip,
-    callbacks=saver,
-    ckpt_path="auto",
-).open()
+    model, optimizer, max_steps=max_iters, gradient_clip_val=grad_clip, callbacks=saver,
+    ckpt_path="auto").open()  # fmt: skip
 for iter_num in run.steps():
     for group in optimizer.param_groups:
         group["lr"] = get_lr(iter_num)

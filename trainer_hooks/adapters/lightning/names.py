@@ -34,6 +34,7 @@ BUILT_IN_EXTRAS = frozenset(
         "parameters_to_prune", "predict_batch_idx", "remove_checkpoint", "save_before_leaving",
         "save_now", "sparsity", "tells_loggers", "test_batch_idx", "total_predict_batches",
         "total_test_batches", "train_batch_idx", "tuned_attribute", "val_batch_idx",
+        "without_masks",
     }
 )  # fmt: skip
 """Names of the built-in callbacks that Lightning's of the same names have not."""
