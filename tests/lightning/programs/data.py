@@ -276,7 +276,7 @@ def a_batch_that_is_none(x):
 
 
 @differs(
-    "A loader without batches",
+    "A loader without batches; a limit of 0 in `validate`, `test` and `predict`",
     train=("none", error("DataError")),
     validate=("none", error("DataError")),
 )
