@@ -10,6 +10,7 @@ import pytest
 
 HERE = Path(__file__).parent
 ELSEWHERE = {
+    "Environment variables `PL_TRAINER_...`": "tests/trainer/test_lightning_attributes.py",
     "Files in the folder of a logger": "tests/programs",
     "`StochasticWeightAveraging` of a module with BatchNorm": (
         "tests/programs/of_lightning/weight_averaging.py"

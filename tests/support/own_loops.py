@@ -83,7 +83,11 @@ def run_like_fit(
             # those of a module that has a forward and a loss alone, too
             steps["train"] = build_training_step(context)
             if loaders:
+                # its signature depends on their number, and the run gets them later
+                known = context.data.evaluation["validate"].loaders
+                known.extend(loaders)
                 steps["validate"] = build_evaluation_step(context, "validate", context.hooks)
+                known.clear()
             for epoch in run.epochs():
                 is_chosen = every_n is None or (epoch + 1) % every_n == 0
                 for batch in run.batches(train):

@@ -196,3 +196,9 @@ def test_an_internal_part_of_a_loop_names_the_public_way(name, bare) -> None:
     """Not the class of an object that the user does not know."""
     with pytest.raises(AttributeError, match=f"fit_loop.{name} is an internal part of Lightning's"):
         getattr(bare().fit_loop, name)
+
+
+def test_environment_variables_of_lightning_are_not_read(monkeypatch, bare) -> None:
+    """An option that is not given has its default."""
+    monkeypatch.setenv("PL_TRAINER_ACCUMULATE_GRAD_BATCHES", "7")
+    assert bare().accumulate_grad_batches == 1
