@@ -9,8 +9,28 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+_ATTRIBUTES = "tests/trainer/test_lightning_attributes.py"
+
 ELSEWHERE = {
-    "Environment variables `PL_TRAINER_...`": "tests/trainer/test_lightning_attributes.py",
+    "A subclass of `CSVLogger` or `TensorBoardLogger` that overrides `name` or `version`": (
+        _ATTRIBUTES
+    ),
+    "Hyperparameters of a module that another module makes in its `__init__`": _ATTRIBUTES,
+    "LBFGS, or another optimizer that evaluates the loss itself, with accumulation": (
+        "tests/loops/test_microbatches.py"
+    ),
+    "Progress bar and model summary where rich is installed": _ATTRIBUTES,
+    "`ModelCheckpoint(save_last=True)` with a monitor": (
+        "tests/callbacks/saving/test_model_checkpoint_slots.py"
+    ),
+    "`checkpoint_callback.best_model_path = ...`": _ATTRIBUTES,
+    "`config.yaml` of `LightningCLI` with `--trainer.logger=False`": (
+        "tests/compat/lightning/test_cli.py"
+    ),
+    "`init_train_tqdm` and so on of a progress bar, without a terminal": (
+        "tests/callbacks/progress/test_tqdm_progress.py"
+    ),
+    "Environment variables `PL_TRAINER_...`": _ATTRIBUTES,
     "Files in the folder of a logger": "tests/programs",
     "`StochasticWeightAveraging` of a module with BatchNorm": (
         "tests/programs/of_lightning/weight_averaging.py"

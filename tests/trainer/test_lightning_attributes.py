@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
 from small_modules import ValidatedLinear
 from torch import nn
 
-from trainer_hooks import Callback, DataModule, Module
+from trainer_hooks import Callback, DataModule, Module, Trainer
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.errors import (
     CheckpointError,
@@ -202,3 +203,45 @@ def test_environment_variables_of_lightning_are_not_read(monkeypatch, bare) -> N
     """An option that is not given has its default."""
     monkeypatch.setenv("PL_TRAINER_ACCUMULATE_GRAD_BATCHES", "7")
     assert bare().accumulate_grad_batches == 1
+
+
+def test_the_best_path_of_a_saver_cannot_be_set(tmp_path) -> None:
+    """As other values of its ranking."""
+    with pytest.raises(AttributeError):
+        ModelCheckpoint(tmp_path).best_model_path = "other.ckpt"
+
+
+def test_the_bar_and_the_summary_are_plain_ones(tmp_path) -> None:
+    """Also where rich is installed."""
+    trainer = Trainer(default_root_dir=tmp_path, logger=False, plugins=False, accelerator="cpu")
+    names = {type(callback).__name__ for callback in trainer.callbacks}
+    assert {"TQDMProgressBar", "ModelSummary"} <= names
+
+
+def test_a_loggers_folder_is_that_of_its_arguments(tmp_path) -> None:
+    """A subclass that overrides `name` passes it to `super().__init__`."""
+    from trainer_hooks.loggers import CSVLogger
+
+    class Named(CSVLogger):
+        name = "overridden"
+
+    assert Path(Named(tmp_path, name="given").log_dir).parent.name == "given"
+
+
+def test_a_module_has_its_own_hyperparameters() -> None:
+    """And not those of the module that makes it in its `__init__`."""
+
+    class Inner(Module):
+        def __init__(self, width):
+            super().__init__()
+            self.save_hyperparameters()
+
+    class Outer(Module):
+        def __init__(self, depth):
+            super().__init__()
+            self.save_hyperparameters()
+            self.inner = Inner(width=3)
+
+    outer = Outer(depth=2)
+    assert dict(outer.hparams) == {"depth": 2}
+    assert dict(outer.inner.hparams) == {"width": 3}
