@@ -79,7 +79,7 @@ class _OurView:
 
 
 def _our_definition(kind: type, name: str) -> Any:
-    """Return what the package's own classes among the bases of `kind` hold under a name.
+    """Return the attribute of a name that the package's own classes among the bases of `kind` hold.
 
     Raises:
         AttributeError: none of them has the name.

@@ -121,7 +121,7 @@ class FitLoop:
         self._close_training()
 
     def _open_training(self) -> None:
-        """Run the sanity check and `on_train_start`, and restore what a checkpoint left to it."""
+        """Run the sanity check and `on_train_start`, restore the states left to the loop."""
         context, progress = self.context, self.context.training.progress
         if not context.resumed and not self.reason_to_end():
             self._validation.check_sanity()

@@ -504,7 +504,7 @@ class OwnLoop(FitLoop):
         batch.is_cut = True
 
     def stop_between_hooks(self, request: StopTraining) -> None:
-        """Close what is open after a `StopTraining` of the user's lines, the batch included."""
+        """Close the open batch and epoch after a `StopTraining` of the user's lines."""
         if self._batch is not None and not self._batch.is_ended:
             self._batch.is_cut = True
         if self._progress.stage is EpochStage.BATCHES:

@@ -329,7 +329,7 @@ class MissingLossCheck:
         self._num_missing = 0
 
     def _describe_event(self) -> str:
-        """Return what a batch without a loss means, for messages."""
+        """Return the effect of a batch without a loss, for messages."""
         return f"{type(self._context.module).__qualname__}.training_step returned None"
 
     def count(self, batch_idx: int) -> None:

@@ -132,7 +132,7 @@ class HostTrainer:
         return name in vars(self) or hasattr(type(self), name)
 
     def begin_run(self, fn: str) -> None:
-        """Reset what holds for one run: requests, the stage, the status."""
+        """Reset the requests, the stage and the status, which hold for one run."""
         self.state.fn = TrainerFn(fn)
         self.state.enter(fn)
         self.state.status = TrainerStatus.RUNNING

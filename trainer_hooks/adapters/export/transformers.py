@@ -132,7 +132,7 @@ class TransformersHostTrainer(BatchScheduledHostTrainer):
         self.pending_logs: dict[str, float] = {}
 
     def take(self, args: Any, state: Any, control: Any, arguments: dict[str, Any]) -> None:
-        """Take over what an event brings."""
+        """Take over the state and arguments of an event."""
         self.args, self.host_state, self.control = args, state, control
         self.arguments = arguments
 

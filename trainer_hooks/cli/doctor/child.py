@@ -38,7 +38,7 @@ def torch_facts() -> dict[str, Any]:
 
 
 def plugin_facts() -> list[dict[str, Any]]:
-    """Load the installed plugins as a Trainer does, and return what became of each."""
+    """Load the installed plugins as a Trainer does, and return the status of each."""
     return [
         {
             "distribution": finding.plugin.distribution,
