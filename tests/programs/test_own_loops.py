@@ -53,7 +53,7 @@ def run(program: str, folder: Path, *, dies_after: int = -1) -> list[str]:
                 lines.append(line.rstrip())
                 if len(lines) == dies_after:
                     process.send_signal(signal.SIGKILL)
-                    break
+                    # and read on: the program may have printed more before the signal came
         _, errors = process.communicate(timeout=120)
     assert process.returncode == (-signal.SIGKILL if dies_after > 0 else 0), errors[-3000:]
     return lines
