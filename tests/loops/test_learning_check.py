@@ -99,6 +99,10 @@ class FromZero(Scheduled):
     rates = (0.0, 1.0)
 
 
+class ToZero(Scheduled):
+    rates = (1.0, 0.0)
+
+
 def batches(count: int = 4) -> list[torch.Tensor]:
     return [torch.ones(3, 2) for _ in range(count)]
 

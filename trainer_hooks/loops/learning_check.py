@@ -31,6 +31,7 @@ class LearningCheck:
         self._batches = 0
         self._steps_before = 0
         self._version_before = 0
+        self._had_rate = False
 
     def start(self) -> None:
         """Look at the optimizers before the first batch, and ask to be called after batches."""
@@ -58,10 +59,15 @@ class LearningCheck:
         """Look at the batch that was just trained; return whether to look at the next."""
         context = self._context
         self._batches += 1
+        progress = context.training.progress
         if context.module.automatic_optimization:
-            is_trained = context.training.progress.has_gradients
+            # FSDP puts gradients on the parameters at the end of an accumulation window only
+            is_trained = progress.has_gradients and (
+                progress.steps_completed > self._steps_before
+                or any(parameter.grad is not None for parameter in self._parameters())
+            )
         else:
-            is_trained = context.training.progress.steps_completed > self._steps_before
+            is_trained = progress.steps_completed > self._steps_before
             if not is_trained and self._version() != self._version_before:
                 self._is_settled = True  # steps that nobody counted, of the bare optimizer
             elif not is_trained and self._batches >= ENDLESS_LOADER_LIMIT:
@@ -78,7 +84,7 @@ class LearningCheck:
         is_manual = not context.module.automatic_optimization
         if is_manual and context.training.progress.steps_completed == self._steps_before:
             self._advise_on_missing_steps()
-        elif self._has_no_rate():
+        elif self._has_no_rate() and not self._had_rate:  # a decay may end at 0
             self._advise(
                 f"the learning rate of {self._names()} is still 0 after the first epoch, in which "
                 "nothing was trained. Check the scheduler, or the callback, that sets it."
@@ -86,6 +92,7 @@ class LearningCheck:
         self._is_settled = True
 
     def _look_at_step(self) -> None:
+        self._had_rate = not self._has_no_rate()
         parameters = self._parameters()
         # also where a hook has dropped the gradients: then the weights have changed
         is_unreached = all(p.grad is None for p in parameters) and (
