@@ -10,6 +10,7 @@ from pathlib import Path
 
 from api_pages import api_pages
 from callback_pages import callback_pages
+from example_pages import example_pages
 from inventories import inventories
 from lightning_page import lightning_page
 from lightning_stubs import FOLDER as STUBS
@@ -140,6 +141,7 @@ def pages() -> dict[str, str]:
         "trainer.md": trainer_page(),
         "differences-from-lightning.md": lightning_page(),
         **callback_pages(),
+        **example_pages(),
         **api_pages(),
         **inventories(),
     }
@@ -151,7 +153,7 @@ def main() -> None:
     for name, text in made.items():
         (FOLDER / name).parent.mkdir(exist_ok=True)
         (FOLDER / name).write_text(text, encoding="utf-8")
-    for folder in ("callbacks", "api"):
+    for folder in ("callbacks", "api", "examples"):
         for page in (FOLDER / folder).glob("*.md"):
             if f"{folder}/{page.name}" not in made:
                 page.unlink()

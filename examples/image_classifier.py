@@ -5,7 +5,7 @@ dimmed at random whenever it is loaded, so that no epoch shows the same images t
 
 The augmentation draws from torch's random numbers, and a checkpoint holds these: a training that is
 killed and started again by the same command sees the images that it would have seen. One saver
-writes a checkpoint every 20 steps to go on from, the other keeps the weights with the best accuracy.
+writes a checkpoint every 20 steps to go on from, the other keeps the best weights.
 """
 
 import argparse

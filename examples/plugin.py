@@ -9,7 +9,7 @@ these lines, and `pip install` does the rest:
     [project.entry-points."trainer_hooks.callbacks_factory"]
     sample_count = "sample_count:callbacks"
 
-`trainer-hooks plugins new` writes a complete project with tests, and the folder `plugins_example` of
+`trainer-hooks plugins new` writes a complete project with tests; the folder `plugins_example` of
 the repository has two. The state of a plugin's callback is in the checkpoints like that of any
 other, so the count of samples goes on after a resume.
 """

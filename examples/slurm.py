@@ -2,8 +2,8 @@
 
 SLURM ends a job at its limit, or to give its machines to another one. The batch script below asks
 for a signal 90 seconds before. The trainer answers it: it finishes the batch, saves a checkpoint
-and ends with the code 138. The script then asks SLURM to queue the job again, and `ckpt_path="auto"`
-goes on where it was. So a training of a week runs in jobs of an hour, with the same result.
+and ends with the code 138. The script then asks SLURM to queue the job again, where
+`ckpt_path="auto"` goes on. So a training of a week runs in jobs of an hour, with the same result.
 
     python examples/slurm.py --script > train.sbatch
     sbatch train.sbatch

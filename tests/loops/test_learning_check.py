@@ -216,6 +216,7 @@ class RateOfItsOwn(Net):
         StepsInBackward,
         FirstBatchSkipped,
         FromZero,
+        ToZero,
         WithoutOptimizer,
         NothingToTrain,
         RateOfItsOwn,
