@@ -33,7 +33,7 @@ def example_pages() -> dict[str, str]:
     for name in _ORDER:
         text = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
         title, _, body = (ast.get_docstring(ast.parse(text)) or "").partition("\n\n")
-        code = text.split('"""\n', 2)[-1].strip()
+        code = text.partition('"""\n')[2].strip()  # after the docstring
         pages[f"examples/{name}.md"] = (
             f"# {title.rstrip('.')}\n\n{_NOTE}\n\n{body}\n\n"
             f"```sh\npython examples/{name}.py\n```\n\n```python\n{code}\n```\n"
