@@ -128,8 +128,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="write what each process measured here")
     parser.add_argument("--check", action="store_true", help="exit 1 unless all targets are met")
     arguments = parser.parse_args(argv)
-    results = measure(chosen(arguments), arguments)
-    missed = report(results)
+    contestants = chosen(arguments)
+    results = measure(contestants, arguments)
+    failed = [c for c in contestants if c not in results and c.target is not None]
+    missed = [f"{contestant}: failed" for contestant in failed] + report(results)
     if arguments.json:
         raw = {str(contestant): runs for contestant, runs in results.items()}
         arguments.json.write_text(json.dumps(raw, indent=1))

@@ -9,7 +9,7 @@ from array import array
 from pathlib import Path
 from secrets import token_hex
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from trainer_hooks._options import FOLDER, STRING, Rule, check_options
 from trainer_hooks.errors import OptionError
@@ -87,6 +87,9 @@ class WandbLogger(ConvertingLogger):
         trainer = Trainer(logger=WandbLogger(project="digits", offline=True))
     """
 
+    DEFAULT_PROJECT: ClassVar[str] = "trainer_logs"
+    """The project where neither the argument nor the environment names one."""
+
     def __init__(
         self,
         name: str | None = None,
@@ -122,7 +125,7 @@ class WandbLogger(ConvertingLogger):
         self._uploads = CheckpointUploads(log_model, "WandbLogger")
         self._run = experiment
         self._save_dir = os.fspath(folder)
-        self._project = project or os.environ.get("WANDB_PROJECT") or "trainer_logs"
+        self._project = project or os.environ.get("WANDB_PROJECT") or self.DEFAULT_PROJECT
         chosen = version or id or os.environ.get("WANDB_RUN_ID")
         self._is_chosen = chosen is not None or experiment is not None
         # chosen here and not by wandb: a checkpoint may hold the id before the first write

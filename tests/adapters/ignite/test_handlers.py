@@ -44,6 +44,44 @@ def listened(*callbacks) -> set[str]:
     return set(connector.relay.listened)
 
 
+class FailingValidation(TinyModule):
+    def validation_step(self, batch, batch_idx):
+        raise ValueError("no such label")
+
+
+class FailingTraining(TinyModule):
+    def training_step(self, batch, batch_idx):
+        raise ValueError("no such label")
+
+
+@pytest.mark.parametrize(
+    ("module", "wanted"),
+    [(FailingValidation, ["validation", "train"]), (FailingTraining, ["train"])],
+)
+def test_an_error_is_told_to_the_engine_that_it_leaves(module, wanted) -> None:
+    """One of a validation goes through both engines, as it does where a handler evaluates."""
+    seen, quiet = [], {**OFF, "enable_checkpointing": False}
+
+    def add(train, validation) -> None:
+        train.add_event_handler(Events.EXCEPTION_RAISED, note, "train")
+        validation.add_event_handler(Events.EXCEPTION_RAISED, note, "validation")
+
+    def note(engine, error, name) -> None:
+        assert str(error) == "no such label"
+        seen.append(name)
+
+    trainer = Trainer(callbacks=[attach(add)], num_sanity_val_steps=0, **quiet)
+    with pytest.raises(ValueError, match="no such label"):
+        trainer.fit(module())
+    assert seen == wanted
+    seen.clear()
+    alone = adapt(note, "alone", event=Events.EXCEPTION_RAISED, on="validation")
+    trainer = Trainer(callbacks=[alone], num_sanity_val_steps=0, **quiet)
+    with pytest.raises(ValueError, match="no such label"):
+        trainer.fit(module())
+    assert seen == (["alone"] if "validation" in wanted else [])
+
+
 # --- bad input ---
 
 

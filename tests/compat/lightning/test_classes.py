@@ -437,3 +437,15 @@ def test_an_accelerator_of_others_is_registered_and_refused_by_the_trainer():
     assert (registry["other"], registry["decorated"]) == (Other, Decorated)
     with pytest.raises(trainer_hooks.errors.OptionError, match="accelerator='other'"):
         pl.Trainer(**{**QUIET, "accelerator": "other"})
+
+
+def test_projects_and_experiments_are_called_as_in_lightning(tmp_path, monkeypatch) -> None:
+    """The default of Weights & Biases and of MLflow is Lightning's; the environment wins."""
+    pytest.importorskip("wandb")
+    pytest.importorskip("mlflow")
+    monkeypatch.delenv("WANDB_PROJECT", raising=False)
+    assert pl.loggers.WandbLogger(save_dir=tmp_path, offline=True).name == "lightning_logs"
+    assert pl.loggers.MLFlowLogger(save_dir=tmp_path).name == "lightning_logs"
+    assert trainer_hooks.loggers.WandbLogger(save_dir=tmp_path).name == "trainer_logs"
+    monkeypatch.setenv("WANDB_PROJECT", "digits")
+    assert pl.loggers.WandbLogger(save_dir=tmp_path).name == "digits"

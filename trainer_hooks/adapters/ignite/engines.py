@@ -39,6 +39,7 @@ VALIDATION_EVENTS = {
     "on_validation_batch_end": ("ITERATION_COMPLETED",),
     "on_validation_epoch_end": ("EPOCH_COMPLETED",),
     "on_validation_end": ("COMPLETED",),
+    "on_exception": ("EXCEPTION_RAISED",),
 }
 """Events of the validation engine at each hook of ours; a sanity check fires none."""
 
@@ -246,6 +247,10 @@ class EnginePair:
     ) -> None:
         """Fire the events of a validation that an adapter drives; see `fire_train`."""
         if trainer.sanity_checking:
+            return
+        if "EXCEPTION_RAISED" in events:
+            if trainer.validating and self._validation_drivers.get(events[0]) is listener:
+                self.validation.fire_driven(events[0], arguments[0])
             return
         for event in events:
             if self._validation_drivers.get(event) is listener:

@@ -221,12 +221,14 @@ class IgniteAdapter(HostedCallback):
         if hook == "setup":
             return self._enter_engines
         events = TRAIN_EVENTS.get(hook, ())
-        if self._wanted["train"].intersection(events) or hook in _ALWAYS:
+        trains = self._wanted["train"].intersection(events) or hook in _ALWAYS
+        of_validation = VALIDATION_EVENTS.get(hook, ())
+        validates = self._wanted["validation"].intersection(of_validation)
+        if trains and validates:  # an exception: the engine that it leaves first hears of it first
+            return partial(self._fire_both, of_validation, events)
+        if trains:
             return partial(self._fire_train, events)
-        events = VALIDATION_EVENTS.get(hook, ())
-        if self._wanted["validation"].intersection(events):
-            return partial(self._fire_validation, events)
-        return None
+        return partial(self._fire_validation, of_validation) if validates else None
 
     def attach_module(self, module: Any) -> None:
         """Take part in a run; drop the engines when the run is over."""
@@ -293,6 +295,12 @@ class IgniteAdapter(HostedCallback):
     ) -> None:
         if self._engines is not None:
             self._engines.fire_validation(self, events, trainer, *arguments)
+
+    def _fire_both(
+        self, of_validation: tuple[str, ...], of_training: tuple[str, ...], *arguments: Any
+    ) -> None:
+        self._fire_validation(of_validation, *arguments)
+        self._fire_train(of_training, *arguments)
 
     def _model(self) -> Any:
         return self._run_module() if self._run_module is not None else None

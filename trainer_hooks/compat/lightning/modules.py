@@ -17,6 +17,7 @@ _PACKAGE = "trainer_hooks.compat.lightning"
 _CALLBACKS = "trainer_hooks.callbacks"
 _LOGGERS = "trainer_hooks.loggers"
 _LOG_CLASSES = f"{_PACKAGE}._logger_classes"
+_SERVICE_CLASSES = f"{_PACKAGE}._service_logger_classes"
 _PROFILERS = "trainer_hooks.profilers"
 _RANK_ZERO = "trainer_hooks.runtime.rank_zero"
 _RUN_STATE = "trainer_hooks.context.run_state"
@@ -140,7 +141,8 @@ EXPORTS = (
     ("fabric.utilities.types", _TYPES, "Steppable _PARAMETERS _Stateful"),
     ("fabric.utilities.types", "torch.optim.lr_scheduler", "LRScheduler ReduceLROnPlateau"),
     ("loggers", _LOG_CLASSES, "CSVLogger TensorBoardLogger"),
-    ("loggers", _LOGGERS, "CometLogger MLFlowLogger NeptuneLogger WandbLogger"),
+    ("loggers", _SERVICE_CLASSES, "MLFlowLogger WandbLogger"),
+    ("loggers", _LOGGERS, "CometLogger NeptuneLogger"),
     ("loggers loggers.logger", _CLASSES, "Logger"),
     ("loggers loggers.base", _CLASSES, "LightningLoggerBase=Logger"),
     ("loggers.base loggers.logger", _LOGGERS, "DummyLogger"),
@@ -149,10 +151,10 @@ EXPORTS = (
     ("loggers.comet", _LOGGERS, "CometLogger"),
     ("loggers.csv_logs", _LOG_CLASSES, "CSVLogger"),
     ("loggers.csv_logs", "trainer_hooks.loggers.csv", "ExperimentWriter=CSVExperiment"),
-    ("loggers.mlflow", _LOGGERS, "MLFlowLogger"),
+    ("loggers.mlflow", _SERVICE_CLASSES, "MLFlowLogger"),
     ("loggers.neptune", _LOGGERS, "NeptuneLogger"),
     ("loggers.tensorboard", _LOG_CLASSES, "TensorBoardLogger"),
-    ("loggers.wandb", _LOGGERS, "WandbLogger"),
+    ("loggers.wandb", _SERVICE_CLASSES, "WandbLogger"),
     ("profiler profilers", _PROFILERS, "AdvancedProfiler PassThroughProfiler PyTorchProfiler"),
     ("profiler profilers", _PROFILERS, "Profiler SimpleProfiler"),
     ("profiler profiler.base", _PROFILERS, "BaseProfiler=Profiler"),

@@ -10,12 +10,12 @@ from . import tensorboard as tensorboard
 from . import wandb as wandb
 from trainer_hooks.compat.lightning._logger_classes import CSVLogger
 from trainer_hooks.compat.lightning._logger_classes import TensorBoardLogger
+from trainer_hooks.compat.lightning._service_logger_classes import MLFlowLogger
+from trainer_hooks.compat.lightning._service_logger_classes import WandbLogger
 from trainer_hooks.compat.lightning.base_classes import Logger
 from trainer_hooks.compat.lightning.base_classes import Logger as LightningLoggerBase
 from trainer_hooks.loggers import CometLogger
-from trainer_hooks.loggers import MLFlowLogger
 from trainer_hooks.loggers import NeptuneLogger
-from trainer_hooks.loggers import WandbLogger
 
 __all__ = [
     "CSVLogger",

@@ -1,6 +1,6 @@
 # made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
 
-from trainer_hooks.loggers import MLFlowLogger
+from trainer_hooks.compat.lightning._service_logger_classes import MLFlowLogger
 
 __all__ = [
     "MLFlowLogger",

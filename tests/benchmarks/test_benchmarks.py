@@ -1,0 +1,66 @@
+"""The benchmarks still measure this package: each of its contestants runs, in a small form."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+CHECKPOINTS = [
+    ("save", "trainer_hooks"),
+    ("hold", "trainer_hooks, first save"),
+    ("hold", "trainer_hooks, later saves"),
+    ("resume", "trainer_hooks"),
+]
+STEPS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import _worker, _workload
+from contestants import CONTESTANTS, OURS
+_worker.make_batches = lambda: _workload.make_batches(60)
+for contestant in CONTESTANTS:
+    if contestant.name.startswith(OURS) or contestant.target.startswith("handwritten"):
+        _worker.main(contestant.target, 1, None)
+"""
+
+
+def run(*command: object, folder: Path) -> str:
+    """Run a program of this interpreter in a folder and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, *map(str, command)], cwd=folder, text=True, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_steps(tmp_path: Path) -> None:
+    """All of ours train the same weights as the loop by hand."""
+    printed = run("-c", STEPS, BENCHMARKS, folder=tmp_path)
+    found = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+    assert len(found) >= 9
+    assert len({one["weights"] for one in found}) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("task", "name"), CHECKPOINTS)
+def test_checkpoints(task: str, name: str, tmp_path: Path) -> None:
+    """Saving, holding and resuming are timed, beside torch's own functions."""
+    worker = BENCHMARKS / "_checkpoint_worker.py"
+    result = tmp_path / "result.json"
+    run(worker, task, name, 0.02, 1, tmp_path, result, folder=tmp_path)
+    found = json.loads(result.read_text())
+    assert found["seconds"][0] > 0
+    assert found["baseline_seconds"][0] > 0
+
+
+@pytest.mark.slow
+def test_long_runs(tmp_path: Path) -> None:
+    """A short long run is measured in each of its cases."""
+    script = BENCHMARKS / "long_runs.py"
+    printed = run(script, "--steps", 400, "--fits", 20, "--checkpoints", 5, folder=tmp_path)
+    assert "KB" in printed
