@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-__all__ = ["EXAMPLES", "example_pages"]
+__all__ = ["example_pages"]
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+_EXAMPLES = Path(__file__).parents[1] / "examples"
 _NOTE = "<!-- made by docs/generate.py from the programs in examples/: do not edit -->"
 _ORDER = (
     "image_classifier", "tabular", "finetune_transformer", "finetune_lora", "gradual_unfreezing",
@@ -27,11 +27,11 @@ def example_pages() -> dict[str, str]:
     Raises:
         ValueError: a program is not in the order of the index.
     """
-    if {path.stem for path in EXAMPLES.glob("*.py")} != set(_ORDER):
+    if {path.stem for path in _EXAMPLES.glob("*.py")} != set(_ORDER):
         raise ValueError("docs/example_pages.py: _ORDER must name each program of examples/.")
     pages, rows = {}, []
     for name in _ORDER:
-        text = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
+        text = (_EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
         title, _, body = (ast.get_docstring(ast.parse(text)) or "").partition("\n\n")
         code = text.partition('"""\n')[2].strip()  # after the docstring
         pages[f"examples/{name}.md"] = (

@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def train(config: dict):
-    """Train in one of the workers; what it needs is imported there."""
+    """Train in one of the workers, which runs these imports too."""
     import torch
     from sklearn.datasets import load_digits
     from torch import nn

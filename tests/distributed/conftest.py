@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
+from launchers import free_port
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -60,14 +60,11 @@ class Ended:
 
 def launch(folder: Path, *cases: str, processes: int = 2, timeout: float = 150) -> Ended:
     """Run cases in so many processes, and see to it that none is left."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     common = {
         # a seed that a test before has left there is none of the cases'
         **{name: value for name, value in os.environ.items() if name != "PL_GLOBAL_SEED"},
         "WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes),
-        "GROUP_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+        "GROUP_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
         "OMP_NUM_THREADS": "1", "TRAINER_HOOKS_DISABLE_PLUGINS": "1", "PYTHONPATH": str(ROOT),
     }  # fmt: skip
     outputs = [folder / f"output{rank}.txt" for rank in range(processes)]

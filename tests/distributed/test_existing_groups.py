@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from launchers import slurm_job, unlaunched
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -18,14 +18,8 @@ pytestmark = pytest.mark.slow
 
 def test_tasks_of_slurm_find_each_other(mark, tmp_path):
     """With the variables of srun alone, two tasks train one model and say where they come from."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    gone = ("SLURM_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "PYTEST")
     common = {
-        **{k: v for k, v in os.environ.items() if not k.startswith(gone)},
-        "SLURM_NTASKS": "2", "SLURM_NNODES": "1", "SLURM_NODEID": "0", "SLURM_JOB_ID": "77",
-        "SLURM_NODELIST": "localhost", "SLURM_JOB_NAME": "train", "MASTER_PORT": str(port),
+        **unlaunched(), **slurm_job(),
         "MARK": mark, "PYTHONPATH": f"{ROOT}{os.pathsep}{HERE}", "OMP_NUM_THREADS": "1",
         "TRAINER_HOOKS_DISABLE_PLUGINS": "1",
     }  # fmt: skip

@@ -6,7 +6,6 @@ import ast
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from launchers import slurm_job, unlaunched
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -78,9 +78,8 @@ class Program:
         self.name = name
         # every start has the same words, so that a second one goes on with the first
         self.command = [sys.executable, str(ROOT / "examples" / f"{name}.py"), *words]
-        removed = ("TRAINER_HOOKS_", "SLURM_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "PYTEST")
         self.environ = {
-            **{k: v for k, v in os.environ.items() if not k.startswith(removed)},
+            **{k: v for k, v in unlaunched().items() if not k.startswith("TRAINER_HOOKS_")},
             "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])),
             "PYTHONPATH": os.pathsep.join((str(about.parent), str(ROOT))),
             "TRAINER_HOOKS_ALLOW_PLUGINS": "witness,sample-count",
@@ -99,6 +98,12 @@ class Program:
         if self.name not in SPOKEN_BY_OTHERS:
             assert not re.search(r"Warning|Advice", done.stdout), done.stdout
         return done.returncode, done.stdout
+
+    def succeed(self, run: str) -> str:
+        """Run it to its end in the folder of this name; return all that it printed."""
+        code, output = self.start(run)
+        assert code == 0, output
+        return output
 
     def cut(self, at: str, by: signal.Signals = signal.SIGKILL, rank: int = 0) -> tuple[int, str]:
         """Run it until a signal in the middle."""
@@ -149,14 +154,11 @@ def test_a_killed_example_ends_as_an_uncut_one(name, tmp_path) -> None:
     needed(name)
     words, at = RUNS[name]
     program = Program(tmp_path, name, *words)
-    code, output = program.start("whole")
-    assert code == 0, output
+    program.succeed("whole")
     code, output = program.cut(at)
     assert code in (-signal.SIGKILL, 256 - signal.SIGKILL, 128 + signal.SIGKILL), output
     assert (tmp_path / "cut" / "cut").exists()
-    code, output = program.start("cut")
-    assert code == 0, output
-    assert "resuming from" in output
+    assert "resuming from" in program.succeed("cut")
     program.compare()
 
 
@@ -165,12 +167,10 @@ def test_a_sweep_with_a_killed_trial_goes_on(tmp_path) -> None:
     """The killed trial is told; the same command lets it go on, and shows the table of an uncut."""
     needed("sweep")
     program = Program(tmp_path, "sweep", "--rates", "1e-3,1e-2", "--widths", "8")
-    code, whole = program.start("whole")
-    assert code == 0, whole
+    whole = program.succeed("whole")
     _, output = program.cut("trial_1:41")
     assert "failed" in output
-    code, output = program.start("cut")
-    assert code == 0, output
+    output = program.succeed("cut")
     printed = (tmp_path / "cut/runs/sweep/trials/trial_1/output.txt").read_text(encoding="utf-8")
     assert "resuming from" in printed
     program.compare()
@@ -194,32 +194,22 @@ exit $code
 def test_the_job_of_slurm_is_queued_again_and_ends_as_an_uncut_one(tmp_path) -> None:
     """The batch script in bash, with two tasks; one gets the signal that SLURM would send."""
     program = Program(tmp_path, "slurm", "--script")
-    code, script = program.start("whole")
-    assert code == 0, script
+    script = program.succeed("whole")
     commands = tmp_path / "commands"
     commands.mkdir()
     for name, text in {"srun": SRUN, "scontrol": '#!/bin/bash\necho "$@" >> queued.txt\n'}.items():
         (commands / name).write_text(text, encoding="utf-8")
         (commands / name).chmod(0o755)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     (tmp_path / "train.sbatch").write_text(script, encoding="utf-8")
     program.command = ["bash", str(tmp_path / "train.sbatch")]
     program.environ |= {
-        "PATH": f"{commands}{os.pathsep}{program.environ['PATH']}", "SLURM_NTASKS": "2",
-        "SLURM_NNODES": "1", "SLURM_NODEID": "0", "SLURM_JOB_ID": "77", "MASTER_PORT": str(port),
-        "SLURM_NODELIST": "localhost", "SLURM_JOB_NAME": "digits",
+        **slurm_job(), "PATH": f"{commands}{os.pathsep}{program.environ['PATH']}",
     }  # fmt: skip
-    code, output = program.start("whole")
-    assert code == 0, output
-    assert "started by SLURM because SLURM_NTASKS=2" in output
+    assert "started by SLURM because SLURM_NTASKS=2" in program.succeed("whole")
     code, output = program.cut("73", signal.SIGUSR1, rank=1)
     assert code == 128 + signal.SIGUSR1, output
     assert (tmp_path / "cut" / "queued.txt").read_text() == "requeue 77\n"
-    code, output = program.start("cut")
-    assert code == 0, output
-    assert "resuming from" in output
+    assert "resuming from" in program.succeed("cut")
     program.compare()
 
 
@@ -228,8 +218,7 @@ def test_a_worker_of_ray_that_is_killed_comes_back(tmp_path) -> None:
     """Ray starts the workers again, which go on to the weights of uncut ones."""
     needed("ray_train")
     program = Program(tmp_path, "ray_train", "--epochs", "2")
-    code, output = program.start("whole")
-    assert code == 0, output
+    program.succeed("whole")
     code, output = program.cut("47", rank=1)
     assert code == 0, output
     assert "resuming from" in output
@@ -256,7 +245,6 @@ def test_an_example_can_be_read_on_a_page(path) -> None:
 @pytest.mark.slow
 def test_the_examples_have_a_help(tmp_path) -> None:
     """One that imports little says its title and its options."""
-    code, output = Program(tmp_path, "ray_train", "--help").start("whole")
-    assert code == 0
+    output = Program(tmp_path, "ray_train", "--help").succeed("whole")
     assert "Train in the workers of Ray Train." in output
     assert "--epochs" in output

@@ -59,15 +59,14 @@ class LearningCheck:
         """Look at the batch that was just trained; return whether to look at the next."""
         context = self._context
         self._batches += 1
-        progress = context.training.progress
         if context.module.automatic_optimization:
             # FSDP puts gradients on the parameters at the end of an accumulation window only
-            is_trained = progress.has_gradients and (
-                progress.steps_completed > self._steps_before
+            is_trained = context.training.progress.has_gradients and (
+                self._has_stepped()
                 or any(parameter.grad is not None for parameter in self._parameters())
             )
         else:
-            is_trained = progress.steps_completed > self._steps_before
+            is_trained = self._has_stepped()
             if not is_trained and self._version() != self._version_before:
                 self._is_settled = True  # steps that nobody counted, of the bare optimizer
             elif not is_trained and self._batches >= ENDLESS_LOADER_LIMIT:
@@ -80,9 +79,7 @@ class LearningCheck:
         """Look at the first epoch as a whole, after its schedulers."""
         if self._is_settled or not self._batches:
             return
-        context = self._context
-        is_manual = not context.module.automatic_optimization
-        if is_manual and context.training.progress.steps_completed == self._steps_before:
+        if not self._context.module.automatic_optimization and not self._has_stepped():
             self._advise_on_missing_steps()
         elif self._has_no_rate() and not self._had_rate:  # a decay may end at 0
             self._advise(
@@ -110,11 +107,14 @@ class LearningCheck:
                 "trained. Compute it from the output of the module's layers, without detach() or "
                 "a new tensor in between."
             )
-        elif self._has_no_rate() and not self._may_have_a_rate_later():
+        elif not self._had_rate and not self._may_have_a_rate_later():
             self._advise(
                 f"the learning rate of {self._names()} is 0, and no scheduler changes it: nothing "
                 "is trained. Pass lr= to the optimizer."
             )
+
+    def _has_stepped(self) -> bool:
+        return self._context.training.progress.steps_completed > self._steps_before
 
     def _has_no_rate(self) -> bool:
         rates = [group.get("lr") for one in self._optimizers() for group in one.param_groups]

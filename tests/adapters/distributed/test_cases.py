@@ -6,12 +6,12 @@ import importlib.metadata
 import importlib.util
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from launchers import free_port
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = Path(__file__).with_name("cases.py")
@@ -22,13 +22,11 @@ pytestmark = pytest.mark.slow
 
 def two(folder: Path, cases: list[str], *path: Path) -> dict[str, list[dict]]:
     """Run cases in two processes, and return what each process found in each."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     common = {
         **{name: value for name, value in os.environ.items() if name != "PL_GLOBAL_SEED"},
         "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0", "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "TRAINER_HOOKS_DISABLE_PLUGINS": "1",
+        "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1",
+        "TRAINER_HOOKS_DISABLE_PLUGINS": "1",
         "PYTHONPATH": os.pathsep.join(map(str, (*path, ROOT))),
     }  # fmt: skip
     outputs = [folder / f"output{rank}.txt" for rank in range(2)]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from launchers import free_port
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = Path(__file__).with_name("distributed.py")
@@ -38,14 +38,11 @@ def results(once) -> list[dict]:
 
 def run_in_two(folder: Path) -> list[dict]:
     """Run the script in two processes, and see to it that none is left."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     common = {
         # a seed that a test before has left there is none of the cases'
         **{name: value for name, value in os.environ.items() if name != "PL_GLOBAL_SEED"},
         "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0", "NODE_RANK": "0",
-        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1",
         "TRAINER_HOOKS_DISABLE_PLUGINS": "1",
         "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "tests" / "support", ROOT))),
     }  # fmt: skip
