@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("ignite")
 
 import torch
-from ignite.engine import Events
+from ignite.engine import Engine, Events
 from ignite.handlers import (
     Checkpoint,
     DiskSaver,
@@ -21,6 +21,7 @@ from ignite.handlers.param_scheduler import LinearCyclicalScheduler
 
 from trainer_hooks import Module, Trainer
 from trainer_hooks.adapters.ignite import adapt, attach
+from trainer_hooks.adapters.ignite.attached_handlers import load_state, state_of
 from trainer_hooks.errors import CheckpointError
 
 OFF = {
@@ -135,6 +136,28 @@ def test_averaged_weights_come_back(tmp_path) -> None:
     Run(average, 1).trainer.save_checkpoint(tmp_path / "a.ckpt")
     Run(average, 3, tmp_path / "a.ckpt")
     assert torch.equal(averages[-1].ema_model.weight, whole)
+
+
+@pytest.mark.parametrize("handle_buffers", ["copy", "update"])
+def test_averaged_buffers_share_memory_as_before(handle_buffers) -> None:
+    """With "copy" the handler's buffers are the model's own, which a later change shows."""
+
+    def build():
+        norm = torch.nn.BatchNorm1d(2)
+        return norm, EMAHandler(norm, momentum=0.5, handle_buffers=handle_buffers)
+
+    norm, handler = build()
+    engine = Engine(lambda engine, batch: norm(batch).sum().item())
+    handler.attach(engine)
+    engine.run(list(torch.rand(2, 4, 2)))
+    state, weights = state_of(handler), {k: v.clone() for k, v in norm.state_dict().items()}
+    resumed, other = build()
+    resumed.load_state_dict(weights)
+    load_state(other, state)
+    for changed in (norm, resumed):
+        changed.running_mean.fill_(7.0)
+    assert torch.equal(other.ema_model.running_mean, handler.ema_model.running_mean)
+    assert (other.ema_model.running_mean == 7).all() == (handle_buffers == "copy")
 
 
 def test_other_handlers_are_refused_by_name(tmp_path) -> None:

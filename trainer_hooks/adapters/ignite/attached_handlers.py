@@ -75,9 +75,19 @@ class AttachedHandlers:
 
 
 def state_of(handler: Any) -> dict[str, Any]:
-    """Return a handler's state; of an EMAHandler, which has none, the averaged weights."""
+    """Return a handler's state; of an EMAHandler, which has none, the averaged weights.
+
+    An EMAHandler with `handle_buffers="copy"` does not copy: its buffers are the model's own memory
+    from the first update on. The state names these buffers, so that a resume shares them again.
+    """
     if EMA in ancestor_names(handler):
-        return {"ema_model": handler.ema_model.state_dict()}
+        own = dict(handler.model.named_buffers())
+        shared = [
+            name
+            for name, buffer in handler.ema_model.named_buffers()
+            if name in own and buffer.data_ptr() == own[name].data_ptr() != 0
+        ]
+        return {"ema_model": handler.ema_model.state_dict(), "shared_buffers": shared}
     return _without_methods(handler.state_dict())
 
 
@@ -85,6 +95,10 @@ def load_state(handler: Any, state: Any) -> None:
     """Restore a handler's state, or the averaged weights."""
     if EMA in ancestor_names(handler):
         handler.ema_model.load_state_dict(state["ema_model"])
+        averaged, own = dict(handler.ema_model.named_buffers()), dict(handler.model.named_buffers())
+        # a checkpoint of before this key has none
+        for name in state.get("shared_buffers", ()):
+            averaged[name].data = own[name].data
     else:
         handler.load_state_dict(state)
 
