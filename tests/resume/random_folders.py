@@ -186,7 +186,8 @@ def _is_newer_last(name: str, uncut: End, chain: End) -> bool:
     if first != second:
         return first < second
     # of the same batch, but another part of its end
-    places = [end.checkpoints[name]["trainer_hooks"]["progress"] for end in (uncut, chain)]
+    parts = [end.checkpoints[name]["trainer_hooks"] for end in (uncut, chain)]
+    places = [(part["progress"], part.get("slot")) for part in parts]
     return places[0] != places[1]
 
 

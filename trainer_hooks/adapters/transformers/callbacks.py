@@ -14,6 +14,7 @@ from trainer_hooks.adapters.callback_adapter import (
     choose_adapter,
 )
 from trainer_hooks.callbacks import EarlyStopping
+from trainer_hooks.runtime.rng import isolated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -189,7 +190,10 @@ def _event_objects(trainer: Any) -> EventObjects:
     """Return the objects of a trainer, which its adapters share."""
     objects = _EVENT_OBJECTS.get(trainer)
     if objects is None:
-        objects = _EVENT_OBJECTS[trainer] = EventObjects(trainer)
+        # the modules that transformers imports here may draw random numbers, and a resumed run
+        # makes these objects at another moment
+        with isolated():
+            objects = _EVENT_OBJECTS[trainer] = EventObjects(trainer)
     return objects
 
 
