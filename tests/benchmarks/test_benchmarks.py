@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 CHECKPOINTS = [
@@ -64,3 +65,17 @@ def test_long_runs(tmp_path: Path) -> None:
     script = BENCHMARKS / "long_runs.py"
     printed = run(script, "--steps", 400, "--fits", 20, "--checkpoints", 5, folder=tmp_path)
     assert "KB" in printed
+
+
+@pytest.mark.slow
+def test_gpu(tmp_path: Path) -> None:
+    """Without a GPU nothing is claimed; a CPU tries the script, with the same weights by all."""
+    script = BENCHMARKS / "gpu.py"
+    if not torch.cuda.is_available():
+        assert run(script, folder=tmp_path).startswith("not measured")
+    small = ("--device", "cpu", "--rounds", 1, "--steps", 8, "--case", "step", "transfer", "bf16")
+    printed = run(script, *small, "waits", "graphs", folder=tmp_path)
+    assert printed.count("trainer_hooks") == 3
+    differences = [line.split()[-1] for line in printed.splitlines() if "trainer_hooks  " in line]
+    assert differences == ["0e+00"] * 3
+    assert printed.count("not measured (no CUDA device)") == 2
