@@ -81,17 +81,19 @@ def plain_states(states: dict[str, Any]) -> dict[str, Any]:
     """Return states of `host_random_state` as plain data and tensors.
 
     Integers are stored in tensors: with safe loading, hundreds of single ones are slower to read
-    than the rest of a small checkpoint.
+    than the rest of a small checkpoint. Those of 32 bits take four bytes each, since a file holds
+    the states of each rank; torch has few functions for unsigned ones, so they are signed.
     """
     plain = dict(states)
     if "python" in states:
         version, internal, next_gaussian = states["python"]
-        plain["python"] = (version, torch.tensor(internal, dtype=torch.int64), next_gaussian)
+        words = torch.tensor(internal, dtype=torch.int64).to(torch.int32)
+        plain["python"] = (version, words, next_gaussian)
     if "numpy" in states:
         generator_name, keys, position, has_gauss, cached = states["numpy"]
         plain["numpy"] = (
             generator_name,
-            torch.from_numpy(keys.astype("int64")),
+            torch.from_numpy(keys.view("int32")),
             int(position),
             int(has_gauss),
             float(cached),
@@ -104,14 +106,19 @@ def raw_states(plain: dict[str, Any]) -> dict[str, Any]:
     states = {}
     if "python" in plain:
         version, internal, next_gaussian = plain["python"]
-        states["python"] = (version, tuple(internal.tolist()), next_gaussian)
+        states["python"] = (version, tuple(_unsigned(internal).tolist()), next_gaussian)
     if "torch" in plain:
         # On the host: loading with a map_location may have moved the state to the device.
         states["torch"] = plain["torch"].cpu()
     if "numpy" in plain and _numpy() is not None:
         generator_name, keys, *rest = plain["numpy"]
-        states["numpy"] = (generator_name, keys.cpu().numpy().astype("uint32"), *rest)
+        states["numpy"] = (generator_name, _unsigned(keys).numpy().astype("uint32"), *rest)
     return states
+
+
+def _unsigned(words: torch.Tensor) -> torch.Tensor:
+    """Return words of 32 bits as numbers from 0 on; older checkpoints hold them as such."""
+    return words.cpu().to(torch.int64).bitwise_and(0xFFFFFFFF)
 
 
 def restore(state: dict[str, Any]) -> None:
