@@ -214,6 +214,27 @@ def train_epoch(run: Run, net: nn.Module) -> bool:
     return True
 
 
+def test_the_last_lines_name_the_call_of_the_user(tmp_path, caplog) -> None:
+    """A loop of one's own goes on with `Run`, and not with a `fit` that is nowhere in it."""
+    caplog.set_level("INFO", "trainer_hooks")
+
+    def train(**options: Any) -> None:
+        saver = ModelCheckpoint(tmp_path, save_on_train_epoch_end=True)
+        run, net = a_run(saver, enable_checkpointing=True, default_root_dir=tmp_path, **options)
+        with run:
+            for _ in run.epochs():
+                for batch in run.batches(batches()):
+                    train_on(run, net, batch)
+
+    train()
+    ended, way_on = (record.getMessage() for record in caplog.records[-2:])
+    assert ended.startswith("Run ended at epoch 2, step 8: max_epochs=2 epochs are done")
+    file = str(tmp_path / "epoch=1-step=8.ckpt")
+    assert way_on == f"to go on, with a higher max_epochs: Run(..., ckpt_path={file!r})"
+    with pytest.warns(TrainerHooksWarning, match="Run has nothing to do: max_epochs=2"):
+        train(ckpt_path=file)
+
+
 def test_an_error_in_the_loop_is_raised_with_its_place() -> None:
     """An error keeps its type, and has a note with the batch; the run is torn down."""
     pairs = Pairs()

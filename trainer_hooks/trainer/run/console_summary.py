@@ -22,7 +22,7 @@ from trainer_hooks.checkpoint.paths import exists, is_remote
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.data.loaders import describe_loader
 from trainer_hooks.errors import TerminationSignal, TrainerHooksAdvice, TrainerHooksWarning
-from trainer_hooks.trainer.run.resume_line import resume_line, shown_path
+from trainer_hooks.trainer.run.resume_line import entry_point, resume_line, shown_path
 
 if TYPE_CHECKING:
     from trainer_hooks.callbacks import ModelCheckpoint
@@ -56,25 +56,27 @@ def warn_of_nothing_to_do(context: RunContext, reason: str) -> bool:
     is_over = progress.stage in (EpochStage.BETWEEN, EpochStage.ENDED)
     if not reason or not is_over:
         return False
+    name = entry_point(context.trainer)
     if context.should_stop:
         if context.resumed:
             log.info(
-                "fit has nothing to do: %s before its checkpoint was saved. To go on, set "
+                "%s has nothing to do: %s before its checkpoint was saved. To go on, set "
                 "trainer.max_epochs, trainer.max_steps or trainer.max_duration to more, take the "
                 "callback out that requested the stop, or set trainer.should_stop = False in "
                 "on_train_start.",
+                name,
                 reason,
             )
         return False
     if stream is not None and stream.num_batches == 0:
         advice = "Set limit_train_batches to more, or call validate() to run the validation alone."
-        warn(f"fit has nothing to do: {reason}. {advice}", TrainerHooksWarning)
+        warn(f"{name} has nothing to do: {reason}. {advice}", TrainerHooksWarning)
         return True
     epochs = progress.epochs_completed + (progress.stage is EpochStage.ENDED)
     anew = "leave ckpt_path out" if context.resumed else "pass another module"
     warn(
-        f"fit has nothing to do: {reason} (epoch {epochs}, step {progress.steps_completed}). Set "
-        "trainer.max_epochs, trainer.max_steps or trainer.max_duration to more to go on, or "
+        f"{name} has nothing to do: {reason} (epoch {epochs}, step {progress.steps_completed}). "
+        "Set trainer.max_epochs, trainer.max_steps or trainer.max_duration to more to go on, or "
         f"{anew} to start anew.",
         TrainerHooksWarning,
     )
@@ -97,7 +99,7 @@ def log_end(
     place = _place_of(core.training)
     how = f"ended at {place}: {reason}" if error is None else f"{_broken_by(error)} at {place}"
     if trainer.fast_dev_run:
-        log.info("fit %s", how)
+        log.info("%s %s", entry_point(trainer), how)
         return
     newest = core.training.newest_path
     if newest and not is_remote(newest) and not exists(newest):
@@ -111,7 +113,7 @@ def log_end(
         or (_newest(trainer, core.training, newest) if is_expected else ""),
         _report_of(trainer),
     )
-    log.info("fit %s", "; ".join(filter(None, parts)))
+    log.info("%s %s", entry_point(trainer), "; ".join(filter(None, parts)))
     if newest:
         log.info("%s", _way_on(core, trainer, newest, reason))
 

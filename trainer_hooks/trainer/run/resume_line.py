@@ -1,4 +1,4 @@
-"""The line that resumes a fit from a checkpoint: its command, or its call, as it was started."""
+"""The line that resumes a training: its command, or its call, as it was started."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sys
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks._log import is_own_module
 from trainer_hooks.checkpoint.paths import is_remote
 from trainer_hooks.trainer.run.run_origin import run_config
@@ -45,7 +46,13 @@ def resume_line(trainer: Trainer, path: str, *, finds_itself: bool = False, limi
     # a notebook's command line is its server's
     if finds_itself and sys.argv[0] and "ipykernel" not in sys.modules:
         return typed_command()
-    return _call(shown)
+    return _call(shown, entry_point(trainer))
+
+
+def entry_point(trainer: Trainer) -> str:
+    """Return the name of the call that trains: `fit`, or `Run` where the loop is the user's."""
+    kind = class_if_loaded("trainer_hooks.trainer.own_loop", "LoopTrainer")
+    return "Run" if isinstance(trainer, kind) else "fit"
 
 
 def typed_command() -> str:
@@ -99,8 +106,8 @@ def _without(words: list[str], option: str) -> list[str]:
     return kept
 
 
-def _call(path: str) -> str:
-    """Return the user's call of fit with another checkpoint."""
+def _call(path: str, name: str) -> str:
+    """Return the user's call with another checkpoint: that of fit as it is, of a Run in short."""
     call = _call_in_source()
     if call is not None:
         given = [keyword for keyword in call.keywords if keyword.arg != "ckpt_path"]
@@ -108,7 +115,7 @@ def _call(path: str) -> str:
         text = ast.unparse(call)
         if len(text) - len(path) <= _LONGEST:
             return text
-    return f"fit(..., ckpt_path={path!r})"
+    return f"{name}(..., ckpt_path={path!r})"
 
 
 def _call_in_source() -> ast.Call | None:
