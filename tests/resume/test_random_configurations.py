@@ -187,6 +187,28 @@ def test_what_was_found_once_in_a_chain_does_not_come_back(
     assert (result.status, result.details) == ("same", [])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "guest",
+    [
+        "lightning: stateful", "composer: stateful", "accelerated: stateful",
+        "transformers: stateful", "ignite: early stopping",
+    ],
+)  # fmt: skip
+def test_guests_are_resumed_in_a_loop_of_ones_own(monkeypatch, fuzzer, tmp_path, guest) -> None:
+    """Callbacks of five frameworks in a `Run` that is killed, told to end, and gone on with."""
+    chains = importlib.import_module("random_chains")
+    cuts = (("SIGKILL", "on_train_batch_end", 4), ("SIGTERM", "on_train_epoch_end", 2))
+    options = simplest(fuzzer) | {"loop": "run", "guest": guest, "chain": cuts}
+    zygote = chains.Zygote(chains.needs_of(options))
+    monkeypatch.setattr(chains, "zygote_for", lambda needs: zygote)
+    try:
+        result = chains.examine_chain(options, tmp_path)
+    finally:
+        zygote.close()
+    assert (result.status, result.details) == ("same", [])
+
+
 def test_a_failure_is_made_as_small_as_it_can_be(fuzzer) -> None:
     """Of a configuration only what the failure needs stays, in its simplest form."""
     drawn = fuzzer.draw(13)
