@@ -20,6 +20,7 @@ from xml.sax.saxutils import escape
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import pyte
     from rich.text import Text
 
 FOLDER = Path(__file__).parent
@@ -41,7 +42,8 @@ class Picture(Callback):
         if trainer.global_step > 70:
             time.sleep(0.1)  # the bar is drawn again after a while
         if trainer.global_step == 80:
-            trainer.progress_bar_callback.refresh()
+            shown = trainer.progress_bar_callback
+            getattr(shown, "main_progress_bar", shown).refresh()
             sys.stdout.flush()
             sys.stderr.flush()
             os.write(1, b"\\x1b]2;the picture is taken\\x07")
@@ -49,17 +51,18 @@ class Picture(Callback):
 
 seed_everything(7)
 bar = RichProgressBar() if sys.argv[1] == "rich" else TQDMProgressBar()
-trainer = Trainer(max_epochs=5, log_every_n_steps=10, callbacks=[bar, Picture()])
+trainer = Trainer(
+    max_epochs=5, log_every_n_steps=10, callbacks=[bar, Picture()], default_root_dir=sys.argv[1]
+)
 trainer.fit(Digits(), *loaders())
 """
 
 _TREE = """
 from digits import Digits
+from plateau import StopOnPlateau
 from trainer_hooks import Trainer
-from trainer_hooks.callbacks import EarlyStopping, LearningRateMonitor
 
-callbacks = [EarlyStopping("val_acc", mode="max"), LearningRateMonitor()]
-Trainer(callbacks=callbacks).describe_hooks(Digits(), "fit")
+Trainer(callbacks=[StopOnPlateau()]).describe_hooks(Digits(), "fit")
 """
 
 
@@ -70,22 +73,25 @@ def pictures() -> dict[str, str]:
         folder = Path(name)
         _write_programs(folder)
         for kind in ("tqdm", "rich"):
-            screen = terminal(folder, [sys.executable, "bars.py", kind], lines=24)
-            made |= _drawn(f"bar-{kind}", screen[-4:] if kind == "rich" else screen[-3:], "train.py")
+            command = [sys.executable, "bars.py", kind]
+            made |= _drawn(f"bar-{kind}", terminal(folder, command, lines=24), "train.py")
         tree = terminal(folder, [sys.executable, "tree.py"], lines=200)
         made |= _drawn("describe-hooks", _cut(tree), "trainer.describe_hooks()")
-        for words in (["whole"], ["killed", "100"], ["killed"]):
+        for run, environ in (("whole", {}), ("killed", {"KILL_AT": "100"}), ("killed", {})):
             subprocess.run(
-                [sys.executable, "train.py", *words], cwd=folder, env=_environ(),
-                capture_output=True, check=words[1:] == [],
+                [sys.executable, "train.py", run], cwd=folder, env={**_environ(), **environ},
+                capture_output=True, check=not environ,
             )  # fmt: skip
-        last = [str(_last_checkpoint(folder / run).relative_to(folder)) for run in ("whole", "killed")]
+        last = [
+            str(_last_checkpoint(folder / run).relative_to(folder)) for run in ("whole", "killed")
+        ]
         words = ["-m", "trainer_hooks", "checkpoint", "diff", *last, "--ignore", "paths"]
         made |= _drawn(
             "checkpoint-diff",
             terminal(folder, [sys.executable, *words], lines=40),
             "trainer-hooks checkpoint diff A B --ignore paths",
         )
+        _check_equal(folder)
         whole, killed = _losses(folder / "whole"), _losses(folder / "killed")
         for theme in THEMES:
             made[f"front-{theme}.svg"] = front_picture(whole, killed, 100, theme)
@@ -96,7 +102,7 @@ def words_of(svg: str) -> str:
     """Return the text of a picture with its numbers masked, and without spaces."""
     text = "".join(re.findall(r"<text[^>]*>([^<]*)</text>", svg)).replace("&#160;", "")
     # a filled part of a bar is as long as the training was fast
-    return re.sub(r"[\d.:?]+|[━╸╺─█▏▎▍▌▋▊▉]+|\s+", "", text)
+    return re.sub(r"[\d.:?]+(?:it/s|s/it)?|[━╸╺─█▏▎▍▌▋▊▉]+|\s+", "", text)
 
 
 def write_pictures(made: dict[str, str]) -> None:
@@ -111,7 +117,7 @@ def write_pictures(made: dict[str, str]) -> None:
             file.unlink()
 
 
-def terminal(folder: Path, command: list[str], lines: int, columns: int = 88) -> list[Text]:
+def terminal(folder: Path, command: list[str], lines: int, columns: int = 100) -> list[Text]:
     """Run a command on a terminal, and return the lines of its screen with their colours.
 
     Args:
@@ -150,16 +156,23 @@ def terminal(folder: Path, command: list[str], lines: int, columns: int = 88) ->
     return rows
 
 
-def _row(screen: object, number: int) -> Text:
+def _row(screen: pyte.Screen, number: int) -> Text:
     from rich.text import Text
 
-    text = Text()
-    for column in range(screen.columns):  # type: ignore[attr-defined]
-        char = screen.buffer[number][column]  # type: ignore[attr-defined]
+    text, run, style = Text(), "", ""
+    for column in range(screen.columns):
+        char = screen.buffer[number][column]
         colour = {"default": "default", "brown": "yellow"}.get(char.fg, char.fg)
         colour = f"#{colour}" if re.fullmatch("[0-9a-f]{6}", colour) else colour
-        colour = re.sub(r"^bright(?=[a-z])", "bright_", colour).replace("bright_brown", "bright_yellow")
-        text.append(char.data, f"{'bold ' if char.bold else ''}{colour}")
+        colour = re.sub(r"^bright(?=[a-z])", "bright_", colour).replace(
+            "bright_brown", "bright_yellow"
+        )
+        its_style = f"{'bold ' if char.bold else ''}{colour}"
+        if its_style != style:
+            text.append(run, style)
+            run, style = "", its_style
+        run += char.data
+    text.append(run, style)
     text.rstrip()
     return text
 
@@ -170,8 +183,9 @@ def _drawn(name: str, rows: Iterable[Text], title: str) -> dict[str, str]:
     from rich._export_format import CONSOLE_SVG_FORMAT
     from rich.console import Console
     from rich.terminal_theme import TerminalTheme
+    from rich.text import Text
 
-    rows = list(rows)
+    rows = [*rows, Text()]  # the last line is cut off
     # no fonts from elsewhere
     code = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
     code = code.replace("Fira Code, monospace", "ui-monospace, Menlo, Consolas, monospace")
@@ -202,12 +216,17 @@ def _cut(tree: list[Text]) -> list[Text]:
     from rich.text import Text
 
     names = [row.plain.lstrip("│├└─ ") for row in tree]
-    start, end = names.index("on_train_epoch_start"), names.index("on_epoch_end", names.index("on_train_epoch_end"))
+    start, end = (
+        names.index("on_train_epoch_start"),
+        names.index("on_epoch_end", names.index("on_train_epoch_end")),
+    )
     more = Text("    ...")
     return [*tree[: names.index("fit") + 1], more, *tree[start : end + 1], more]
 
 
-def front_picture(whole: list[tuple[int, float]], killed: list[tuple[int, float]], at: int, theme: str) -> str:
+def front_picture(
+    whole: list[tuple[int, float]], killed: list[tuple[int, float]], at: int, theme: str
+) -> str:
     """Draw the losses of two runs, of which one was killed, each beside the other.
 
     Args:
@@ -224,39 +243,45 @@ def front_picture(whole: list[tuple[int, float]], killed: list[tuple[int, float]
     }[theme]
     last, top = whole[-1][0], max(loss for _, loss in whole)
 
-    def path(points: list[tuple[int, float]], left: int) -> str:
-        return " ".join(f"{left + 280 * s / last:.0f},{190 - 120 * loss / top:.0f}" for s, loss in points)
+    def line(points: list[tuple[int, float]], left: int, colour: str) -> str:
+        places = " ".join(
+            f"{left + 280 * s / last:.0f},{190 - 120 * loss / top:.0f}" for s, loss in points
+        )
+        return f'<polyline points="{places}" fill="none" stroke="{colour}" stroke-width="3"/>'
 
     def label(x: float, y: float, text: str, colour: str, size: int = 15) -> str:
-        return f'<text x="{x:.0f}" y="{y:.0f}" fill="{colour}" font-size="{size}">{escape(text)}</text>'
+        place = f'x="{x:.0f}" y="{y:.0f}"'
+        return f'<text {place} fill="{colour}" font-size="{size}">{escape(text)}</text>'
 
     left, right = 20, 380
     cut = right + 280 * at / last
     parts = [
         label(left, 28, "one run", ink, 18),
         label(right, 28, "the same, killed and started again", ink, 18),
-        f'<polyline points="{path(whole, left)}" fill="none" stroke="{first}" stroke-width="3"/>',
-        f'<polyline points="{path([p for p in killed if p[0] <= at], right)}" fill="none" stroke="{first}" stroke-width="3"/>',
-        f'<polyline points="{path([p for p in killed if p[0] >= at], right)}" fill="none" stroke="{second}" stroke-width="3"/>',
-        f'<line x1="{cut:.0f}" x2="{cut:.0f}" y1="62" y2="195" stroke="{bad}" stroke-width="2" stroke-dasharray="5 4"/>',
+        line(whole, left, first),
+        line([p for p in killed if p[0] <= at], right, first),
+        line([p for p in killed if p[0] >= at - 1], right, second),
+        f'<path d="M{cut:.0f} 62V195" stroke="{bad}" stroke-width="2" stroke-dasharray="5 4"/>',
         label(cut - 62, 58, f"killed at batch {at}", bad),
         label(cut + 8, 120, "resumed", second),
         label(left + 200, 120, "loss", faint),
     ]
     for x in (left, right):
         parts.append(f'<line x1="{x}" x2="{x + 290}" y1="195" y2="195" stroke="{faint}"/>')
-        parts.append(label(x, 216, f"batches: {last}", faint))
+        parts.append(label(x, 216, f"batches: {last + 1}", faint))
     parts.append(label(left, 250, "The weights at the end are equal, bit for bit.", ink, 18))
+    going_on = "Optimizer, random numbers, place in the data and callbacks go on where they were."
+    parts.append(label(left, 274, going_on, faint))
     body = "\n".join(parts)
     return (
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 690 265" '
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 690 285" '
         f'font-family="system-ui, sans-serif">\n{body}\n</svg>\n'
     )
 
 
 def _write_programs(folder: Path) -> None:
     """Write the programs of the tutorial's steps, and those that show the bars and the tree."""
-    for step in ("1-a-first-module", "4-kill-it-and-go-on"):
+    for step in ("1-a-first-module", "2-a-callback", "4-kill-it-and-go-on"):
         page = (FOLDER / "learn" / f"{step}.md").read_text(encoding="utf-8")
         for name, text in _FILE.findall(page):
             (folder / name).write_text(text, encoding="utf-8")
@@ -265,12 +290,19 @@ def _write_programs(folder: Path) -> None:
 
 
 def _environ() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TRAINER_HOOKS_")}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith("TRAINER_HOOKS_")
+    }
     kept.pop("NO_COLOR", None)
     return {
-        **kept, "TERM": "xterm-256color", "COLORTERM": "truecolor", "TRAINER_HOOKS_DISABLE_PLUGINS": "1",
-        "PYTHONWARNINGS": "ignore", "CUDA_VISIBLE_DEVICES": "",
+        **kept, "TERM": "xterm-256color", "COLORTERM": "truecolor",
+        "TRAINER_HOOKS_DISABLE_PLUGINS": "1", "PYTHONWARNINGS": "ignore", "CUDA_VISIBLE_DEVICES": "",
     }  # fmt: skip
+
+
+def _check_equal(folder: Path) -> None:
+    """Run the tutorial's comparison of the two weights, which raises if they differ."""
+    subprocess.run([sys.executable, "compare.py"], cwd=folder, env=_environ(), check=True)
 
 
 def _last_checkpoint(folder: Path) -> Path:
@@ -281,5 +313,7 @@ def _losses(folder: Path) -> list[tuple[int, float]]:
     (file,) = folder.rglob("metrics.csv")
     with file.open(encoding="utf-8", newline="") as rows:
         return [
-            (int(row["step"]), float(row["train_loss"])) for row in csv.DictReader(rows) if row["train_loss"]
+            (int(row["step"]), float(row["train_loss"]))
+            for row in csv.DictReader(rows)
+            if row["train_loss"]
         ]
