@@ -74,7 +74,9 @@ def pictures() -> dict[str, str]:
         _write_programs(folder)
         for kind in ("tqdm", "rich"):
             command = [sys.executable, "bars.py", kind]
-            made |= _drawn(f"bar-{kind}", terminal(folder, command, lines=24), "train.py")
+            made |= _drawn(
+                f"bar-{kind}", terminal(folder, command, lines=24, columns=112), "train.py"
+            )
         tree = terminal(folder, [sys.executable, "tree.py"], lines=200)
         made |= _drawn("describe-hooks", _cut(tree), "trainer.describe_hooks()")
         for run, environ in (("whole", {}), ("killed", {"KILL_AT": "100"}), ("killed", {})):
@@ -212,16 +214,20 @@ def _drawn(name: str, rows: Iterable[Text], title: str) -> dict[str, str]:
 
 
 def _cut(tree: list[Text]) -> list[Text]:
-    """Leave of the loop's tree who takes part, and one epoch of training."""
+    """Leave of the loop's tree who takes part, a validation, and the batches of an epoch."""
     from rich.text import Text
 
     names = [row.plain.lstrip("│├└─ ") for row in tree]
-    start, end = (
-        names.index("on_train_epoch_start"),
-        names.index("on_epoch_end", names.index("on_train_epoch_end")),
-    )
     more = Text("    ...")
-    return [*tree[: names.index("fit") + 1], more, *tree[start : end + 1], more]
+    validation = names.index("the validation loop"), names.index("on_sanity_check_end")
+    batches = (
+        names.index("on_train_epoch_start"),
+        names.index("if a validation is due on this batch"),
+    )
+    return [
+        *tree[: names.index("fit") + 1], more, *tree[slice(*validation)], more,
+        *tree[slice(*batches)], more,
+    ]  # fmt: skip
 
 
 def front_picture(
@@ -296,7 +302,8 @@ def _environ() -> dict[str, str]:
     kept.pop("NO_COLOR", None)
     return {
         **kept, "TERM": "xterm-256color", "COLORTERM": "truecolor",
-        "TRAINER_HOOKS_DISABLE_PLUGINS": "1", "PYTHONWARNINGS": "ignore", "CUDA_VISIBLE_DEVICES": "",
+        "TRAINER_HOOKS_DISABLE_PLUGINS": "1", "PYTHONWARNINGS": "ignore",
+        "CUDA_VISIBLE_DEVICES": "",
     }  # fmt: skip
 
 

@@ -1,11 +1,11 @@
-"""The pictures of the pages are those of real runs, in two themes, with a text for who cannot see."""
+"""The pictures of the pages come from real runs, in two themes, with alternative texts."""
 
 from __future__ import annotations
 
 import importlib
 import re
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_each_picture_is_on_a_page_in_both_themes_with_a_text() -> None:
 def test_a_picture_asks_for_nothing_elsewhere(name: str) -> None:
     """It is well-formed, and fetches no font."""
     text = FILES[name].read_text(encoding="utf-8")
-    ElementTree.fromstring(text)
+    ET.fromstring(text)
     assert "url(http" not in text.replace('"', "").replace("'", "")
     assert "Traceback" not in text
     assert "Error" not in text
