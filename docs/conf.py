@@ -194,8 +194,8 @@ def adapt_source(_: Sphinx, docname: str, source: list[str]) -> None:
             words = " ".join(re.findall(r"NaN|[A-Z]+(?![a-z])|[A-Z][a-z]+", name)).lower()
             # a main entry of the index, which the search ranks above the titles of other pages
             entry = f"```{{index}} ! {words}\n```\n"
-            title, _, head = head.partition("\n")
-            head = f"{title}\n\n{entry}{head}"
+            note, end, head = head.partition("do not edit -->\n")
+            head = f"{note}{end}\n{entry}{head}"  # its place is the paragraph that follows
             text = f"{head}\n{link}\n\n## {rest}".replace("| | |\n", "| error | if |\n")
     source[0] = text
 
