@@ -211,8 +211,12 @@ def test_the_search_finds_the_pages_of_callbacks_by_the_words_of_their_names(vis
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1600])
 @pytest.mark.parametrize(
-    "name", ["index.html", "callbacks/EarlyStopping.html", "checkpoints.html", "api/loggers.html"]
-)
+    "name",
+    [
+        "index.html", "callbacks/EarlyStopping.html", "checkpoints.html", "api/loggers.html",
+        "learn/2-a-callback.html", "side-by-side/transformers.html",
+    ],
+)  # fmt: skip
 def test_a_page_can_be_read_by_everybody(visit, name, width, scheme) -> None:
     """Nothing runs out of the window, and axe finds no fault: contrast, landmarks, names."""
     page = visit(name, width, scheme)
