@@ -191,9 +191,12 @@ def adapt_source(_: Sphinx, docname: str, source: list[str]) -> None:
             link = f"[Signature and source](../api/{page_of(package)}.md#{short.lower()})"
             head, _, rest = text.partition("\n## ")
             # people search for `early stopping`, and the page says `EarlyStopping`
-            words = ", ".join(re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z]+", name)).lower()
-            keywords = f'---\nmyst:\n  html_meta:\n    keywords: "{words}"\n---\n'
-            text = f"{keywords}{head}\n{link}\n\n## {rest}".replace("| | |\n", "| error | if |\n")
+            words = " ".join(re.findall(r"NaN|[A-Z]+(?![a-z])|[A-Z][a-z]+", name)).lower()
+            # a main entry of the index, which the search ranks above the titles of other pages
+            entry = f"```{{index}} ! {words}\n```\n"
+            note, end, head = head.partition("do not edit -->\n")
+            head = f"{note}{end}\n{entry}{head}"  # its place is the paragraph that follows
+            text = f"{head}\n{link}\n\n## {rest}".replace("| | |\n", "| error | if |\n")
     source[0] = text
 
 

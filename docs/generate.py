@@ -1,11 +1,13 @@
 """Write the pages that are made from the code: `python docs/generate.py`.
 
 Each fact on these pages comes from its declaration in the code; a test fails when a page is stale.
+`--no-pictures` leaves the pictures as they are: their runs take a minute.
 """
 
 from __future__ import annotations
 
 import io
+import sys
 from pathlib import Path
 
 from api_pages import api_pages
@@ -15,6 +17,7 @@ from inventories import inventories
 from lightning_page import lightning_page
 from lightning_stubs import FOLDER as STUBS
 from lightning_stubs import lightning_stubs
+from pictures import pictures, write_pictures
 from tables import fill
 from trainer_hooks._text import show_tree
 from trainer_hooks.adapters.hook_names import (
@@ -166,3 +169,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    if "--no-pictures" not in sys.argv:
+        write_pictures(pictures())

@@ -45,6 +45,10 @@ def test_a_step_runs_as_it_stands(page: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, (text, done.stdout, done.stderr)
         assert "Traceback" not in done.stderr, done.stderr
         assert "Advice" not in done.stderr, done.stderr
+        if page.stem.startswith("4-") and "KILL_AT" in text:
+            assert "it was killed" in done.stdout
+            assert "resuming" in done.stderr, done.stderr
+            assert "a new training" not in done.stderr, done.stderr
 
 
 def test_the_steps_are_six_and_lead_on() -> None:

@@ -166,6 +166,17 @@ def visit(browser, address):
     assert [url for url in asked if not url.startswith((address, "data:"))] == []
 
 
+def found(page, words: str) -> list[str]:
+    """Type words into the search of a page, and return the links of the results in their order."""
+    page.locator("input.sidebar-search").fill(words)
+    page.locator("input.sidebar-search").press("Enter")
+    page.get_by_text("Search finished").wait_for()
+    # the summaries of the results are fetched, which leaving the page would break off
+    page.wait_for_load_state("networkidle")
+    links = page.locator("#search-results li > a").all()
+    return [link.get_attribute("href") for link in links]
+
+
 @in_a_browser
 @pytest.mark.parametrize(
     ("words", "wanted"),
@@ -178,24 +189,34 @@ def visit(browser, address):
 )
 def test_the_search_finds_what_people_type(visit, words, wanted) -> None:
     """Typed into the field of a page, the words lead to a list with the right page near its top."""
-    page = visit("index.html")
-    page.locator("input.sidebar-search").fill(words)
-    page.locator("input.sidebar-search").press("Enter")
-    page.get_by_text("Search finished").wait_for()
-    # the summaries of the results are fetched, which leaving the page would break off
-    page.wait_for_load_state("networkidle")
-    links = [link.get_attribute("href") for link in page.locator("#search-results li > a").all()]
+    links = found(visit("index.html"), words)
     assert any(wanted in link for link in links[:8]), links[:8]
-    if words == "early stopping":  # the page's title is one word
-        assert any("callbacks/EarlyStopping.html" in link for link in links)
+
+
+@in_a_browser
+@pytest.mark.parametrize("words", ["early stopping", "Early Stopping", "EarlyStopping"])
+def test_the_search_finds_a_callbacks_page_first(visit, words) -> None:
+    """By the words of its name or by the name itself."""
+    assert "callbacks/EarlyStopping.html" in found(visit("index.html"), words)[0]
+
+
+@in_a_browser
+def test_the_search_finds_the_pages_of_callbacks_by_the_words_of_their_names(visit) -> None:
+    """It is no special treatment of one page."""
+    for words, name in [("model checkpoint", "ModelCheckpoint"), ("nan guard", "NaNGuard")]:
+        assert f"callbacks/{name}.html" in found(visit("index.html"), words)[0]
 
 
 @in_a_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1600])
 @pytest.mark.parametrize(
-    "name", ["index.html", "callbacks/EarlyStopping.html", "checkpoints.html", "api/loggers.html"]
-)
+    "name",
+    [
+        "index.html", "callbacks/EarlyStopping.html", "checkpoints.html", "api/loggers.html",
+        "learn/2-a-callback.html", "side-by-side/transformers.html",
+    ],
+)  # fmt: skip
 def test_a_page_can_be_read_by_everybody(visit, name, width, scheme) -> None:
     """Nothing runs out of the window, and axe finds no fault: contrast, landmarks, names."""
     page = visit(name, width, scheme)

@@ -18,7 +18,10 @@ from trainer_hooks.hooks.plugin import GROUPS, HOOKS_GROUP, LIGHTNING_GROUPS
 from trainer_hooks.hooks.spec import ALIASES
 from trainer_hooks.loggers import registry
 
-PAGE = (Path(__file__).parents[2] / "docs" / "stability.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "stability.md").read_text(encoding="utf-8")
+CHANGELOG = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+VERSION = trainer_hooks.__version__
 
 
 def section(title: str) -> str:
@@ -33,8 +36,19 @@ def deprecated() -> dict[str, list[str]]:
 
 def test_the_version_and_the_format_are_the_present_ones() -> None:
     """The numbers in the text are those of the code."""
-    assert f"The version is {trainer_hooks.__version__}." in PAGE
+    assert f"The version is {VERSION}." in PAGE
     assert f"writes format {FORMAT}." in PAGE
+
+
+def test_the_changelog_begins_with_the_present_version() -> None:
+    """What comes next is on top, then this version; each line is one thing, and the page short."""
+    head, *versions = CHANGELOG.split("\n## ")
+    assert head.startswith("# Changelog")
+    assert [part.partition("\n")[0] for part in versions] == ["Unreleased", VERSION]
+    for part in versions:
+        lines = [line for line in part.splitlines()[1:] if line and not line.startswith("### ")]
+        assert [line for line in lines if not line.startswith("- ")] in ([], ["The first version."])
+    assert len(versions[1].split()) < 2_500
 
 
 def test_the_packages_with_public_names_list_them() -> None:
