@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,3 +62,51 @@ def test_a_signal_to_one_rank_ends_all_in_order(launched) -> None:
     assert ended.codes == [143, 143], ended.output
     saved = Path(ended.folder, "own_leaves_by_signal", "saved")
     assert [path.name for path in saved.glob("preempted*")] == ["preempted-epoch=0-step=3.ckpt"]
+
+
+@pytest.fixture
+def torchrun(tmp_path):
+    """A function that runs the program under torchrun's own command, with some restarts."""
+    here = Path(__file__).parent
+
+    def run(name: str, *words: str, restarts: int = 0) -> tuple[int, str, Path]:
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        ended = subprocess.run(
+            [
+                sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
+                "2", "--max-restarts", str(restarts), str(here / "own_loop_run.py"), str(folder),
+                *words,
+            ],
+            env={
+                **os.environ, "OMP_NUM_THREADS": "1", "TRAINER_HOOKS_DISABLE_PLUGINS": "1",
+                "PYTHONPATH": str(here.parents[1]),
+            },
+            capture_output=True, text=True, timeout=150,
+        )  # fmt: skip
+        return ended.returncode, ended.stdout + ended.stderr, folder
+
+    return run
+
+
+def test_torchrun_starts_a_killed_loop_again(torchrun) -> None:
+    """A rank is killed in a batch; the attempt after it ends with the weights of the uncut loop."""
+    code, output, whole = torchrun("whole")
+    assert code == 0, output
+    code, output, killed = torchrun("killed", "SIGKILL", restarts=1)
+    assert code == 0, output
+    assert (killed / "told").exists()
+    assert (killed / "weights.txt").read_text() == (whole / "weights.txt").read_text()
+
+
+def test_ctrl_c_in_both_ranks_is_gone_on_with(torchrun) -> None:
+    """Both end, in order, and the same command goes on to the weights of the uncut loop."""
+    code, output, whole = torchrun("whole")
+    assert code == 0, output
+    code, output, cut = torchrun("cut", "SIGINT")
+    assert code != 0, output
+    assert "was interrupted (Ctrl-C)" in output
+    assert not (cut / "weights.txt").exists()
+    code, output, cut = torchrun("cut", "SIGINT")
+    assert code == 0, output
+    assert (cut / "weights.txt").read_text() == (whole / "weights.txt").read_text()
