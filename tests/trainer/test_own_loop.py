@@ -436,6 +436,20 @@ def test_options_that_the_loop_decides_are_refused(options, kind, message) -> No
         Run(net, torch.optim.SGD(net.parameters(), 0.1), **QUIET | options)
 
 
+@pytest.mark.parametrize("plugins", [True, False])
+def test_installed_plugins_take_part(plugins, monkeypatch) -> None:
+    """The callbacks of an installed package, unless plugins are off."""
+    kind = pytest.importorskip("trainer_hooks_monitoring").EventLog
+    monkeypatch.delenv("TRAINER_HOOKS_DISABLE_PLUGINS", raising=False)
+    run, net = a_run(plugins=plugins)
+    with run:
+        for _ in run.epochs():
+            for batch in run.batches(batches()):
+                train_on(run, net, batch)
+    logs = [one for one in run.trainer.callbacks if isinstance(one, kind)]
+    assert [log.counts.batches for log in logs] == [8] * plugins
+
+
 def test_a_callback_that_needs_steps_is_refused_later_too() -> None:
     """`add_callback` refuses it as the constructor does."""
     run, _ = a_run()
