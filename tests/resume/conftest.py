@@ -279,7 +279,7 @@ class Laboratory:
             scramble(77 if is_word else resume_from.stat().st_size % 1000)
         with warnings.catch_warnings():
             # a cut at the end of the last epoch leaves nothing to train
-            warnings.filterwarnings("ignore", "fit has nothing to do")
+            warnings.filterwarnings("ignore", "(fit|Run) has nothing to do")
             fit()
         end = torch.load(self.folder / name / "end.ckpt", weights_only=True)
         assert end["trainer_hooks"].pop("wall_times")

@@ -233,7 +233,7 @@ def warm_up(folder: Path) -> None:
 def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("error")
-    warnings.filterwarnings("ignore", "fit has nothing to do")  # killed after the last save
+    warnings.filterwarnings("ignore", "(fit|Run) has nothing to do")  # killed after the last save
     folder = Path(sys.argv[1])
     warm_up(folder / "warm")
     for number, case in enumerate(json.loads(sys.argv[2])):

@@ -81,8 +81,9 @@ class LoopTrainer(Trainer):
         return self._resolve_checkpoint(ckpt_path, "fit", module)
 
     def keep_states(self, states: list[RegisteredState]) -> None:
-        """Keep states of the loop in checkpoints."""
+        """Keep states of the loop in checkpoints, and name `Run` in messages."""
         self._core.extra_states = states
+        self._core.entry_point = "Run"
 
     def move(self, batch: Any) -> Any:
         """Return tensors on the device, those of floating point in the run's precision."""

@@ -1596,7 +1596,14 @@ class Trainer:
 
         # on rank 0 alone: other nodes may not see its folders
         return self._core.processes.run_on_rank_zero(
-            partial(find_checkpoint, self, str(ckpt_path), fn, uncompiled(module))
+            partial(
+                find_checkpoint,
+                self,
+                str(ckpt_path),
+                fn,
+                uncompiled(module),
+                self._core.entry_point,
+            )
         )
 
     def _callbacks_of(self, home: str, name: str) -> list[Any]:

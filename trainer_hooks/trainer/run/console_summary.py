@@ -22,7 +22,7 @@ from trainer_hooks.checkpoint.paths import exists, is_remote
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.data.loaders import describe_loader
 from trainer_hooks.errors import TerminationSignal, TrainerHooksAdvice, TrainerHooksWarning
-from trainer_hooks.trainer.run.resume_line import entry_point, resume_line, shown_path
+from trainer_hooks.trainer.run.resume_line import resume_line, shown_path
 
 if TYPE_CHECKING:
     from trainer_hooks.callbacks import ModelCheckpoint
@@ -42,7 +42,7 @@ def log_resume(training: TrainingState, report: LoadReport, path: str) -> None:
     log.info("resuming from %r at %s (%s)", shown_path(path), _place_of(training), states)
 
 
-def warn_of_nothing_to_do(context: RunContext, reason: str) -> bool:
+def warn_of_nothing_to_do(context: RunContext, reason: str, name: str) -> bool:
     """Warn if a fit has nothing to train, unless this fit requested a stop itself.
 
     Returns:
@@ -51,12 +51,12 @@ def warn_of_nothing_to_do(context: RunContext, reason: str) -> bool:
     Args:
         context: the run.
         reason: why the training is over already; empty if it is not.
+        name: the name of the user's call.
     """
     progress, stream = context.training.progress, context.data.stream
     is_over = progress.stage in (EpochStage.BETWEEN, EpochStage.ENDED)
     if not reason or not is_over:
         return False
-    name = entry_point(context.trainer)
     if context.should_stop:
         if context.resumed:
             log.info(
@@ -99,7 +99,7 @@ def log_end(
     place = _place_of(core.training)
     how = f"ended at {place}: {reason}" if error is None else f"{_broken_by(error)} at {place}"
     if trainer.fast_dev_run:
-        log.info("%s %s", entry_point(trainer), how)
+        log.info("%s %s", core.entry_point, how)
         return
     newest = core.training.newest_path
     if newest and not is_remote(newest) and not exists(newest):
@@ -113,7 +113,7 @@ def log_end(
         or (_newest(trainer, core.training, newest) if is_expected else ""),
         _report_of(trainer),
     )
-    log.info("%s %s", entry_point(trainer), "; ".join(filter(None, parts)))
+    log.info("%s %s", core.entry_point, "; ".join(filter(None, parts)))
     if newest:
         log.info("%s", _way_on(core, trainer, newest, reason))
 
@@ -191,7 +191,9 @@ def _way_on(core: TrainerCore, trainer: Trainer, newest: str, reason: str) -> st
     elif stopper is not None:
         condition = f", without {stopper} or with options of it that stop later"
     raised = limit if limit in ("max_epochs", "max_steps") else ""
-    line = resume_line(trainer, newest, finds_itself=core.start.is_auto, limit=raised)
+    line = resume_line(
+        trainer, newest, core.entry_point, finds_itself=core.start.is_auto, limit=raised
+    )
     return f"to go on{condition}: {line}"
 
 

@@ -198,7 +198,9 @@ def refuse_misspelt(asked: str) -> None:
         raise CheckpointNotFoundError(f"ckpt_path={asked!r}: there is no such file.{hint}")
 
 
-def find_checkpoint(trainer: Trainer, asked: str, fn: str, module: Module) -> str | None:
+def find_checkpoint(
+    trainer: Trainer, asked: str, fn: str, module: Module, entry_point: str = "fit"
+) -> str | None:
     """Return the path of a checkpoint, or None where `"auto"` finds none.
 
     Args:
@@ -206,6 +208,7 @@ def find_checkpoint(trainer: Trainer, asked: str, fn: str, module: Module) -> st
         asked: `"last"`, `"best"` or `"auto"`.
         fn: `"fit"`, `"validate"`, `"test"` or `"predict"`; fit needs more than weights.
         module: the module to load, of another framework too.
+        entry_point: the name of the user's call that trains.
 
     Raises:
         OptionError: `"auto"` was passed to another entry point than fit.
@@ -241,7 +244,7 @@ def find_checkpoint(trainer: Trainer, asked: str, fn: str, module: Module) -> st
             f"{looked} Train first, give a path, or "
             "let fit start anew where there is none: ckpt_path='auto'."
         )
-    _tell_of_others(trainer, search, adapt_if_foreign(module, Module))
+    _tell_of_others(trainer, search, adapt_if_foreign(module, Module), entry_point)
     if checkpoint_path is not None and fn == "fit":
         warn_of_failed_start(checkpoint_path, asked)
     return checkpoint_path
@@ -305,7 +308,9 @@ def _search(trainer: Trainer, asked: str, fn: str, module: Module) -> Checkpoint
     )
 
 
-def _tell_of_others(trainer: Trainer, search: CheckpointSearch, module: Module) -> None:
+def _tell_of_others(
+    trainer: Trainer, search: CheckpointSearch, module: Module, entry_point: str
+) -> None:
     """Report if all checkpoints, or the chosen one, belong to other runs."""
     if not search.of_others:
         return
@@ -315,7 +320,7 @@ def _tell_of_others(trainer: Trainer, search: CheckpointSearch, module: Module) 
             f"ckpt_path={search.asked!r}: a new training. All checkpoints here "
             f"({len(search.of_others)}) are of other runs; the newest is {newest!r}, and "
             f"{'; '.join(_differences(trainer, module, newest))}. To resume it all the same: "
-            f"{resume_line(trainer, newest)}"
+            f"{resume_line(trainer, newest, entry_point)}"
         )
     elif search.taken in search.of_others:
         warn(

@@ -478,7 +478,7 @@ class TrainerRun:
             self._loop = FitLoop(context, is_advising=not self.core.is_trial)
         loop = self._loop
         self._batches_before = self.core.training.progress.batches_completed
-        is_idle = warn_of_nothing_to_do(context, loop.reason_to_end())
+        is_idle = warn_of_nothing_to_do(context, loop.reason_to_end(), self.core.entry_point)
         self.core.state.has_nothing_to_do = is_idle
         return loop
 

@@ -11,7 +11,6 @@ import sys
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks._log import is_own_module
 from trainer_hooks.checkpoint.paths import is_remote
 from trainer_hooks.trainer.run.run_origin import run_config
@@ -25,12 +24,20 @@ _LONGEST = 160
 """The length from which a call is shown as `fit(...)`."""
 
 
-def resume_line(trainer: Trainer, path: str, *, finds_itself: bool = False, limit: str = "") -> str:
+def resume_line(
+    trainer: Trainer,
+    path: str,
+    entry_point: str,
+    *,
+    finds_itself: bool = False,
+    limit: str = "",
+) -> str:
     """Return the command or call with which the running fit resumes from a checkpoint.
 
     Args:
         trainer: the trainer, inside its call of fit.
         path: the checkpoint.
+        entry_point: the name of the call, for one that cannot be read.
         finds_itself: whether the same command finds the checkpoint, as with `ckpt_path="auto"`.
         limit: the limit that ended the fit, `"max_epochs"` or `"max_steps"`: the command of a
             config doubles it. A call cannot: the limit is in the Trainer.
@@ -46,13 +53,7 @@ def resume_line(trainer: Trainer, path: str, *, finds_itself: bool = False, limi
     # a notebook's command line is its server's
     if finds_itself and sys.argv[0] and "ipykernel" not in sys.modules:
         return typed_command()
-    return _call(shown, entry_point(trainer))
-
-
-def entry_point(trainer: Trainer) -> str:
-    """Return the name of the call that trains: `fit`, or `Run` where the loop is the user's."""
-    kind = class_if_loaded("trainer_hooks.trainer.own_loop", "LoopTrainer")
-    return "Run" if isinstance(trainer, kind) else "fit"
+    return _call(shown, entry_point)
 
 
 def typed_command() -> str:

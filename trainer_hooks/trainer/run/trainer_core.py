@@ -124,6 +124,7 @@ class TrainerCore:
         evaluation: the loaders and batch counts of the last run's evaluations, by stage.
         muted: the sink for logged metrics that are to have no effect, or None.
         extra_states: states of the user's own loop, which checkpoints hold too.
+        entry_point: the name of the user's call that trains, for messages.
     """
 
     config: TrainerConfig
@@ -156,6 +157,7 @@ class TrainerCore:
     evaluation: dict[str, EvalLoaders] = field(default_factory=dict)
     muted: MutedMetrics | None = None
     extra_states: list[RegisteredState] = field(default_factory=list)
+    entry_point: str = "fit"
 
     def take(self, inputs: RunInputs) -> None:
         """Begin a run; a fit with another module than before starts from zero."""
