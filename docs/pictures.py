@@ -299,7 +299,9 @@ def _environ() -> dict[str, str]:
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith("TRAINER_HOOKS_")
     }
-    kept.pop("NO_COLOR", None)
+    # rich takes these for the terminal's
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"):
+        kept.pop(name, None)
     return {
         **kept, "TERM": "xterm-256color", "COLORTERM": "truecolor",
         "TRAINER_HOOKS_DISABLE_PLUGINS": "1", "PYTHONWARNINGS": "ignore",
