@@ -107,7 +107,7 @@ def test_a_new_project_with_a_loop_of_its_own(own_loop: Path, tmp_path) -> None:
     for epochs in ("2", "3"):
         done = run(copied, "my_loop.train", "--max-epochs", epochs)
         assert done.returncode == 0, done.stderr
-        assert f"fit ended at epoch {epochs}, " in done.stderr
+        assert f"Run ended at epoch {epochs}, " in done.stderr
 
 
 @pytest.mark.slow
