@@ -547,9 +547,12 @@ def test_a_built_in_callback_keeps_the_contract(name, callback_contract) -> None
 # its validations lie inside of batches, whose lines a resume goes through once more: the loop of
 # this test calls the hooks of the module's default step in them
 @pytest.mark.parametrize("name", [name for name in CASES if name != "LimitEvalStepsCallback"])
-def test_it_keeps_the_contract_in_an_own_loop(name, callback_contract, monkeypatch) -> None:
+def test_it_keeps_the_contract_in_an_own_loop(
+    name, callback_contract, monkeypatch, tmp_path
+) -> None:
     """The same holds where the fit is a loop by Run; a callback that needs steps is refused."""
     gc.freeze()
+    monkeypatch.chdir(tmp_path)  # some factories save a file there
     factory, options = CASES[name]
     monkeypatch.setattr(harness, "Trainer", TrainerByRun)
     if factory().needs_steps:
