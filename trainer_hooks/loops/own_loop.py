@@ -1,4 +1,4 @@
-"""The loop of a training that the user writes: what the fit loop does, between the user's lines.
+"""The loop of a training that the user writes: the fit loop's work between the user's lines.
 
 `OwnLoop` is made of the pieces of `FitLoop`, and keeps in its attributes where the user's loop is.
 So it does not matter how a `for` is left: the next call closes what is open.
@@ -662,7 +662,7 @@ class OwnLoop(FitLoop):
         )
 
     def output(self, outputs: Any) -> None:
-        """Set what the end hook of the open batch gets: in a training batch besides the loss.
+        """Set the `outputs` of the open batch's end hook: in a training batch besides the loss.
 
         Raises:
             UsageError: there is no batch, or the outputs of a training batch are no dict.
@@ -676,7 +676,7 @@ class OwnLoop(FitLoop):
         if not isinstance(outputs, dict):
             raise UsageError(
                 f"run.output({type(outputs).__qualname__}) was called in a training batch, whose "
-                "hooks get a dict with the loss in it: pass a dict of what stands beside that."
+                "hooks get a dict with the loss in it: pass a dict of the other values."
             )
         batch.extra_outputs = outputs
 

@@ -249,7 +249,7 @@ class Run:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> bool:
-        """Close what is open, call the end hooks, and tear the run down."""
+        """Close the open batch, epoch and validation, call the end hooks, and tear the run down."""
         session, loop = self._session, self._loop
         assert session is not None
         assert loop is not None

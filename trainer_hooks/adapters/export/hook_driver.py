@@ -187,7 +187,7 @@ class HookDriver:
         self.put_weights(loaded)
 
     def read(self, state: Mapping[str, Any] | None) -> None:
-        """Restore the counters, and keep the rest of a saved state for what follows."""
+        """Restore the counters of a saved state, and keep the rest until its owners are there."""
         trainer, own = self.trainer, dict(state or {})
         run = own.pop(RUN_STATE, {})
         if run:
@@ -211,7 +211,7 @@ class HookDriver:
         self._loaded = checkpoint
 
     def load_into_optimizers(self) -> None:
-        """Call `on_load_checkpoint`, in which a callback regroups what the optimizers train."""
+        """Call `on_load_checkpoint`, in which a callback may regroup the optimizers' parameters."""
         if self._loaded is None or self._is_load_told:
             return
         self._is_load_told = True
@@ -584,7 +584,7 @@ def find_caller(package: str, name: str) -> Any:
 
 
 def fit_schedulers_to_groups(configs: Sequence[LRSchedulerConfig]) -> None:
-    """Let a host's `LambdaLR` schedulers go on from what a callback has set in new groups.
+    """Let a host's `LambdaLR` schedulers go on from the rates that a callback set in new groups.
 
     torch's scheduler has a rate for each group that was there when it was made, and stops with an
     error at a group that an unfreezing callback adds; some hosts always have such a scheduler.

@@ -392,7 +392,7 @@ class HostTrainer:
 
 
 class HostModule(ModuleProxy):
-    """The host's model with what our callbacks call on a `Module`: `log`, and a few attributes.
+    """The host's model with the members of a `Module` that our callbacks use: `log` and others.
 
     Args:
         module: the model.
@@ -487,7 +487,7 @@ class BatchScheduledHostTrainer(HostTrainer):
         self._configs: SchedulerList | None = None
 
     def begin_run(self, fn: str) -> None:
-        """Reset what holds for one run, and read the host's scheduler anew."""
+        """Reset the state of one run, and read the host's scheduler anew."""
         super().begin_run(fn)
         self._configs = None
 

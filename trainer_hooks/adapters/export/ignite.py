@@ -82,7 +82,7 @@ IGNITE_EVENTS = {
 
 
 class IgniteHostTrainer(PolledHostTrainer):
-    """The engine of a training, with what `attach` was given, under the names of our Trainer.
+    """The engine of a training and the arguments of `attach`, under the names of our Trainer.
 
     Attributes:
         proxy_target: the engine.

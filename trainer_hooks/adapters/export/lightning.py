@@ -458,7 +458,7 @@ def to_lightning(callback: Callback) -> Any:
 
 
 def _progress_bar_methods(callback: ProgressBar) -> dict[str, Any]:
-    """Return what Lightning asks of a progress bar."""
+    """Return the methods that Lightning calls on a progress bar."""
     return {
         "enable": lambda _: callback.enable(),
         "disable": lambda _: callback.disable(),

@@ -1,4 +1,4 @@
-"""Check, as a callback is converted, that a host's trainer has what the callback will use there.
+"""Check, as a callback is converted, that a host's trainer has the members that it will use.
 
 The hooks are those that it overrides. The attributes of the trainer are read from the code of those
 hooks and of the methods and functions that they call: each is loaded from a variable `trainer`.

@@ -1,4 +1,4 @@
-"""`trainer-hooks doctor`: the parser, and what it prints."""
+"""`trainer-hooks doctor`: the parser and the output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Examines the installation: its versions, devices and plugins, and what of it is broken.
+"""Examines the installation: its versions, devices and plugins, and its broken parts.
 
 Code of others runs in processes of its own: one that crashes or hangs is a finding, and no end.
 """
@@ -233,6 +233,6 @@ def is_allowed(version: str, bounds: str) -> bool:
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version, without what follows them: `2.13.0+cpu` is 2, 13, 0."""
+    """Return the numbers of a version without its suffix: `2.13.0+cpu` is 2, 13, 0."""
     match = re.match(r"\d+(?:\.\d+)*", version)
     return tuple(map(int, match[0].split("."))) if match else ()

@@ -1,4 +1,4 @@
-"""Takes what is private out of texts of others, such as the error of a plugin."""
+"""Takes private data out of texts of others, such as the error of a plugin."""
 
 from __future__ import annotations
 

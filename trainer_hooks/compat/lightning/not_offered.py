@@ -1,4 +1,4 @@
-"""Lightning's names that are not offered here, each with the advice on what to use instead."""
+"""Lightning's names that are not offered here, each with its replacement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rank of this process, the number of processes, and what they exchange.
+"""The rank of this process, the number of processes, and their collectives.
 
 Ranks come from the environment. Without a process group the collectives are those of one process.
 """
