@@ -39,6 +39,8 @@ RUN = "run.pt"
 _MAGIC = b"trainer_hooks:"
 _END = b"PK\x05\x06"
 _END_SIZE = 22
+_BEYOND = 0xFFFFFFFF
+"""Offset in the end record of a file that is too large for the record."""
 _CRC_DIGITS = 8
 _HEADER_SIZE = 30
 # small enough that the checksum finds the bytes in the CPU cache after they were read
@@ -112,9 +114,12 @@ def write_seal(file: IO[bytes], summary: CheckpointSummary) -> None:
     Raises:
         ValueError: the file is no zip file, or has a comment already.
     """
-    with ZipFile(file) as parts:
-        directory = parts.start_dir  # undocumented: the offset of the zip directory
     end = file.seek(0, io.SEEK_END)
+    file.seek(max(0, end - _END_SIZE))
+    directory = _directory_of(file.read())
+    if directory is None:  # over 4 GB: another record has it
+        with ZipFile(file) as parts:
+            directory = parts.start_dir  # undocumented: the offset of the zip directory
     file.seek(directory)
     listing = file.read()
     # torch.save writes no comment, so its file ends with the fixed-size end record
@@ -127,6 +132,12 @@ def write_seal(file: IO[bytes], summary: CheckpointSummary) -> None:
     # over the last two bytes of the end record, the length of a comment that is empty so far
     file.seek(end - 2)
     file.write(length + _MAGIC + _checksum(listing, text) + text)
+
+
+def _directory_of(end_record: bytes) -> int | None:
+    """Return the offset of the zip directory, as the end record has it; None if it does not."""
+    (offset,) = struct.unpack_from("<16xI", end_record.ljust(_END_SIZE, b"\xff"))
+    return None if offset == _BEYOND else offset
 
 
 def read_summary(tail: bytes) -> CheckpointSummary | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -158,8 +158,8 @@ class Progress:
     def state_dict(self) -> dict[str, Any]:
         """Return the counters as plain data."""
         # a plain str: a checkpoint that holds an Enum could not be loaded safely
-        state = {**asdict(self), "stage": str(self.stage)}
-        del state["is_restored"]
+        state = {name: getattr(self, name) for name in _SAVED}
+        state["stage"] = str(self.stage)
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -178,3 +178,7 @@ class Progress:
         self.stage = stage
         self.is_validation_requested |= validates
         self.is_checkpoint_requested |= saves
+
+
+_SAVED = tuple(counter.name for counter in fields(Progress) if counter.name != "is_restored")
+"""The counters that a checkpoint holds."""

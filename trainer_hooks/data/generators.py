@@ -26,7 +26,7 @@ import torch
 from torch.utils.data import DataLoader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _MAX_OBJECTS = 2000
 _MAX_ITEMS = 64
@@ -54,9 +54,15 @@ _RUN_OBJECTS = tuple(
     for room in (
         "adapters.composer.state", "checkpoint", "clock", "connector", "context", "hooks",
         "loggers", "loops", "metrics", "runtime", "trainer",
+        # of the callbacks that a trainer has by default, so that most checkpoints pay for them
+        "callbacks.model_summary", "callbacks.progress", "callbacks.saver_base", "callbacks.saving",
+        "callbacks.reporting.journal", "callbacks.reporting.run_manifest",
     )
 )  # fmt: skip
-"""Rooms whose objects belong to the run, although a module or callback may refer to them."""
+"""Modules whose objects belong to the run, although a module or callback may refer to them.
+
+They hold no random generators. A user's subclass lies elsewhere, and is searched.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +71,14 @@ class _ClassTraits:
 
     Attributes:
         is_leaf: whether an object is data, code or a name, which holds no other object.
+        contents: yields the objects that one holds beside its attributes and slots, with the steps
+            of their paths; None if there are none.
         slots: its slots: index of the class in the MRO, and name.
         skipped_attributes: attributes that are not followed.
     """
 
     is_leaf: bool
+    contents: Callable[[Any], Iterator[tuple[str, Any]]] | None
     slots: tuple[tuple[int, str], ...]
     skipped_attributes: frozenset[str]
 
@@ -98,24 +107,30 @@ def walk_objects(name: str, owner: Any, seen_ids: set[int]) -> Iterator[tuple[st
         remaining -= 1
         yield path, item
         traits = traits_of[type(item)]
-        children = list(_contents(item))
+        # Leaves are not queued: a list of numbers would use up `_MAX_OBJECTS`. They are most of the
+        # children, so no path is made for them.
+        if traits.contents is not None:
+            for step, child in traits.contents(item):
+                if not traits_of[type(child)].is_leaf and id(child) not in seen_ids:
+                    queue.append((path + step, child))
         try:
             # Not vars(item): a class may override `__getattribute__` with code that must not run.
             attributes = object.__getattribute__(item, "__dict__")
         except AttributeError:  # an object with slots only
             attributes = {}
-        skipped = traits.skipped_attributes
-        children += [
-            (f".{name}", child) for name, child in [*attributes.items()] if name not in skipped
-        ]
+        for name, child in [*attributes.items()]:
+            if (
+                not traits_of[type(child)].is_leaf
+                and name not in traits.skipped_attributes
+                and id(child) not in seen_ids
+            ):
+                queue.append((f"{path}.{name}", child))
         # Through the class that declares the slot: a subclass may use its name for something else.
         for index, name in traits.slots:
             with suppress(AttributeError):  # an empty slot
-                children.append((f".{name}", vars(type(item).__mro__[index])[name].__get__(item)))
-        for step, child in children:
-            # Leaves are not queued: a list of numbers would use up `_MAX_OBJECTS`.
-            if id(child) not in seen_ids and not traits_of[type(child)].is_leaf:
-                queue.append((path + step, child))
+                child = vars(type(item).__mro__[index])[name].__get__(item)
+                if not traits_of[type(child)].is_leaf and id(child) not in seen_ids:
+                    queue.append((f"{path}.{name}", child))
 
 
 class _ClassTraitsCache(dict[type, _ClassTraits]):
@@ -153,34 +168,57 @@ def _inspect_class(cls: type) -> _ClassTraits:
     if issubclass(cls, DataLoader):
         # The iterator of persistent workers belongs to the epoch, and holds queues and processes.
         skipped_attributes |= {"_iterator"}
-    return _ClassTraits(is_leaf, tuple(slots), skipped_attributes)
+    return _ClassTraits(is_leaf, _contents_of(cls), tuple(slots), skipped_attributes)
 
 
-def _contents(item: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the objects that a container, function, partial, method or torch module holds."""
-    # By the type and not by isinstance, which would read the object's own `__class__`.
-    cls = type(item)
-    if issubclass(cls, dict):
-        for key, child in islice(item.items(), _MAX_ITEMS):
-            # Other keys have no stable text for the path.
-            if isinstance(key, str | int):
-                yield f"[{key!r}]", child
-    elif issubclass(cls, (list, tuple, set, frozenset, deque)):
-        for position, child in enumerate(islice(item, _MAX_ITEMS)):
-            yield f"[{position}]", child
-    elif issubclass(cls, FunctionType):
-        for name, cell in zip(item.__code__.co_freevars, item.__closure__ or (), strict=True):
-            with suppress(ValueError):  # a cell that is not set yet
-                yield f".{name}", cell.cell_contents
-        yield from ((".__defaults__", item.__defaults__), (".__kwdefaults__", item.__kwdefaults__))
+def _contents_of(cls: type) -> Callable[[Any], Iterator[tuple[str, Any]]] | None:
+    """Return the function that yields what objects of a class hold beside attributes and slots."""
+    # By the class and not by isinstance, which would read an object's own `__class__`.
+    return next((contents for base, contents in _CONTENTS.items() if issubclass(cls, base)), None)
+
+
+def _of_dict(item: Any) -> Iterator[tuple[str, Any]]:
+    for key, child in islice(item.items(), _MAX_ITEMS):
+        # Other keys have no stable text for the path.
+        if isinstance(key, str | int):
+            yield f"[{key!r}]", child
+
+
+def _of_sequence(item: Any) -> Iterator[tuple[str, Any]]:
+    for position, child in enumerate(islice(item, _MAX_ITEMS)):
+        yield f"[{position}]", child
+
+
+def _of_function(item: Any) -> Iterator[tuple[str, Any]]:
+    for name, cell in zip(item.__code__.co_freevars, item.__closure__ or (), strict=True):
+        with suppress(ValueError):  # a cell that is not set yet
+            yield f".{name}", cell.cell_contents
+    yield from ((".__defaults__", item.__defaults__), (".__kwdefaults__", item.__kwdefaults__))
+
+
+def _of_method(item: Any) -> Iterator[tuple[str, Any]]:
+    yield from ((".__self__", item.__self__), (".__func__", getattr(item, "__func__", None)))
+
+
+def _of_partial(item: Any) -> Iterator[tuple[str, Any]]:
+    yield from ((".func", item.func), (".args", item.args), (".keywords", item.keywords))
+
+
+def _of_module(item: Any) -> Iterator[tuple[str, Any]]:
+    for name, child in item._modules.items():  # noqa: SLF001 - torch's name
+        yield f".{name}", child
+
+
+_CONTENTS: dict[type | tuple[type, ...], Callable[[Any], Iterator[tuple[str, Any]]]] = {
+    dict: _of_dict,
+    (list, tuple, set, frozenset, deque): _of_sequence,
+    FunctionType: _of_function,
     # A builtin method as well: `random.Random(0).random` leads to its generator.
-    elif issubclass(cls, (MethodType, BuiltinMethodType)):
-        yield from ((".__self__", item.__self__), (".__func__", getattr(item, "__func__", None)))
-    elif issubclass(cls, functools.partial):
-        yield from ((".func", item.func), (".args", item.args), (".keywords", item.keywords))
-    elif issubclass(cls, torch.nn.Module):
-        for name, child in item._modules.items():  # noqa: SLF001 - torch's name
-            yield f".{name}", child
+    (MethodType, BuiltinMethodType): _of_method,
+    functools.partial: _of_partial,
+    torch.nn.Module: _of_module,
+}
+"""By the class: what objects hold beside attributes and slots, with the step of each path."""
 
 
 class StatefulGenerator(Protocol):

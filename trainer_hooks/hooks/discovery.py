@@ -14,6 +14,7 @@ its plugins are hidden, and has no name for a distribution whose uninstall was i
 from __future__ import annotations
 
 import inspect
+import os
 import time
 import traceback
 from collections.abc import Coroutine, Iterator, Sequence
@@ -346,12 +347,8 @@ def installed_plugins() -> tuple[Plugin, ...]:
     hidden: list[Plugin] = []
     first_folders: dict[str, str] = {}
     for distribution in distributions():
-        # most distributions have no plugin: reading this one file is all that they cost
-        text = _entry_points_text(distribution)
-        if not any(group in text for group in _READ):
-            continue
-        folder = str(distribution.locate_file(""))
-        for plugin in _plugins_of(distribution, text):
+        for plugin in _plugins_of(distribution):
+            folder = str(distribution.locate_file(""))
             # `my_plugin` and `My-Plugin` are spellings of one distribution's name
             key = normal_name(plugin.distribution), plugin.value
             first_folder = first_folders.setdefault(key[0], folder)
@@ -367,6 +364,66 @@ def installed_plugins() -> tuple[Plugin, ...]:
     return (*by_name, *hidden)
 
 
+_Stamp = tuple[int, int, int] | None
+"""A file's time of change in ns, size in bytes and inode; None if there is no such file."""
+
+_seen: dict[str, tuple[tuple[_Stamp, ...], tuple[Plugin, ...]]] = {}
+"""By a distribution's folder of metadata: the stamps of the files read there, and its plugins."""
+
+
+def _plugins_of(distribution: Any) -> tuple[Plugin, ...]:
+    """Return the plugins of one distribution, group by group.
+
+    Files that did not change since they were read are not read again, as each `Trainer(...)` asks
+    every installed distribution.
+    """
+    # a private name; a finder's distributions without it are read each time
+    folder = str(getattr(distribution, "_path", ""))
+    stamps, plugins = _seen.get(folder, ((), ()))
+    if stamps and stamps == _stamps(folder, len(stamps)):
+        return plugins
+    # before the reading: a file that changes meanwhile is read again next time
+    stamps = _stamps(folder, len(_FILES))
+    plugins = tuple(_read_plugins(distribution))
+    if os.path.isdir(folder):
+        # most distributions have no plugin: looking at their first file is all that they cost
+        _seen[folder] = (stamps if plugins else stamps[:1]), plugins
+    return plugins
+
+
+_FILES = ("entry_points.txt", "METADATA", "PKG-INFO")
+"""The files of metadata that say which plugins there are, and of which name and version."""
+
+
+def _stamps(folder: str, count: int) -> tuple[_Stamp, ...]:
+    """Return the stamps of the first files of `_FILES` in a folder."""
+    return tuple(_stamp(f"{folder}{os.sep}{name}") for name in _FILES[:count])
+
+
+def _stamp(path: str) -> _Stamp:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _read_plugins(distribution: Any) -> Iterator[Plugin]:
+    """Yield the plugins of one distribution, group by group.
+
+    An interrupted uninstall leaves entry points without metadata: the package that the entry point
+    refers to then stands for the distribution's name.
+    """
+    entries = [row for row in _entries(_entry_points_text(distribution)) if row[0] in _READ]
+    name, version = name_and_version(distribution) if entries else (None, None)
+    for group, name_of_entry, value in sorted(entries, key=lambda row: _READ.index(row[0])):
+        package = value.partition(":")[0].partition(".")[0].strip()
+        if package == _OWN_PACKAGE and group in LIGHTNING_GROUPS:
+            continue  # the door to Lightning for other packages' plugins, and none itself
+        distribution_name = name or package or name_of_entry
+        yield Plugin(distribution_name, version or "?", name_of_entry, group, value)
+
+
 def _entry_points_text(distribution: Any) -> str:
     """Return the content of a distribution's `entry_points.txt`; empty if there is none."""
     try:
@@ -375,22 +432,6 @@ def _entry_points_text(distribution: Any) -> str:
         # whether the distribution has plugins cannot be known, and it must not end every run
         log.debug("%s: entry_points.txt is damaged: %s", distribution.locate_file(""), error)
         return ""
-
-
-def _plugins_of(distribution: Any, text: str) -> Iterator[Plugin]:
-    """Yield the plugins of one distribution, group by group.
-
-    An interrupted uninstall leaves entry points without metadata: the package that the entry point
-    refers to then stands for the distribution's name.
-    """
-    entries = [row for row in _entries(text) if row[0] in _READ]
-    name, version = name_and_version(distribution) if entries else (None, None)
-    for group, name_of_entry, value in sorted(entries, key=lambda row: _READ.index(row[0])):
-        package = value.partition(":")[0].partition(".")[0].strip()
-        if package == _OWN_PACKAGE and group in LIGHTNING_GROUPS:
-            continue  # the door to Lightning for other packages' plugins, and none itself
-        distribution_name = name or package or name_of_entry
-        yield Plugin(distribution_name, version or "?", name_of_entry, group, value)
 
 
 def _entries(text: str) -> Iterator[tuple[str, str, str]]:

@@ -110,4 +110,5 @@ def _metrics_in(path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
 
 
 def _is_metric(part: object) -> bool:
-    return hasattr(part, "metric_state") and hasattr(part, "update_count")
+    # by the class first: most parts are modules, which search all they hold for a missing name
+    return hasattr(type(part), "metric_state") and hasattr(part, "update_count")
