@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -69,6 +70,47 @@ def test_of_what_is_no_plugin_one_file_is_read_once(environment, reads) -> None:
     for (_, filename), count in reads.items():
         by_file.setdefault(filename, []).append(count)
     assert by_file == {"entry_points.txt": [1] * 400, "METADATA": [1] * 10}
+
+
+def test_nothing_is_read_again_that_did_not_change(environment, reads) -> None:
+    """The next trainer of a process reads no file, with and without plugins."""
+    environment.add("plugin", f"[{OURS}]\nname = package:make\n")
+    environment.add("other", "[console_scripts]\nname = package:make\n")
+    environment.add("plain")
+    first = installed_plugins()
+    reads.clear()
+    assert installed_plugins() == first
+    assert not reads
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "found"),
+    [
+        ("entry_points.txt", "make", "another", ("plugin", "1.0", "package:another")),
+        ("entry_points.txt", f"[{OURS}]", "[console_scripts]", None),
+        ("METADATA", "Version: 1.0", "Version: 1.1", ("plugin", "1.1", "package:make")),
+    ],
+)
+def test_what_changed_in_a_running_process_is_read(environment, file, old, new, found) -> None:
+    """As in a notebook in which a package is installed again."""
+    environment.add("plugin", f"[{OURS}]\nname = package:make\n")
+    assert len(installed_plugins()) == 1
+    place = environment.folder / "plugin-1.0.dist-info" / file
+    place.write_text(place.read_text().replace(old, new))
+    os.utime(place, ns=(1, 1))  # a clock may be too coarse for the test
+    plugins = [(one.distribution, one.version, one.value) for one in installed_plugins()]
+    assert plugins == ([] if found is None else [found])
+
+
+def test_an_entry_point_that_comes_or_goes_is_seen(environment) -> None:
+    """A distribution without entry points may get some, and lose them."""
+    environment.add("plugin")
+    assert installed_plugins() == ()
+    place = environment.folder / "plugin-1.0.dist-info" / "entry_points.txt"
+    place.write_text(f"[{OURS}]\nname = package:make\n")
+    assert len(installed_plugins()) == 1
+    place.unlink()
+    assert installed_plugins() == ()
 
 
 @pytest.mark.parametrize("off", ["discover=False", "discover=[]"])

@@ -385,7 +385,7 @@ def _plugins_of(distribution: Any) -> tuple[Plugin, ...]:
     # before the reading: a file that changes meanwhile is read again next time
     stamps = _stamps(folder, len(_FILES))
     plugins = tuple(_read_plugins(distribution))
-    if os.path.isdir(folder):
+    if os.path.isdir(folder):  # noqa: PTH112 - a Path costs more than the call, for each package
         # most distributions have no plugin: looking at their first file is all that they cost
         _seen[folder] = (stamps if plugins else stamps[:1]), plugins
     return plugins
@@ -402,7 +402,7 @@ def _stamps(folder: str, count: int) -> tuple[_Stamp, ...]:
 
 def _stamp(path: str) -> _Stamp:
     try:
-        found = os.stat(path)
+        found = os.stat(path)  # noqa: PTH116 - likewise
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino

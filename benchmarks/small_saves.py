@@ -1,0 +1,127 @@
+"""What a checkpoint of a small model costs over `torch.save` and `fsync` of the same content.
+
+An MLP (32 -> 64 -> 2) with Adam, a shuffled loader, a logged loss and the default callbacks. Inside
+a fit, after each of 200 batches, the trainer saves a checkpoint, and then torch saves what that one
+holds. Of each process the median of both counts; the table has the median over the processes. The
+trainer syncs the file and its folder, and seals it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+from _harness import run_child, table
+
+SAVES = 200
+TARGET_MS = 2.0
+
+
+def timed(do: Any) -> float:
+    """Return the milliseconds that a call takes."""
+    began = time.perf_counter()
+    do()
+    return (time.perf_counter() - began) * 1e3
+
+
+def measure(folder: Path) -> dict[str, float]:
+    """Return the median milliseconds of a save by the trainer and by torch, and the file's size."""
+    import torch
+
+    from trainer_hooks import Callback, Module, Trainer
+
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    ours, plain = folder / "ours.ckpt", folder / "plain.ckpt"
+    found: dict[str, list[float]] = {"ours": [], "torch": []}
+    # not in the callback: the trainer would look for random generators in it
+    held: dict[str, Any] = {}
+
+    class Net(Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.Sequential(
+                torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 2)
+            )
+
+        def training_step(self, batch: torch.Tensor, batch_idx: int) -> torch.Tensor:
+            loss = self.layers(batch).square().mean()
+            self.log("loss", loss, on_epoch=True)
+            return loss
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.Adam(self.parameters())
+
+    def save_plain() -> None:
+        with plain.open("wb") as file:
+            torch.save(held["content"], file)
+            file.flush()
+            os.fsync(file.fileno())
+
+    class Saves(Callback):
+        def on_train_batch_end(
+            self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int
+        ) -> None:
+            span = timed(lambda: trainer.save_checkpoint(ours))
+            held.setdefault("content", torch.load(ours, weights_only=False))
+            found["ours"].append(span)
+            found["torch"].append(timed(save_plain))
+
+    batches = torch.utils.data.DataLoader(torch.ones(8 * SAVES, 32), batch_size=8, shuffle=True)
+    trainer = Trainer(
+        max_epochs=1,
+        accelerator="cpu",
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[Saves()],
+        default_root_dir=folder,
+    )
+    trainer.fit(Net(), batches)
+    medians = {name: statistics.median(spans) for name, spans in found.items()}
+    return {**medians, "bytes": ours.stat().st_size}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure in fresh processes, print, and return 1 only if `--check` found the target missed."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--rounds", type=int, default=9, help="processes")
+    parser.add_argument("--dir", type=Path, help="the folder to write to; a temporary one if none")
+    parser.add_argument("--check", action="store_true", help=f"exit 1 over {TARGET_MS:g} ms")
+    arguments = parser.parse_args(argv)
+    command = [sys.executable, __file__, "--child", str(arguments.dir or "")]
+    rounds = [run_child(command, hash_seed=number) for number in range(arguments.rounds)]
+    over = [found["ours"] - found["torch"] for found in rounds]
+    rows = [
+        [name, *(f"{figure:.2f}" for figure in (statistics.median(spans), min(spans)))]
+        for name, spans in (
+            ("torch.save and fsync", [found["torch"] for found in rounds]),
+            ("trainer.save_checkpoint", [found["ours"] for found in rounds]),
+            ("the difference", over),
+        )
+    ]
+    print(table([f"of {rounds[0]['bytes'] / 1000:.0f} KB", "ms", "least"], rows))
+    return int(arguments.check and statistics.median(over) > TARGET_MS)
+
+
+def child(place: str, result: str) -> None:
+    """Measure once and write the figures to a file."""
+    import json
+
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=place or None) as folder:
+        Path(result).write_text(json.dumps(measure(Path(folder))))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--child"]:
+        child(*sys.argv[2:4])
+    else:
+        sys.exit(main())
