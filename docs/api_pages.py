@@ -108,7 +108,7 @@ def _entries(package: str, homes: dict[str, str], texts: dict[str, str]) -> Iter
             link = f"{page_of(owner)}.md#{other.lower()}"
             yield from (f"The same as [`{homes[full]}`]({link}).", "")
             continue
-        if explained := _explained_in(name, texts):
+        if explained := _explained_in(package, name, texts):
             yield from (f"Explained in [{_title(texts[explained])}](../{explained}).", "")
         yield from ("```{eval-rst}", *_directive(full, value), "```", "")
 
@@ -137,19 +137,45 @@ def _hand_pages() -> dict[str, str]:
     }
 
 
-def _explained_in(name: str, texts: dict[str, str]) -> str | None:
-    """Return the page about a name: its own, or the one that names it most often."""
+def _explained_in(package: str, name: str, texts: dict[str, str]) -> str | None:
+    """Return the page about a name, or None if no page explains it.
+
+    A callback's own page comes first, then the kinds of pages by `_rank`. Within a kind, a page
+    that is called by the name or has it in its title wins over one that names it more often.
+    """
     if f"callbacks/{name}.md" in texts:
         return f"callbacks/{name}.md"
-    word = re.compile(rf"`(?:\w+\.)*{name}\b[^`]*`|\b{name}\(")
-    in_heading = re.compile(rf"^#+ .*\b{name}\b", re.MULTILINE)
+    # in backticks, imported, called, or as a base class
+    word = re.compile(rf"`(?:\w+\.)*{name}\b[^`]*`|import .*\b{name}\b|\b{name}\(|\({name}\)")
+    heading = re.compile(rf"^(?:##+|<!-- table:) .*\b{name}\b", re.MULTILINE)
+    in_title = re.compile(rf"\b{name}\b", re.IGNORECASE)
     scores = {
-        page: len(word.findall(text)) + 20 * len(in_heading.findall(text))
+        page: (
+            _rank(page, package),
+            page == f"{name.lower()}.md",
+            in_title.search(_title(text)) is not None,
+            len(word.findall(text)) + 20 * len(heading.findall(text)),
+            page,
+        )
         for page, text in texts.items()
-        if not page.startswith("callbacks/")
+        if page == f"{name.lower()}.md" or word.search(text)
     }
-    best = max(scores, key=lambda page: (scores[page], page))
-    return best if scores[best] else None
+    best = max(scores, key=scores.__getitem__, default=None)
+    return best if best is not None and scores[best][0] else None
+
+
+def _rank(page: str, package: str) -> int:
+    """Return how likely a kind of page explains the names of a package; 0: it explains none.
+
+    The pages on moving from a framework explain the names of its compatibility package. Other
+    names, and those in the architecture, they only list.
+    """
+    framework = package.partition(".compat.")[2].partition(".")[0]
+    if page.startswith(("coming-from", "differences-from")):
+        return 3 if framework and framework in page else 0
+    if page.startswith("callbacks/"):
+        return 1 if package == "trainer_hooks.callbacks" else 0
+    return 0 if page == "architecture.md" else 2
 
 
 def _title(text: str) -> str:

@@ -1,18 +1,22 @@
 """The pictures of the pages, from real runs of the tutorial's programs: bars, trees, curves.
 
-A terminal is emulated, and its screen drawn as SVG, light and dark. Times and rates differ from run
-to run, so a picture is made anew only if its words do, without their numbers.
+A terminal is emulated, and its screen drawn as SVG, light and dark; the run report is a PNG of the
+page in a browser. Times and rates differ from run to run, so a picture is made anew only if its
+words do, without their numbers.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
@@ -26,6 +30,9 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parent
 PICTURES = FOLDER / "static" / "pictures"
 THEMES = ("light", "dark")
+
+REPORT_WIDTH = 1060
+"""Pixels: wide enough for two charts side by side, and no wider, which would wrap the folder."""
 
 _FILE = re.compile(r"^```python\n# (\S+\.py)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _SNAP = b"\x1b]2;the picture is taken\x07"
@@ -66,8 +73,14 @@ Trainer(callbacks=[StopOnPlateau()]).describe_hooks(Digits(), "fit")
 """
 
 
-def pictures() -> dict[str, str]:
-    """Run the programs, and return each picture by its file's name."""
+def pictures() -> dict[str, str | bytes]:
+    """Return each picture by its file's name."""
+    chromium()  # if there is none, say so before the programs run
+    return {**terminal_pictures(), **report_pictures()}
+
+
+def terminal_pictures() -> dict[str, str]:
+    """Run the programs, and return the pictures of what they print, and of their losses."""
     made: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -79,11 +92,8 @@ def pictures() -> dict[str, str]:
             )
         tree = terminal(folder, [sys.executable, "tree.py"], lines=200)
         made |= _drawn("describe-hooks", _cut(tree), "trainer.describe_hooks()")
-        for run, environ in (("whole", {}), ("killed", {"KILL_AT": "100"}), ("killed", {})):
-            subprocess.run(
-                [sys.executable, "train.py", run], cwd=folder, env={**_environ(), **environ},
-                capture_output=True, check=not environ,
-            )  # fmt: skip
+        _train(folder, "whole")
+        _train_killed(folder)
         last = [
             str(_last_checkpoint(folder / run).relative_to(folder)) for run in ("whole", "killed")
         ]
@@ -100,21 +110,90 @@ def pictures() -> dict[str, str]:
     return made
 
 
-def words_of(svg: str) -> str:
+def report_pictures() -> dict[str, bytes]:
+    """Return the first screen of a resumed run's report, as a browser draws it."""
+    browser_path = chromium()
+    from playwright.sync_api import sync_playwright
+
+    made = {}
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as play:
+        folder = Path(name)
+        _write_programs(folder)
+        _train_killed(folder)
+        command = [sys.executable, "-m", "trainer_hooks", "report", "killed", "-o", "report.html"]
+        subprocess.run(command, cwd=folder, env=_environ(), capture_output=True, check=True)
+        browser = play.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
+        for theme in THEMES:
+            page = browser.new_page(
+                viewport={"width": REPORT_WIDTH, "height": 900}, color_scheme=theme
+            )
+            page.goto((folder / "report.html").as_uri())
+            for figure in page.locator("#curves figure.chart").all():
+                figure.scroll_into_view_if_needed()  # a chart is drawn when it is seen
+                figure.locator(".main-svg").first.wait_for()
+            page.evaluate("scrollTo(0, 0)")
+            box = page.locator("#curves").bounding_box()
+            assert box is not None
+            height = box["y"] + box["height"] + 12
+            png = page.screenshot(
+                full_page=True, animations="disabled",
+                clip={"x": 0, "y": 0, "width": REPORT_WIDTH, "height": height},
+            )  # fmt: skip
+            words = [page.locator(part).inner_text() for part in ("header", "#overview", "#curves")]
+            made[f"run-report-{theme}.png"] = _with_words(png, "\n".join(words))
+        browser.close()
+    return made
+
+
+def chromium() -> str:
+    """Return the path of the browser that draws the run report."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if find_spec("playwright") is None or path is None:
+        raise RuntimeError(
+            "the picture of the run report needs chromium and playwright: install chromium and "
+            "the extra [dev], or leave the pictures as they are with --no-pictures."
+        )
+    return path
+
+
+def _with_words(png: bytes, words: str) -> bytes:
+    """Return a picture with the words that it shows, by which it is compared with a new one."""
+    from PIL import Image
+    from PIL.PngImagePlugin import PngInfo
+
+    info, file = PngInfo(), io.BytesIO()
+    info.add_itxt("Description", words, zip=True)
+    Image.open(io.BytesIO(png)).convert("RGB").save(file, "png", optimize=True, pnginfo=info)
+    return file.getvalue()
+
+
+def words_of(picture: str | bytes) -> str:
     """Return the text of a picture with its numbers masked, and without spaces."""
+    if isinstance(picture, bytes):
+        from PIL import Image
+
+        text = str(Image.open(io.BytesIO(picture)).info["Description"])
+        # the unit of a duration is as long as the training was slow
+        return re.sub(r"[\d.:]+(?: (?:ms|s|min|h)\b)?|\s+", "", text)
+    svg = picture
     text = "".join(re.findall(r"<text[^>]*>([^<]*)</text>", svg)).replace("&#160;", "")
     # a filled part of a bar is as long as the training was fast
     return re.sub(r"[\d.:?]+(?:it/s|s/it)?|[━╸╺─█▏▎▍▌▋▊▉]+|\s+", "", text)
 
 
-def write_pictures(made: dict[str, str]) -> None:
+def read_picture(file: Path) -> str | bytes:
+    """Return a picture as it was made: the text of an SVG, or the bytes of a PNG."""
+    return file.read_text(encoding="utf-8") if file.suffix == ".svg" else file.read_bytes()
+
+
+def write_pictures(made: dict[str, str | bytes]) -> None:
     """Write the pictures whose words have changed, and remove those that are no more."""
     PICTURES.mkdir(exist_ok=True, parents=True)
-    for name, svg in made.items():
+    for name, picture in made.items():
         file = PICTURES / name
-        if not file.exists() or words_of(file.read_text(encoding="utf-8")) != words_of(svg):
-            file.write_text(svg, encoding="utf-8")
-    for file in PICTURES.glob("*.svg"):
+        if not file.exists() or words_of(read_picture(file)) != words_of(picture):
+            file.write_bytes(picture if isinstance(picture, bytes) else picture.encode())
+    for file in PICTURES.iterdir():
         if file.name not in made:
             file.unlink()
 
@@ -180,8 +259,6 @@ def _row(screen: pyte.Screen, number: int) -> Text:
 
 
 def _drawn(name: str, rows: Iterable[Text], title: str) -> dict[str, str]:
-    import io
-
     from rich._export_format import CONSOLE_SVG_FORMAT
     from rich.console import Console
     from rich.terminal_theme import TerminalTheme
@@ -293,6 +370,20 @@ def _write_programs(folder: Path) -> None:
             (folder / name).write_text(text, encoding="utf-8")
     (folder / "bars.py").write_text(_BARS, encoding="utf-8")
     (folder / "tree.py").write_text(_TREE, encoding="utf-8")
+
+
+def _train(folder: Path, run: str, **environ: str) -> None:
+    """Run the training of the tutorial's last step; one that is told to kill itself may fail."""
+    subprocess.run(
+        [sys.executable, "train.py", run], cwd=folder, env={**_environ(), **environ},
+        capture_output=True, check=not environ,
+    )  # fmt: skip
+
+
+def _train_killed(folder: Path) -> None:
+    """Train until the run kills itself, and once more to its end."""
+    _train(folder, "killed", KILL_AT="100")
+    _train(folder, "killed")
 
 
 def _environ() -> dict[str, str]:

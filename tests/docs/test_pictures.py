@@ -3,42 +3,50 @@
 from __future__ import annotations
 
 import importlib
+import io
 import re
+import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
 DOCS = Path(__file__).parents[2] / "docs"
-FILES = {file.name: file for file in (DOCS / "static" / "pictures").glob("*.svg")}
+FILES = {file.name: file for file in (DOCS / "static" / "pictures").iterdir()}
+SVGS = [name for name in FILES if name.endswith(".svg")]
+PNGS = [name for name in FILES if name.endswith(".png")]
 _IMAGE = re.compile(
-    r"^```\{image\} (?:\.\./)?static/pictures/(\S+)-(light|dark)\.svg\n"
+    r"^```\{image\} (?:\.\./)?static/pictures/(\S+)-(light|dark)\.(svg|png)\n"
     r":alt: (.+)\n:class: only-(.+)\n```$",
     re.MULTILINE,
 )
 
 
-def uses() -> dict[tuple[str, str], str]:
-    """Return the alternative text of each use of a picture, by its name and theme."""
+def uses() -> dict[tuple[str, str, str], str]:
+    """Return the alternative text of each use of a picture, by its name, theme and format."""
     texts = {}
     for page in DOCS.rglob("*.md"):
-        for name, theme, words, shown in _IMAGE.findall(page.read_text(encoding="utf-8")):
+        for name, theme, ending, words, shown in _IMAGE.findall(page.read_text(encoding="utf-8")):
             assert theme == shown, page
-            texts[name, theme] = words
+            texts[name, theme, ending] = words
     return texts
 
 
 def test_each_picture_is_on_a_page_in_both_themes_with_a_text() -> None:
     """No file is left over, and none is missing."""
     texts = uses()
-    assert {f"{name}-{theme}.svg" for name, theme in texts} == set(FILES)
-    assert len(texts) >= 10
-    for (name, _), words in texts.items():
-        assert texts[name, "light"] == texts[name, "dark"] == words
+    assert {f"{name}-{theme}.{ending}" for name, theme, ending in texts} == set(FILES)
+    assert len(texts) >= 12
+    for (name, _, ending), words in texts.items():
+        assert texts[name, "light", ending] == texts[name, "dark", ending] == words
         assert len(words) > 40
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", SVGS)
 def test_a_picture_asks_for_nothing_elsewhere(name: str) -> None:
     """It is well-formed, and fetches no font."""
     text = FILES[name].read_text(encoding="utf-8")
@@ -48,16 +56,64 @@ def test_a_picture_asks_for_nothing_elsewhere(name: str) -> None:
     assert "Error" not in text
 
 
+@pytest.mark.parametrize("name", PNGS)
+def test_a_picture_of_the_report_is_small_and_in_its_theme(name: str) -> None:
+    """It is light or dark, as its name says, and no burden on the page."""
+    image = pytest.importorskip("PIL.Image")
+    data = FILES[name].read_bytes()
+    assert len(data) < 150_000
+    with image.open(io.BytesIO(data)) as picture:
+        brightness = sum(picture.convert("RGB").getpixel((2, 2)))
+    assert (brightness > 600) if "-light" in name else (brightness < 150)
+
+
+def stale(pictures: ModuleType, made: dict[str, str | bytes]) -> list[str]:
+    """Return the names of pictures with other words than those on the pages."""
+    return [
+        name
+        for name, picture in made.items()
+        if pictures.words_of(pictures.read_picture(FILES[name])) != pictures.words_of(picture)
+    ]
+
+
 @pytest.mark.slow
 def test_the_pictures_show_what_the_programs_print(generator) -> None:
     """But for numbers, which differ from run to run."""
     pictures = importlib.import_module("pictures")
-    made = pictures.pictures()
-    assert set(made) == set(FILES)
-    stale = [
-        name
-        for name, svg in made.items()
-        if pictures.words_of(FILES[name].read_text(encoding="utf-8")) != pictures.words_of(svg)
-    ]
-    assert stale == [], "run: python docs/generate.py"
+    made = pictures.terminal_pictures()
+    assert set(made) == set(SVGS)
+    assert stale(pictures, made) == [], "run: python docs/generate.py"
     assert "trainer" in pictures.words_of(made["describe-hooks-light.svg"])
+
+
+@pytest.mark.slow
+def test_the_picture_of_the_report_shows_what_a_browser_draws(generator) -> None:
+    """The report of a run that was killed and resumed, but for numbers, in the same size."""
+    pytest.importorskip("playwright.sync_api")
+    image = pytest.importorskip("PIL.Image")
+    if not (shutil.which("chromium") or shutil.which("chromium-browser")):
+        pytest.skip("chromium is not installed")
+    pictures = importlib.import_module("pictures")
+    made = pictures.report_pictures()
+    assert set(made) == set(PNGS)
+    assert stale(pictures, made) == [], "run: python docs/generate.py"
+    for name, picture in made.items():
+        words = pictures.words_of(picture)
+        for shown in ("starts", "finished", "train_loss", "val_acc", "smoothing"):
+            assert shown in words
+        with image.open(io.BytesIO(picture)) as new, image.open(FILES[name]) as old:
+            assert new.size[0] == old.size[0] == pictures.REPORT_WIDTH
+            # machines differ in their fonts
+            assert abs(new.size[1] - old.size[1]) < 100
+
+
+@pytest.mark.parametrize("missing", ["playwright", "chromium"])
+def test_what_the_picture_of_the_report_needs_is_named(generator, missing, monkeypatch) -> None:
+    """Before any program runs, with the option that goes without."""
+    pictures = importlib.import_module("pictures")
+    if missing == "playwright":
+        monkeypatch.setattr(pictures, "find_spec", lambda name: None)
+    else:
+        monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(RuntimeError, match=r"chromium and playwright.*--no-pictures"):
+        pictures.pictures()

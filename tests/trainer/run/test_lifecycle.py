@@ -242,6 +242,37 @@ def test_modes_inside_and_after_a_run(bare) -> None:
     assert [part.training for part in module.modules()] == chosen
 
 
+@pytest.mark.parametrize("verb", ["fit", "validate", "test", "predict"])
+def test_a_module_keeps_a_part_in_training_mode_in_an_evaluation(verb, bare) -> None:
+    """Its on_..._model_eval sets the modes; afterwards each part is as it was before."""
+    stage = {"fit": "validation", "validate": "validation"}.get(verb, verb)
+    seen = []
+
+    class Dropping(Line):
+        def __init__(self):
+            super().__init__()
+            self.drop = torch.nn.Dropout(0.5)
+            self.frozen = torch.nn.Dropout(0.5).eval()
+
+    def evaluate(self):
+        getattr(Line, f"on_{stage}_model_eval")(self)
+        self.drop.train()
+
+    def step(self, batch, batch_idx):
+        seen.append([part.training for part in (self, self.drop, self.frozen)])
+
+    def back(self):
+        seen.append(["back", *(part.training for part in (self, self.drop, self.frozen))])
+
+    setattr(Dropping, f"on_{stage}_model_eval", evaluate)
+    setattr(Dropping, f"{stage}_step", step)
+    setattr(Dropping, f"on_{stage}_model_train", back)
+    module = Dropping()
+    loaders = (DATA[:1], DATA[:1]) if verb == "fit" else (DATA[:1],)
+    getattr(bare(), verb)(module, *loaders)
+    assert seen == [[False, True, False], ["back", True, True, False]]
+
+
 @pytest.mark.parametrize("inference", [True, False])
 def test_evaluation_outside_fit_runs_in_inference_mode(inference, bare) -> None:
     """validate, test and predict use inference mode unless that is switched off."""
