@@ -60,6 +60,14 @@ def test_checkpoints(task: str, name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_small_saves(tmp_path: Path) -> None:
+    """A save of a small model is timed beside torch's, of the same content."""
+    script = BENCHMARKS / "small_saves.py"
+    printed = run(script, "--rounds", 1, "--dir", tmp_path, folder=tmp_path)
+    assert "trainer.save_checkpoint" in printed
+
+
+@pytest.mark.slow
 def test_long_runs(tmp_path: Path) -> None:
     """A short long run is measured in each of its cases."""
     script = BENCHMARKS / "long_runs.py"
