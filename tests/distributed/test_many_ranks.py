@@ -43,8 +43,10 @@ def test_what_grows_is_small(asked) -> None:
     assert two.keys() == many.keys()
     for phase, found in two.items():
         grown = many[phase]
-        for kind in ("gradients", "tensors", "objects", "gives"):
+        for kind in ("gradients", "tensors", "objects"):
             assert grown.get(kind) == found.get(kind), phase
+        # a save has the seeds of the rank, and a larger number takes a byte or two more
+        assert abs(grown["gives"] - found["gives"]) <= (16 if phase == "save" else 0), phase
         assert grown["gets"] - found["gets"] <= _OF_ALL * (1024 - 2), phase
 
 
