@@ -1,8 +1,9 @@
 """One process that stands for one rank of many: `_ranks_worker.py RANK WORLD [RESULT]`.
 
 torch's fake process group takes each collective for done. What comes as pickled objects, which it
-leaves unmade, is taken to be the same from every rank. So the training is of no use, and what it
-asks of the others is what it would ask.
+leaves unmade, is taken to be the same from every rank, but for the digests of a save: a rank's
+tensors are taken to differ from rank 0's. So the training is of no use, and what it asks of the
+others is what it would ask.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def pretend(notes: Notes) -> None:
         "gather_to_zero",
         lambda obj: ([obj] * world if is_zero else [], world if is_zero else 0),
     )
-    notes.objects(group, "broadcast", lambda obj: (obj, 1))
+    notes.objects(group, "broadcast", lambda obj: (with_other_values(obj), 1))
     make = DistributedDataParallel.__init__
 
     def make_counted(ddp: Any, *args: Any, **kwargs: Any) -> None:
@@ -108,6 +109,14 @@ def pretend(notes: Notes) -> None:
         ddp.register_comm_hook(None, hook)
 
     DistributedDataParallel.__init__ = make_counted  # type: ignore[method-assign]
+
+
+def with_other_values(obj: Any) -> Any:
+    """Return what rank 0 broadcasts before a save if each value of each tensor differs there."""
+    if not (isinstance(obj, dict) and "parts" in obj):
+        return obj
+    parts = {name: found and (found[0], b"") for name, found in obj["parts"].items()}
+    return {**obj, "parts": parts}
 
 
 def train(notes: Notes, folder: Path) -> None:

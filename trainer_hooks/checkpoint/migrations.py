@@ -58,9 +58,18 @@ def _to_3(checkpoint: dict[str, Any]) -> dict[str, Any]:
     return {**checkpoint, "trainer_hooks": {**empty, **own}}
 
 
+def _to_4(checkpoint: dict[str, Any]) -> dict[str, Any]:
+    """Migrate from format 3 to 4: of each rank but 0, only what differs from rank 0's state.
+
+    Nothing changes: format 3 had all of each rank's state, which is still read.
+    """
+    return checkpoint
+
+
 # one that was released never changes: files of its format are still converted by it
-MIGRATIONS: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...] = (_to_2, _to_3)
-"""Migrations from format 1 to 2, from 2 to 3. tests/checkpoint/examples has a file of each."""
+MIGRATIONS: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...] = (_to_2, _to_3, _to_4)
+"""Migrations from format 1 to 2, from 2 to 3 and so on. tests/checkpoint/examples has a file of
+each."""
 
 FORMAT = len(MIGRATIONS) + 1
 """Number of the present layout of a checkpoint, kept in `checkpoint["trainer_hooks"]`."""

@@ -118,6 +118,54 @@ def raw_states(plain: dict[str, Any]) -> dict[str, Any]:
     return states
 
 
+def shorten(plain: dict[str, Any]) -> dict[str, Any]:
+    """Return states of `plain_states` with the seed alone where nothing was drawn since.
+
+    The seed is that of torch's generator, with which `reseed` has seeded the others too.
+    """
+    seed = int(plain["torch"][:8].view(torch.int64))
+    if not 0 <= seed <= _MAX_SEED:
+        return plain
+    raw = raw_states(plain)
+    drawn = libraries_drawn_from(_states_of_seed(seed, raw), raw)
+    return {
+        name: {"seed": seed} if name in raw and name not in drawn else state
+        for name, state in plain.items()
+    }
+
+
+def is_seed(state: Any) -> bool:
+    """Return whether a state is one that `shorten` replaced by a seed."""
+    return isinstance(state, dict) and set(state) == {"seed"}
+
+
+def expand(shortened: dict[str, Any]) -> dict[str, Any]:
+    """Return the states of which `shorten` left the seeds alone."""
+    states = dict(shortened)
+    for name, state in shortened.items():
+        if is_seed(state):
+            seed = state["seed"]
+            if type(seed) is not int or not 0 <= seed <= _MAX_SEED:
+                raise ValueError(f"the seed of {name!r} is {seed!r}")
+            # without NumPy's, if this process has not imported it
+            states.pop(name)
+            states.update(plain_states(_states_of_seed(seed, [name])))
+    return states
+
+
+def _states_of_seed(seed: int, libraries: Iterable[str]) -> dict[str, Any]:
+    """Return states of `host_random_state` right after `reseed`."""
+    states: dict[str, Any] = {}
+    if "python" in libraries:
+        states["python"] = random.Random(seed).getstate()
+    if "torch" in libraries:
+        states["torch"] = torch.Generator().manual_seed(seed).get_state()
+    numpy = _numpy()
+    if "numpy" in libraries and numpy is not None:
+        states["numpy"] = numpy.random.RandomState(seed).get_state()
+    return states
+
+
 def _unsigned(words: torch.Tensor) -> torch.Tensor:
     """Return words of 32 bits as numbers from 0 on; older checkpoints hold them as such."""
     return words.cpu().to(torch.int64).bitwise_and(0xFFFFFFFF)

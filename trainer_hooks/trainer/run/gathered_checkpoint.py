@@ -1,18 +1,34 @@
-"""One checkpoint file of several ranks: rank 0 gathers every rank's own state and writes it."""
+"""One checkpoint file of several ranks: rank 0 gathers every rank's own state and writes it.
+
+A file of a thousand ranks holds a thousand such states, so each holds only what differs from rank
+0's, which is at the file's top level. `checkpoint["trainer_hooks"]["processes"]` has for each rank
+but 0::
+
+    parts       parts of the state as they are, by name
+    changed     the names of parts that are rank 0's but for the values of their tensors
+    values      the values of all those tensors, as bytes one after the other
+    callbacks   the states of callbacks that differ, by state key
+
+A part that is in neither `parts` nor `changed` equals rank 0's. The part `rng` is divided by
+library, as in `rng/torch`: often only some of the generators differ.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import pickle
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+import torch
+from torch import Tensor
+
 from trainer_hooks.errors import CheckpointError
+from trainer_hooks.runtime import rng
 from trainer_hooks.runtime.nested_tensors import map_tensors
 from trainer_hooks.runtime.process_group import ProcessGroup
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from trainer_hooks.runtime.processes import Processes
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
@@ -32,8 +48,11 @@ class RankExchange(Protocol):
 
 
 _SMALL = 1 << 20
-"""Bytes up to which tensors of a callback are compared; larger ones are the training's, as
-averaged weights, and the same in all processes."""
+"""Bytes up to which tensors are compared. Larger ones of a callback are the training's, as averaged
+weights, and the same in all processes; a part that holds a larger one is always sent."""
+
+_RNG = "rng/"
+"""Begins the name of a library's part of `rng`."""
 
 
 def gather_rank_state(checkpoint: dict[str, Any], core: TrainerCore, names: list[str]) -> None:
@@ -78,14 +97,22 @@ def gather_into_checkpoint(
         names: the entries of which each rank has its own.
     """
     states = checkpoint.get("callbacks", {})
-    # digests first: callback states are mostly equal, and only those that differ are sent
-    digests = processes.broadcast({key: _digest(state) for key, state in states.items()})
+    parts = _split_rng({name: checkpoint["trainer_hooks"].get(name) for name in names})
+    # digests first: most of the state is equal, and only what differs is sent
+    digests: Any = processes.broadcast(
+        {
+            "callbacks": {key: _digest(state) for key, state in states.items()},
+            "parts": {name: _PackedPart.of(name, part).digests for name, part in parts.items()},
+        }
+    )
     # rank 0's stays empty: the checkpoint's top level is its state
     own: dict[str, Any] = {}
     if not processes.is_global_zero:
         own = {
-            "parts": {n: checkpoint["trainer_hooks"].get(n) for n in names},
-            "callbacks": {k: s for k, s in states.items() if _digest(s) != digests.get(k)},
+            **_difference(parts, digests["parts"]),
+            "callbacks": {
+                k: s for k, s in states.items() if _digest(s) != digests["callbacks"].get(k)
+            },
         }
     # on the CPU: a GPU tensor is pickled with the index of its device, which rank 0 may not have
     states_of_ranks = processes.gather_to_zero(
@@ -104,14 +131,147 @@ def select_rank_state(checkpoint: dict[str, Any], processes: Processes) -> dict[
     if not processes.is_distributed or rank == 0 or "rng" not in own:
         return checkpoint  # the top level of the file is rank 0's state
     if own.get("world_size", 1) != processes.world_size or rank >= len(saved):
-        from trainer_hooks.runtime import rng
-
         # rank 0's random state on all ranks would make them draw the same dropout masks
         return {**checkpoint, "trainer_hooks": {**own, "rng": rng.capture()}}
     return {
         **checkpoint,
-        "trainer_hooks": {**own, **saved[rank]["parts"], "processes": []},
+        "trainer_hooks": {**own, **_rank_parts(own, saved[rank]), "processes": []},
         "callbacks": {**checkpoint.get("callbacks", {}), **saved[rank]["callbacks"]},
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _TensorSpec:
+    """The place of a tensor in a skeleton."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class _PackedPart:
+    """A part of a rank's state, divided into the values of its tensors and the rest.
+
+    Attributes:
+        skeleton: digest of the part with a `_TensorSpec` in place of each tensor.
+        values: the bytes of the tensors, one after the other; None for a part that must be sent
+            whole.
+    """
+
+    skeleton: bytes
+    values: Tensor | None
+
+    @classmethod
+    def of(cls, name: str, part: Any) -> _PackedPart:
+        """Pack a part."""
+        tensors: list[Tensor] = []
+
+        def take_out(tensor: Tensor) -> _TensorSpec:
+            tensors.append(tensor)
+            return _TensorSpec(tuple(tensor.shape), tensor.dtype)
+
+        skeleton = map_tensors(part, take_out)
+        # those of a sharded checkpoint are placeholders, under whose names the values are read
+        if name == "gradients" or not all(map(_can_be_packed, tensors)):
+            return cls(b"", None)
+        # not of a pickle, in which objects that are equal or the same one differ
+        digest = hashlib.sha256(repr(skeleton).encode("utf-8", "surrogatepass")).digest()
+        return cls(digest, torch.cat([torch.empty(0, dtype=torch.uint8), *map(_bytes_of, tensors)]))
+
+    @property
+    def digests(self) -> tuple[bytes, bytes] | None:
+        """The digests of skeleton and values; None for a part that must be sent whole."""
+        if self.values is None:
+            return None
+        return self.skeleton, hashlib.sha256(self.values.numpy().data).digest()
+
+
+def _can_be_packed(tensor: Tensor) -> bool:
+    is_in_memory = tensor.layout is torch.strided and not (tensor.is_meta or tensor.is_quantized)
+    return is_in_memory and tensor.numel() * tensor.element_size() <= _SMALL
+
+
+def _bytes_of(tensor: Tensor) -> Tensor:
+    plain = tensor.detach().cpu().resolve_conj().resolve_neg()
+    # a clone: one element of a longer tensor counts as contiguous, but cannot be viewed as bytes
+    return plain.clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8)
+
+
+def _difference(
+    parts: dict[str, Any], digests: dict[str, tuple[bytes, bytes] | None]
+) -> dict[str, Any]:
+    """Return what of a rank's parts differs from rank 0's, as the file holds it.
+
+    Args:
+        parts: this rank's parts.
+        digests: the digests of rank 0's.
+    """
+    # rank 0 may have the generator of a library that this rank has not imported
+    whole: dict[str, Any] = {
+        name: None for name in digests if name.startswith(_RNG) and name not in parts
+    }
+    changed, values = [], []
+    generators = {name: part for name, part in parts.items() if name.startswith(_RNG)}
+    shortened = _split_rng({"rng": rng.shorten(_join_rng(generators))}) if generators else {}
+    for name, part in parts.items():
+        packed, of_zero = _PackedPart.of(name, part), digests.get(name)
+        if packed.values is not None and packed.digests == of_zero:
+            continue
+        if rng.is_seed(shortened.get(name)):
+            whole[name] = shortened[name]
+        elif packed.values is not None and of_zero is not None and packed.skeleton == of_zero[0]:
+            changed.append(name)
+            values.append(packed.values)
+        else:
+            whole[name] = part
+    difference: dict[str, Any] = {"parts": whole}
+    if changed:
+        difference.update(changed=changed, values=torch.cat(values))
+    return difference
+
+
+def _rank_parts(of_zero: dict[str, Any], saved: dict[str, Any]) -> dict[str, Any]:
+    """Return a rank's parts of which the file holds the difference from rank 0's.
+
+    Args:
+        of_zero: `checkpoint["trainer_hooks"]`, with rank 0's parts.
+        saved: the difference, as `_difference` returned it; up to format 3, all parts.
+    """
+    parts, base = dict(saved["parts"]), _split_rng(of_zero)
+    values: Any = saved.get("values", torch.empty(0, dtype=torch.uint8))
+    start = 0
+
+    def fill(tensor: Tensor) -> Tensor:
+        nonlocal start
+        stop = start + tensor.numel() * tensor.element_size()
+        # a copy: a view in another type must begin at a multiple of its size
+        filled: Tensor = values[start:stop].clone().view(tensor.dtype).reshape(tensor.shape)
+        start = stop
+        return filled
+
+    for name in saved.get("changed", []):
+        parts[name] = map_tensors(base[name], fill)
+    if values.dtype != torch.uint8 or values.shape != (start,):
+        raise ValueError(f"{values.numel()} bytes of tensors, of which rank 0 has {start}")
+    generators = {name: parts.pop(name) for name in list(parts) if name.startswith(_RNG)}
+    # up to format 3 `rng` is one part
+    if "rng" not in parts:
+        of_libraries = {name: part for name, part in base.items() if name.startswith(_RNG)}
+        parts["rng"] = rng.expand(_join_rng(of_libraries | generators))
+    return parts
+
+
+def _split_rng(parts: dict[str, Any]) -> dict[str, Any]:
+    """Return parts with those of each library in place of `rng`."""
+    others = {name: part for name, part in parts.items() if name != "rng"}
+    libraries = parts.get("rng") or {}
+    return {**others, **{_RNG + library: state for library, state in libraries.items()}}
+
+
+def _join_rng(generators: dict[str, Any]) -> dict[str, Any]:
+    """Return `rng` of the parts of its libraries: the inverse of `_split_rng`."""
+    return {
+        name.removeprefix(_RNG): state for name, state in generators.items() if state is not None
     }
 
 
