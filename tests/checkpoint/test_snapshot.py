@@ -13,6 +13,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from trainer_hooks import Callback, DataModule, Trainer, __version__
+from trainer_hooks.checkpoint.migrations import FORMAT
 from trainer_hooks.errors import CheckpointStateError, UsageError
 
 
@@ -55,7 +56,7 @@ def test_the_keys_of_a_file_are_those_that_other_tools_know(fitted, tmp_path):
     assert checkpoint["hyper_parameters"] == {"width": 2, "rate": 0.1}
     assert len(checkpoint["optimizer_states"]) == len(checkpoint["lr_schedulers"]) == 1
     own = checkpoint["trainer_hooks"]
-    assert (own["format"], own["version"]) == (3, __version__)
+    assert (own["format"], own["version"]) == (FORMAT, __version__)
     assert own["progress"]["epochs_completed"] == 1
 
 
