@@ -375,19 +375,25 @@ def _plugins_of(distribution: Any) -> tuple[Plugin, ...]:
     """Return the plugins of one distribution, group by group.
 
     Files that did not change since they were read are not read again, as each `Trainer(...)` asks
-    every installed distribution.
+    every installed distribution. An interrupted uninstall leaves entry points without metadata: the
+    package that the entry point refers to then stands for the distribution's name.
     """
-    # a private name; a finder's distributions without it are read each time
+    # a private name; a finder's distributions without it, or not in a folder, are read each time
     folder = str(getattr(distribution, "_path", ""))
     stamps, plugins = _seen.get(folder, ((), ()))
-    if stamps and stamps == _stamps(folder, len(stamps)):
+    if stamps and stamps == _stamps(folder, _FILES[: len(stamps)]):
         return plugins
     # before the reading: a file that changes meanwhile is read again next time
-    stamps = _stamps(folder, len(_FILES))
-    plugins = tuple(_read_plugins(distribution))
-    if os.path.isdir(folder):  # noqa: PTH112 - a Path costs more than the call, for each package
-        # most distributions have no plugin: looking at their first file is all that they cost
-        _seen[folder] = (stamps if plugins else stamps[:1]), plugins
+    stamps = _stamps(folder, _FILES[:1])
+    is_folder = stamps != (None,) or os.path.isdir(folder)  # noqa: PTH112 - quicker than a Path
+    # most distributions have no plugin, or no entry point: one look is all that they cost
+    text = "" if is_folder and stamps == (None,) else _entry_points_text(distribution)
+    entries = [row for row in _entries(text) if row[0] in _READ]
+    if entries:
+        stamps += _stamps(folder, _FILES[1:])
+    plugins = tuple(_plugins_from(entries, distribution))
+    if is_folder:
+        _seen[folder] = stamps, plugins
     return plugins
 
 
@@ -395,26 +401,21 @@ _FILES = ("entry_points.txt", "METADATA", "PKG-INFO")
 """The files of metadata that say which plugins there are, and of which name and version."""
 
 
-def _stamps(folder: str, count: int) -> tuple[_Stamp, ...]:
-    """Return the stamps of the first files of `_FILES` in a folder."""
-    return tuple(_stamp(f"{folder}{os.sep}{name}") for name in _FILES[:count])
+def _stamps(folder: str, names: tuple[str, ...]) -> tuple[_Stamp, ...]:
+    """Return the stamps of files in a folder."""
+    return tuple(_stamp(f"{folder}{os.sep}{name}") for name in names)
 
 
 def _stamp(path: str) -> _Stamp:
     try:
-        found = os.stat(path)  # noqa: PTH116 - likewise
+        found = os.stat(path)  # noqa: PTH116 - quicker than a Path
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _read_plugins(distribution: Any) -> Iterator[Plugin]:
-    """Yield the plugins of one distribution, group by group.
-
-    An interrupted uninstall leaves entry points without metadata: the package that the entry point
-    refers to then stands for the distribution's name.
-    """
-    entries = [row for row in _entries(_entry_points_text(distribution)) if row[0] in _READ]
+def _plugins_from(entries: list[tuple[str, str, str]], distribution: Any) -> Iterator[Plugin]:
+    """Yield the plugins of entry points (group, name, value) of one distribution."""
     name, version = name_and_version(distribution) if entries else (None, None)
     for group, name_of_entry, value in sorted(entries, key=lambda row: _READ.index(row[0])):
         package = value.partition(":")[0].partition(".")[0].strip()
