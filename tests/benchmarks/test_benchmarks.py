@@ -68,6 +68,18 @@ def test_small_saves(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_start(tmp_path: Path) -> None:
+    """A trainer reaches its first step, and its time is taken."""
+    program = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import start
+print(start.measure(["trainer_hooks", "trainer-hooks --help"], 1))
+"""
+    assert "trainer-hooks --help" in run("-c", program, BENCHMARKS, folder=tmp_path)
+
+
+@pytest.mark.slow
 def test_long_runs(tmp_path: Path) -> None:
     """A short long run is measured in each of its cases."""
     script = BENCHMARKS / "long_runs.py"

@@ -567,15 +567,11 @@ def test_chains_with_samplers_that_draw(name, kind, draws):
 
 # half of all, in which any three choices of a sampler's loader come together in each way
 AHEAD = [
-    pytest.param(name, kind, *choices, id=f"{name}-{kind.__name__}-{'-'.join(words)}")
-    for name in SAMPLERS
-    for kind, *choices in itertools.product(
-        (DataLoader, stateful.StatefulDataLoader), (False, True), (False, True), (1, 2)
+    (name, kind, persistent, draws, workers)
+    for name, kind, persistent, draws, workers in itertools.product(
+        SAMPLERS, (DataLoader, stateful.StatefulDataLoader), (False, True), (False, True), (1, 2)
     )
-    if (sum(choices) + (kind is DataLoader)) % 2
-    for words in [
-        ("persistent" * choices[0], "samples draw" * choices[1], f"{choices[2]} workers"),
-    ]
+    if (persistent + draws + workers + (kind is DataLoader)) % 2
 ]
 
 

@@ -59,7 +59,7 @@ def _to_3(checkpoint: dict[str, Any]) -> dict[str, Any]:
 
 
 def _to_4(checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """Migrate from format 3 to 4: of each rank but 0, only what differs from rank 0's state.
+    """Migrate from format 3 to 4: of each rank but 0, the difference from rank 0's state.
 
     Nothing changes: format 3 had all of each rank's state, which is still read.
     """

@@ -40,7 +40,7 @@ _MAGIC = b"trainer_hooks:"
 _END = b"PK\x05\x06"
 _END_SIZE = 22
 _BEYOND = 0xFFFFFFFF
-"""Offset in the end record of a file that is too large for the record."""
+"""Offset of the directory in the end record, if it is too large for that: over 4 GB."""
 _CRC_DIGITS = 8
 _HEADER_SIZE = 30
 # small enough that the checksum finds the bytes in the CPU cache after they were read
@@ -116,15 +116,16 @@ def write_seal(file: IO[bytes], summary: CheckpointSummary) -> None:
     """
     end = file.seek(0, io.SEEK_END)
     file.seek(max(0, end - _END_SIZE))
-    directory = _directory_of(file.read())
-    if directory is None:  # over 4 GB: another record has it
+    end_record = file.read()
+    # torch.save writes no comment, so its file ends with the fixed-size end record
+    if not end_record.startswith(_END):
+        raise ValueError("the zip file does not end with its directory")
+    (directory,) = struct.unpack_from("<16xI", end_record)
+    if directory == _BEYOND:
         with ZipFile(file) as parts:
             directory = parts.start_dir  # undocumented: the offset of the zip directory
     file.seek(directory)
     listing = file.read()
-    # torch.save writes no comment, so its file ends with the fixed-size end record
-    if listing[-_END_SIZE : -_END_SIZE + len(_END)] != _END:
-        raise ValueError("the zip file does not end with its directory")
     text = json.dumps({"size": end, "directory": directory, **asdict(summary)}).encode()
     length = struct.pack("<H", len(_MAGIC) + _CRC_DIGITS + len(text))
     # the checksum covers the comment's length as well, as it will be in the file
@@ -132,12 +133,6 @@ def write_seal(file: IO[bytes], summary: CheckpointSummary) -> None:
     # over the last two bytes of the end record, the length of a comment that is empty so far
     file.seek(end - 2)
     file.write(length + _MAGIC + _checksum(listing, text) + text)
-
-
-def _directory_of(end_record: bytes) -> int | None:
-    """Return the offset of the zip directory, as the end record has it; None if it does not."""
-    (offset,) = struct.unpack_from("<16xI", end_record.ljust(_END_SIZE, b"\xff"))
-    return None if offset == _BEYOND else offset
 
 
 def read_summary(tail: bytes) -> CheckpointSummary | None:

@@ -106,31 +106,28 @@ def walk_objects(name: str, owner: Any, seen_ids: set[int]) -> Iterator[tuple[st
         seen_ids.add(id(item))
         remaining -= 1
         yield path, item
-        traits = traits_of[type(item)]
-        # Leaves are not queued: a list of numbers would use up `_MAX_OBJECTS`. They are most of the
-        # children, so no path is made for them.
-        if traits.contents is not None:
-            for step, child in traits.contents(item):
-                if not traits_of[type(child)].is_leaf and id(child) not in seen_ids:
-                    queue.append((path + step, child))
-        try:
-            # Not vars(item): a class may override `__getattribute__` with code that must not run.
-            attributes = object.__getattribute__(item, "__dict__")
-        except AttributeError:  # an object with slots only
-            attributes = {}
-        for name, child in [*attributes.items()]:
-            if (
-                not traits_of[type(child)].is_leaf
-                and name not in traits.skipped_attributes
-                and id(child) not in seen_ids
-            ):
-                queue.append((f"{path}.{name}", child))
-        # Through the class that declares the slot: a subclass may use its name for something else.
-        for index, name in traits.slots:
-            with suppress(AttributeError):  # an empty slot
-                child = vars(type(item).__mro__[index])[name].__get__(item)
-                if not traits_of[type(child)].is_leaf and id(child) not in seen_ids:
-                    queue.append((f"{path}.{name}", child))
+        for step, child in _children(item, traits_of[type(item)]):
+            # Leaves are not queued: a list of numbers would use up `_MAX_OBJECTS`.
+            if not traits_of[type(child)].is_leaf and id(child) not in seen_ids:
+                queue.append((path + step, child))
+
+
+def _children(item: Any, traits: _ClassTraits) -> Iterator[tuple[str, Any]]:
+    """Yield the objects that one holds, with the steps of their paths."""
+    if traits.contents is not None:
+        yield from traits.contents(item)
+    try:
+        # Not vars(item): a class may override `__getattribute__` with code that must not run.
+        attributes = object.__getattribute__(item, "__dict__")
+    except AttributeError:  # an object with slots only
+        attributes = {}
+    for name, child in [*attributes.items()]:
+        if name not in traits.skipped_attributes:
+            yield f".{name}", child
+    # Through the class that declares the slot: a subclass may use its name for something else.
+    for index, name in traits.slots:
+        with suppress(AttributeError):  # an empty slot
+            yield f".{name}", vars(type(item).__mro__[index])[name].__get__(item)
 
 
 class _ClassTraitsCache(dict[type, _ClassTraits]):
@@ -172,7 +169,7 @@ def _inspect_class(cls: type) -> _ClassTraits:
 
 
 def _contents_of(cls: type) -> Callable[[Any], Iterator[tuple[str, Any]]] | None:
-    """Return the function that yields what objects of a class hold beside attributes and slots."""
+    """Return the function that is `contents` in the traits of a class."""
     # By the class and not by isinstance, which would read an object's own `__class__`.
     return next((contents for base, contents in _CONTENTS.items() if issubclass(cls, base)), None)
 

@@ -408,10 +408,10 @@ def _stamps(folder: str, names: tuple[str, ...]) -> tuple[_Stamp, ...]:
 
 def _stamp(path: str) -> _Stamp:
     try:
-        found = os.stat(path)  # noqa: PTH116 - quicker than a Path
+        status = os.stat(path)  # noqa: PTH116 - quicker than a Path
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _plugins_from(entries: list[tuple[str, str, str]], distribution: Any) -> Iterator[Plugin]:

@@ -98,20 +98,19 @@ def gather_into_checkpoint(
     """
     states = checkpoint.get("callbacks", {})
     parts = _split_rng({name: checkpoint["trainer_hooks"].get(name) for name in names})
-    # digests first: most of the state is equal, and only what differs is sent
-    digests: Any = processes.broadcast(
-        {
-            "callbacks": {key: _digest(state) for key, state in states.items()},
-            "parts": {name: _PackedPart.of(name, part).digests for name, part in parts.items()},
-        }
+    packed = {name: _PackedPart.of(name, part) for name, part in parts.items()}
+    digests = {key: _digest(state) for key, state in states.items()}
+    # digests first: most of the state is equal, and only the rest is sent
+    of_zero: Any = processes.broadcast(
+        {"callbacks": digests, "parts": {name: part.digests for name, part in packed.items()}}
     )
     # rank 0's stays empty: the checkpoint's top level is its state
     own: dict[str, Any] = {}
     if not processes.is_global_zero:
         own = {
-            **_difference(parts, digests["parts"]),
+            **_difference(parts, packed, of_zero["parts"]),
             "callbacks": {
-                k: s for k, s in states.items() if _digest(s) != digests["callbacks"].get(k)
+                k: s for k, s in states.items() if digests[k] != of_zero["callbacks"].get(k)
             },
         }
     # on the CPU: a GPU tensor is pickled with the index of its device, which rank 0 may not have
@@ -153,13 +152,13 @@ class _PackedPart:
     """A part of a rank's state, divided into the values of its tensors and the rest.
 
     Attributes:
-        skeleton: digest of the part with a `_TensorSpec` in place of each tensor.
-        values: the bytes of the tensors, one after the other; None for a part that must be sent
-            whole.
+        digests: that of the part with a `_TensorSpec` in place of each tensor, and that of
+            `values`; None for a part that must be sent whole.
+        values: the bytes of the tensors, one after the other.
     """
 
-    skeleton: bytes
-    values: Tensor | None
+    digests: tuple[bytes, bytes] | None
+    values: Tensor
 
     @classmethod
     def of(cls, name: str, part: Any) -> _PackedPart:
@@ -171,19 +170,15 @@ class _PackedPart:
             return _TensorSpec(tuple(tensor.shape), tensor.dtype)
 
         skeleton = map_tensors(part, take_out)
+        values = torch.empty(0, dtype=torch.uint8)
         # those of a sharded checkpoint are placeholders, under whose names the values are read
         if name == "gradients" or not all(map(_can_be_packed, tensors)):
-            return cls(b"", None)
+            return cls(None, values)
         # not of a pickle, in which objects that are equal or the same one differ
-        digest = hashlib.sha256(repr(skeleton).encode("utf-8", "surrogatepass")).digest()
-        return cls(digest, torch.cat([torch.empty(0, dtype=torch.uint8), *map(_bytes_of, tensors)]))
-
-    @property
-    def digests(self) -> tuple[bytes, bytes] | None:
-        """The digests of skeleton and values; None for a part that must be sent whole."""
-        if self.values is None:
-            return None
-        return self.skeleton, hashlib.sha256(self.values.numpy().data).digest()
+        text = repr(skeleton).encode("utf-8", "surrogatepass")
+        values = torch.cat([values, *map(_bytes_of, tensors)])
+        digests = hashlib.sha256(text).digest(), hashlib.sha256(values.numpy().data).digest()
+        return cls(digests, values)
 
 
 def _can_be_packed(tensor: Tensor) -> bool:
@@ -198,30 +193,33 @@ def _bytes_of(tensor: Tensor) -> Tensor:
 
 
 def _difference(
-    parts: dict[str, Any], digests: dict[str, tuple[bytes, bytes] | None]
+    parts: dict[str, Any],
+    packed: dict[str, _PackedPart],
+    of_zero: dict[str, tuple[bytes, bytes] | None],
 ) -> dict[str, Any]:
-    """Return what of a rank's parts differs from rank 0's, as the file holds it.
+    """Return the difference of a rank's parts from rank 0's, as the file holds it.
 
     Args:
         parts: this rank's parts.
-        digests: the digests of rank 0's.
+        packed: the same, packed.
+        of_zero: the digests of rank 0's.
     """
     # rank 0 may have the generator of a library that this rank has not imported
     whole: dict[str, Any] = {
-        name: None for name in digests if name.startswith(_RNG) and name not in parts
+        name: None for name in of_zero if name.startswith(_RNG) and name not in parts
     }
     changed, values = [], []
     generators = {name: part for name, part in parts.items() if name.startswith(_RNG)}
     shortened = _split_rng({"rng": rng.shorten(_join_rng(generators))}) if generators else {}
     for name, part in parts.items():
-        packed, of_zero = _PackedPart.of(name, part), digests.get(name)
-        if packed.values is not None and packed.digests == of_zero:
+        here, there = packed[name].digests, of_zero.get(name)
+        if here is not None and here == there:
             continue
         if rng.is_seed(shortened.get(name)):
             whole[name] = shortened[name]
-        elif packed.values is not None and of_zero is not None and packed.skeleton == of_zero[0]:
+        elif here is not None and there is not None and here[0] == there[0]:
             changed.append(name)
-            values.append(packed.values)
+            values.append(packed[name].values)
         else:
             whole[name] = part
     difference: dict[str, Any] = {"parts": whole}
