@@ -1,0 +1,208 @@
+"""The process that `warm_python` forks its children from.
+
+It reads commands from a socket. With each come four files: standard input, output and errors, and
+one to which the child's number and, when it has ended, its status are written. Then comes JSON: the
+command's words, folder and environment.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import io
+import json
+import os
+import random
+import runpy
+import select
+import signal
+import site
+import socket
+import sys
+import threading
+import warnings
+from contextlib import suppress
+from importlib import invalidate_caches
+from types import TracebackType
+from typing import Any, NoReturn
+
+AT_START = list(warnings.filters)
+"""The filters of warnings of a new interpreter, before any import."""
+
+import numpy as np  # noqa: E402
+import torch._dynamo  # noqa: E402  (each optimizer imports it)
+import torch.utils.data  # noqa: E402, F401
+
+OF_IMPORTS = [one for one in warnings.filters if one not in AT_START]
+"""The filters that torch has put before them."""
+
+
+def main(number: int) -> None:
+    """Serve the socket with this number; in a child, run its program, and end as it does."""
+    # collections in the children, of which the end of an interpreter makes several, skip these
+    gc.collect()
+    gc.freeze()
+    request = serve(socket.socket(fileno=number))
+    if request is None:
+        return
+    code = 0
+    try:
+        become(request)
+    except SystemExit as asked:
+        code = asked.code if isinstance(asked.code, int) else asked.code is not None
+        if code is True:
+            print(asked.code, file=sys.stderr)
+    except BaseException as error:
+        code = -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+        error = error.with_traceback(_of_program(error))
+        sys.excepthook(type(error), error, error.__traceback__)
+    end(int(code))
+
+
+def _of_program(error: BaseException) -> TracebackType | None:
+    """Return the traceback of an error without the frames of this file."""
+    kept = trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == __file__:
+            kept = trace.tb_next
+        trace = trace.tb_next
+    return kept
+
+
+def end(code: int) -> NoReturn:
+    """End as an interpreter does, and leave out the destruction of all that torch imported."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    vars(sys.modules["__main__"]).clear()
+    gc.collect()
+    for file in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):  # closed, or nobody reads it
+            file.flush()
+    if code == -signal.SIGINT:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    os._exit(code & 0xFF)
+
+
+def serve(commands: socket.socket) -> dict[str, Any] | None:
+    """Fork a child for each command; return the command in its child, and None at the end."""
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(woken, False)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    codes: dict[int, int] = {}
+    while True:
+        ready = select.select([commands, woken], [], [])[0]
+        if woken in ready:
+            os.read(woken, 4096)
+            _reap(codes)
+        if commands not in ready:
+            continue
+        header, files, _, _ = socket.recv_fds(commands, 4, 4)
+        if not header:
+            return None
+        request = json.loads(_exactly(commands, int.from_bytes(header, "big")))
+        child = os.fork()
+        if child == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for number, file in enumerate(files[:3]):
+                os.dup2(file, number)
+            for file in (*files, *codes.values(), woken, wake):
+                os.close(file)
+            commands.close()
+            return request
+        os.write(files[3], child.to_bytes(8, "big"))
+        codes[child] = files.pop()
+        for file in files:
+            os.close(file)
+
+
+def _exactly(commands: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        data += commands.recv(size - len(data))
+    return data
+
+
+def _reap(codes: dict[int, int]) -> None:
+    """Write down the status of each child that has ended."""
+    while codes:
+        child, status = os.waitpid(-1, os.WNOHANG)
+        if not child:
+            return
+        file = codes.pop(child)
+        try:
+            os.write(file, status.to_bytes(8, "big"))
+        except BrokenPipeError:
+            pass  # nobody waits for it any more
+        os.close(file)
+
+
+def become(request: dict[str, Any]) -> None:
+    """Take over the words, the folder and the environment of a command, and run its program."""
+    words, at, environ = request["words"], request["at"], request["environ"]
+    options, program = words[1:at], words[at:]
+    if request["session"]:
+        os.setsid()
+    os.environ.clear()
+    os.environ.update(environ)
+    os.chdir(request["folder"])
+    _open_standard_files(is_unbuffered="-u" in options or bool(environ.get("PYTHONUNBUFFERED")))
+    sys.dont_write_bytecode = bool(environ.get("PYTHONDONTWRITEBYTECODE"))
+    sys.orig_argv[:] = words
+    _filter_warnings(options, environ)
+    random.seed()
+    np.random.seed()
+    for place in reversed(environ.get("PYTHONPATH", "").split(os.pathsep)):
+        if place:
+            sys.path.insert(0, os.path.abspath(place))
+    invalidate_caches()
+    if environ.get("PYTHONPATH"):
+        sys.modules.pop("sitecustomize", None)
+        site.execsitecustomize()
+    main = vars(sys.modules["__main__"])
+    kind, *arguments = program
+    if kind == "-m":
+        sys.argv[:] = ["-m", *arguments[1:]]
+        sys.path.insert(0, os.getcwd())
+        runpy._run_module_as_main(arguments[0])
+        return
+    if kind == "-c":
+        sys.argv[:] = ["-c", *arguments[1:]]
+        sys.path.insert(0, "")
+        code = compile(arguments[0], "<string>", "exec")
+    else:
+        sys.argv[:] = program
+        sys.path.insert(0, os.path.dirname(os.path.realpath(kind)))
+        main["__file__"] = os.path.abspath(kind)
+        with io.open_code(os.path.abspath(kind)) as file:
+            code = compile(file.read(), kind, "exec")
+    exec(code, main)
+
+
+def _open_standard_files(*, is_unbuffered: bool) -> None:
+    """Make the standard files anew: how they buffer depends on the files behind them."""
+    sys.stdin = sys.__stdin__ = open(0, closefd=False)
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        raw = open(number, "wb", 0 if is_unbuffered else -1, closefd=False)
+        text = io.TextIOWrapper(
+            raw,
+            errors="backslashreplace" if number == 2 else "strict",
+            line_buffering=number == 2 or os.isatty(number),
+            write_through=is_unbuffered,
+        )
+        setattr(sys, name, text)
+        setattr(sys, f"__{name}__", text)
+
+
+def _filter_warnings(options: list[str], environ: dict[str, str]) -> None:
+    """Set the filters of a new interpreter with these options."""
+    given = [word for word in environ.get("PYTHONWARNINGS", "").split(",") if word]
+    given += [word for before, word in zip(options, options[1:], strict=False) if before == "-W"]
+    sys.warnoptions[:] = given
+    warnings.filters[:] = AT_START
+    warnings._processoptions(given)
+    warnings.filters[:0] = OF_IMPORTS
+    warnings._filters_mutated()
