@@ -15,12 +15,12 @@ import ast
 import fcntl
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import warm_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -61,7 +61,7 @@ def results_of(once) -> Callable[..., dict]:
 
         def results(folder: Path) -> dict:
             target = folder / "results.json"
-            done = subprocess.run(
+            done = warm_python.run(
                 [sys.executable, script, target, *words],
                 cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*path, SUPPORT, ROOT)))},
@@ -108,7 +108,7 @@ class IsolatedFile(pytest.File):
 
         def run(folder: Path) -> dict[str, list[str]]:
             target = folder / "outcomes.json"
-            done = subprocess.run(
+            done = warm_python.run(
                 [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o",
                  "filterwarnings=default", str(self.path)],
                 cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,

@@ -11,6 +11,7 @@ import textwrap
 from contextlib import contextmanager, suppress
 
 import pytest
+import warm_python
 
 from trainer_hooks import Trainer
 from trainer_hooks._log import ensure_visible_log, log
@@ -180,7 +181,7 @@ def test_a_real_pipe(tmp_path) -> None:
     """The exit code is the program's own, and not Python's 120 of a flush that failed."""
     program = tmp_path / "program.py"
     program.write_text(textwrap.dedent(PROGRAM))
-    with subprocess.Popen(
+    with warm_python.Popen(
         [sys.executable, program], cwd=tmp_path, text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     ) as process:  # fmt: skip

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import warm_python
 
 from trainer_hooks.checkpoint.atomic_write import (
     PART_SUFFIX,
@@ -30,7 +31,7 @@ GOOD = {"state_dict": {"weight": torch.arange(600.0)}, "epoch": 3}
 
 def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run code in a new process."""
-    return subprocess.run(
+    return warm_python.run(
         [sys.executable, "-c", textwrap.dedent(code), *arguments],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,

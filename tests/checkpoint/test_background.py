@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import subprocess
 import sys
 import textwrap
 import threading
@@ -12,6 +11,7 @@ import weakref
 
 import pytest
 import torch
+import warm_python
 
 from trainer_hooks.checkpoint import background
 from trainer_hooks.checkpoint.background import BackgroundSaves
@@ -270,5 +270,7 @@ def test_an_exit_waits(tmp_path) -> None:
         """
     )
     path = tmp_path / "a"
-    subprocess.run([sys.executable, "-W", "error", "-c", script, str(path)], check=True, timeout=60)
+    warm_python.run(
+        [sys.executable, "-W", "error", "-c", script, str(path)], check=True, timeout=60
+    )
     assert path.read_text() == "whole"

@@ -7,7 +7,6 @@ import os
 import pickle
 import random
 import stat
-import subprocess
 import sys
 import textwrap
 import zipfile
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import warm_python
 
 from trainer_hooks.checkpoint.file import read_checkpoint, write_checkpoint
 from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError
@@ -138,7 +138,7 @@ def test_a_full_disk_leaves_the_old_file(path):
         except CheckpointError as error:
             print(error)
     """
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, "-c", textwrap.dedent(code), str(path)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,

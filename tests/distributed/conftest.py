@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
+import warm_python
 from launchers import free_port
 
 HERE = Path(__file__).parent
@@ -73,7 +74,7 @@ def launch(folder: Path, *cases: str, processes: int = 2, timeout: float = 150) 
         own = {**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}
         command = [sys.executable, str(HERE / "worker.py"), str(folder), *cases]
         with place.open("w") as file:
-            started.append(subprocess.Popen(command, env=own, stdout=file, stderr=file))
+            started.append(warm_python.Popen(command, env=own, stdout=file, stderr=file))
     try:
         seconds = _wait(started, timeout)
     finally:
@@ -116,7 +117,10 @@ def launched(tmp_path):
 
 
 def run(*command: str, program: str | None = None, **more: str):
-    """Run a program; return its exit code, its output, and the processes that it left."""
+    """Run a program; return its exit code, its output, and the processes that it left.
+
+    In a new interpreter: its end is what is tested, and its processes are known by a variable.
+    """
     mark = uuid.uuid4().hex
     environ = {
         **{k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "PYTEST"))},

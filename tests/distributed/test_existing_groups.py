@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import warm_python
 from launchers import slurm_job, unlaunched
 
 HERE = Path(__file__).parent
@@ -25,7 +26,7 @@ def test_tasks_of_slurm_find_each_other(mark, tmp_path):
     }  # fmt: skip
     command = [sys.executable, "-m", "package", str(tmp_path), "goes_through", "x"]
     tasks = [
-        subprocess.Popen(
+        warm_python.Popen(
             command, cwd=HERE, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             env={**common, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)},
         )

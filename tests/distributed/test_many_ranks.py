@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import warm_python
 
 _WORKER = Path(__file__).parents[2] / "benchmarks" / "_ranks_worker.py"
 _OF_ALL = 2000
@@ -23,7 +23,7 @@ def asked(tmp_path_factory) -> dict[tuple[int, int], dict[str, dict[str, int]]]:
     for rank, world in ((1, 2), (0, 1024), (1023, 1024)):
         path = folder / f"{rank}.json"
         command = [sys.executable, str(_WORKER), str(rank), str(world), str(path)]
-        subprocess.run(command, check=True, capture_output=True, cwd=folder)
+        warm_python.run(command, check=True, capture_output=True, cwd=folder)
         found[rank, world] = json.loads(path.read_text())
     return found
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import warm_python
 
 pytestmark = pytest.mark.slow
 
@@ -72,7 +72,7 @@ def torchrun(tmp_path):
     def run(name: str, *words: str, restarts: int = 0) -> tuple[int, str, Path]:
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
-        ended = subprocess.run(
+        ended = warm_python.run(
             [
                 sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
                 "2", "--max-restarts", str(restarts), str(here / "own_loop_run.py"), str(folder),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import warm_python
 
 pytestmark = pytest.mark.slow
 
@@ -15,7 +15,7 @@ SCRIPT = Path(__file__).with_name("random_chains.py")
 
 def test_chains_of_cuts_end_as_the_run_that_nobody_cut():
     """More: python tests/distributed/random_chains.py --seeds 0:300."""
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, SCRIPT, "--seeds", "2:4", "--no-shrink"],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip

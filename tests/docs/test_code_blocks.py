@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import warm_python
 
 pytestmark = pytest.mark.slow  # each page trains in a process of its own
 
@@ -53,7 +53,7 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
         pytest.skip(f"needs {framework}")
     # the other frameworks warn a lot, of their own doing
     action = "error" if framework is None else "ignore"
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, "-W", action, "-c", _RUN_PAGE, str(script)],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(STAND_INS)},

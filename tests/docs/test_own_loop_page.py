@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
+import warm_python
 
 PAGE = Path(__file__).parents[2] / "docs" / "own-loop.md"
 MANNERS = {
@@ -61,7 +61,7 @@ def test_the_other_manners_train_the_same_weights(package, tmp_path) -> None:
     )
     assert found is not None, first
     program = PROGRAM.format(imports=imports, block=dedent(found[0]))
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120
     )
     assert done.stdout.endswith("the same weights\n"), done.stderr[-2000:]

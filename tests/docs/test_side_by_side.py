@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
+import warm_python
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "side-by-side"
@@ -61,7 +61,7 @@ def test_both_programs_end_with_the_same_weights(page: str, tmp_path: Path) -> N
         folder = tmp_path / place
         folder.mkdir()
         (folder / "train.py").write_text(text + _KEEP, encoding="utf-8")
-        done = subprocess.run(
+        done = warm_python.run(
             [sys.executable, "train.py"],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": str(STAND_INS), "CUDA_VISIBLE_DEVICES": ""},

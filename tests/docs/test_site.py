@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import http.server
 import shutil
-import subprocess
 import sys
 import threading
 from html.parser import HTMLParser
@@ -13,6 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
 import pytest
+import warm_python
 
 pytest.importorskip("sphinx")
 playwright = pytest.importorskip("playwright.sync_api")
@@ -30,7 +30,7 @@ def site(once) -> Path:
 
     def build(folder: Path) -> str:
         words = ["-m", "sphinx", "-W", "--keep-going", "-q", ROOT / "docs", folder / "site"]
-        done = subprocess.run(
+        done = warm_python.run(
             [sys.executable, *words], capture_output=True, text=True, timeout=900, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import warm_python
 from launchers import slurm_job, unlaunched
 
 ROOT = Path(__file__).parents[2]
@@ -91,7 +92,7 @@ class Program:
         """Run it in the folder of this name; return its code and all that it printed."""
         folder = self.folder / run
         folder.mkdir(exist_ok=True)
-        done = subprocess.run(
+        done = warm_python.run(
             self.command, cwd=folder, env={**self.environ, "WITNESS": str(folder), **variables},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300, check=False,
         )  # fmt: skip

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import warm_python
 
 from trainer_hooks import Callback
 from trainer_hooks.callbacks import ModelCheckpoint
@@ -409,7 +410,7 @@ FULL_DISK = """
 @pytest.mark.parametrize("kind", ["csv", pytest.param("tensorboard", marks=pytest.mark.slow)])
 def test_a_full_disk_loses_no_row(tmp_path, kind, rows, scalars):
     """Rows of the time in which the disk had no room are written once there is some; none twice."""
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, "-c", textwrap.dedent(FULL_DISK), kind, str(tmp_path)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,

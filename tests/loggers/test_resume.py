@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+import warm_python
 
 from trainer_hooks import Callback
 from trainer_hooks.errors import TrainerHooksWarning
 from trainer_hooks.loggers import CSVLogger, InMemoryLogger, TensorBoardLogger
+
+if TYPE_CHECKING:
+    import subprocess
 
 STEPS = 12
 
@@ -263,7 +267,7 @@ def start(folder: Path, kill_at: int) -> subprocess.CompletedProcess:
     """Run the script; what it prints goes to files, which no process that it leaves holds open."""
     folder.mkdir(exist_ok=True)
     with (folder / "out.txt").open("w") as out, (folder / "err.txt").open("w") as err:
-        return subprocess.run(
+        return warm_python.run(
             [sys.executable, "-c", SCRIPT, str(kill_at)],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "WANDB_SILENT": "true"},

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 import textwrap
 from dataclasses import dataclass
@@ -13,8 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import warm_python
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable
 
 ROOT = Path(__file__).parents[2]
@@ -169,7 +170,7 @@ for project in projects:
 def run_python(*arguments: object) -> None:
     """Run Python, without network; fail with what it said."""
     command = [sys.executable, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = warm_python.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -241,7 +242,7 @@ def run_with_plugins(
             for name, value in os.environ.items()
             if not name.startswith("TRAINER_HOOKS_")
         }
-        return subprocess.run(
+        return warm_python.run(
             [sys.executable, "-c", code, *arguments],
             env={**inherited, "PYTHONPATH": os.pathsep.join([*path, str(ROOT)]), **environ},
             capture_output=True,

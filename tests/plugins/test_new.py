@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import warm_python
 
 ROOT = Path(__file__).parents[2]
 OFFLINE = ["--disable-pip-version-check", "--quiet", "--no-deps", "--no-index"]
@@ -18,7 +18,7 @@ RULES = "A,ARG001,B,BLE,C4,D,E,ERA,F,FA,I,N,PT,PTH,RET,RUF,SIM,SLF,TC,TRY,UP,W"
 def run(*command: object, cwd: Path, path: str = "") -> str:
     """Run Python with those arguments; return what it printed."""
     environ = {k: v for k, v in os.environ.items() if not k.startswith("TRAINER_HOOKS_")}
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, *map(str, command)],
         cwd=cwd,
         env={**environ, "PYTHONPATH": path},

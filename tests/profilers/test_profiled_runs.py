@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import torch
+import warm_python
 
 from trainer_hooks import Callback, Trainer
 from trainer_hooks.errors import OptionError
@@ -195,6 +196,5 @@ def test_a_step_without_a_profiler_calls_nothing_of_it(bare, Both) -> None:
     assert not {"measured", "_begin", "_end", "watched"} & set(before)
     code = "import trainer_hooks as t; t.Trainer(logger=False); import sys; "
     code += "assert not [m for m in sys.modules if m.startswith('trainer_hooks.profilers')]"
-    import subprocess
 
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    warm_python.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+import warm_python
 
 HERE = Path(__file__).parent / "own_loops"
 ROOT = Path(__file__).parents[2]
@@ -44,7 +45,7 @@ def run(program: str, folder: Path, *, dies_after: int = -1) -> list[str]:
     """Run a program, and kill it after so many iterations; return their lines."""
     command = [sys.executable, "-u", str(HERE / f"{program}.py"), "weights.pt"]
     lines = []
-    with subprocess.Popen(
+    with warm_python.Popen(
         command, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True,
     ) as process:  # fmt: skip

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import warm_python
 
 from trainer_hooks.trainer.run.failed_start import RECORD
 
@@ -17,7 +17,7 @@ LOOP = Path(__file__).with_name("kill_loop.py")
 
 def killed(folder: Path, seed: int, kills: int) -> list[dict]:
     """Return what was found after each of so many kills."""
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, str(LOOP), str(folder), str(seed), str(kills)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 import sys
 from contextlib import suppress
 from functools import partial
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+import warm_python
 
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.callbacks.saving import saver as saver_file
@@ -24,7 +24,7 @@ SCRIPT = Path(__file__).with_name("killed_saves.py")
 
 def run(folder: Path, cases: list[dict[str, Any]]) -> None:
     """Kill the runs of some cases, and fail with the differences of the simplest that has any."""
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, str(SCRIPT), str(folder / "runs"), json.dumps(cases)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,

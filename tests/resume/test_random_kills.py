@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import warm_python
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +29,7 @@ def newest(folder: Path) -> Path | None:
 def run(folder: Path, name: str, kill_at: int | None, delay: float) -> int:
     """Run a setting from the newest checkpoint; kill it a moment after a batch; return the code."""
     ckpt_path = newest(folder)
-    process = subprocess.Popen(
+    process = warm_python.Popen(
         [
             sys.executable,
             "-W",
@@ -81,7 +82,7 @@ def end_of(folder: Path) -> dict:
 def uncut(tmp_path_factory):
     """What the runs end with that nobody kills; all in one process, to save its start."""
     folder = tmp_path_factory.mktemp("uncut")
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, "-W", "ignore", str(SCRIPT), "all", *SETTINGS],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

@@ -6,14 +6,15 @@ process does so for all, waits, and forks a child for each command. The child ta
 command's words, folder, environment and files, and runs the program as `__main__`; it ends as any
 interpreter ends.
 
-A command that asks for more than a child can still become starts as a new interpreter does: one
-with another thread setting or hash seed, or with options of the interpreter other than `-W` and
-`-u`. Use `subprocess` itself where a test is about the start: the modules that are loaded, the
-hash seed, the time.
+A command with options of the interpreter other than `-W` and `-u`, or with a `preexec_fn`, starts
+as a new interpreter does. Variables that are read before a child is forked, such as the number of
+threads, have a process that waits for each of their values. Use `subprocess` itself where a test is
+about the start of an interpreter (the modules that are loaded, the hash seed) or about its end.
 """
 
 from __future__ import annotations
 
+import atexit
 import inspect
 import json
 import os
@@ -21,6 +22,7 @@ import select
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,7 @@ from typing import Any
 _READ_AT_START = ("OMP_", "MKL_", "KMP_", "GOMP_", "LD_", "MALLOC_", "TORCH_", "PYTORCH_")
 """Beginnings of the environment variables that torch and its libraries read as they are loaded."""
 
-_READ_BY_PYTHON = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONWARNINGS"}
+_READ_BY_CHILD = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONWARNINGS"}
 """The variables of the interpreter that a child can still follow."""
 
 _SERVE = """
@@ -36,36 +38,34 @@ import sys
 sys.path[0] = {folder!r}
 import warm_python_server
 del sys.path[0], sys
-warm_python_server.main({number})
+warm_python_server.main({number}, {imports!r})
 """
 
 
 class _Server:
     """The process that waits, and the socket that it takes commands from."""
 
-    def __init__(self) -> None:
-        self.environ = dict(os.environ)
-        ours, theirs = socket.socketpair()
-        self.socket = ours
+    def __init__(self, imports: tuple[str, ...], environ: dict[str, str]) -> None:
         self.lock = threading.Lock()
+        self.output = tempfile.TemporaryFile()  # noqa: SIM115
+        self.socket, theirs = socket.socketpair()
         with theirs:
-            without = {k: v for k, v in self.environ.items() if k != "PYTHONPATH"}
             # it is imported, so that `__main__` is left to the children's programs
-            code = _SERVE.format(folder=str(Path(__file__).parent), number=theirs.fileno())
-            command = [sys.executable, "-c", code]
-            subprocess.Popen(command, pass_fds=[theirs.fileno()], env=without, cwd="/")
+            code = _SERVE.format(
+                folder=str(Path(__file__).parent), number=theirs.fileno(), imports=imports
+            )
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", code], pass_fds=[theirs.fileno()], cwd="/",
+                env={k: v for k, v in environ.items() if k != "PYTHONPATH"},
+                stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.output,
+            )  # fmt: skip
+        atexit.register(self.end)
 
-    def can_become(self, words: list[str], environ: dict[str, str]) -> bool:
-        """Whether a child can still follow the words and the environment of a command."""
-        fixed = {
-            name
-            for name in {*environ, *self.environ}
-            if name.startswith(_READ_AT_START)
-            or (name.startswith("PYTHON") and name not in _READ_BY_PYTHON)
-        }
-        return _program_at(words) is not None and all(
-            environ.get(name) == self.environ.get(name) for name in fixed
-        )
+    def end(self) -> None:
+        """Let the process end, which waits for more."""
+        self.socket.close()
+        self.process.wait()
+        self.output.close()
 
     def start(self, request: dict[str, Any], files: list[int]) -> tuple[int, int]:
         """Fork a child for a command; return its number, and a file that its code comes from."""
@@ -78,15 +78,16 @@ class _Server:
                 self.socket.sendall(message)
         finally:
             os.close(to_server)
-        return int.from_bytes(_read(code, 8), "big"), code
+        return self.read(code), code
 
-
-def _read(file: int, size: int) -> bytes:
-    data = b""
-    while len(data) < size and (more := os.read(file, size - len(data))):
-        data += more
-    assert len(data) == size, "the server of tests/support/warm_python.py has ended"
-    return data
+    def read(self, file: int) -> int:
+        """Read a number that the server wrote."""
+        data = os.read(file, 8)
+        if not data:
+            self.output.seek(0)
+            output = self.output.read().decode(errors="replace")
+            raise RuntimeError(f"tests/support/warm_python_server.py has ended:\n{output}")
+        return int.from_bytes(data, "big")
 
 
 def _program_at(words: list[str]) -> int | None:
@@ -99,43 +100,53 @@ def _program_at(words: list[str]) -> int | None:
     return place
 
 
-_server: _Server | None = None
-_server_lock = threading.Lock()
+_servers: dict[tuple[tuple[str, ...], frozenset[tuple[str, str]]], _Server] = {}
+_servers_lock = threading.Lock()
 
 
-def _running_server() -> _Server:
-    global _server
-    with _server_lock:
-        if _server is None:
-            _server = _Server()
-        return _server
+def _server_for(imports: tuple[str, ...], environ: dict[str, str]) -> _Server:
+    """Return the server with these modules, and with the variables that are read at the start."""
+    read = {
+        (name, value)
+        for name, value in environ.items()
+        if name.startswith(_READ_AT_START)
+        or (name.startswith("PYTHON") and name not in _READ_BY_CHILD)
+    }
+    key = (imports, frozenset(read))
+    with _servers_lock:
+        if key not in _servers:
+            _servers[key] = _Server(imports, environ)
+        return _servers[key]
 
 
 class Popen(subprocess.Popen):
-    """`subprocess.Popen`, whose Python has imported torch already."""
+    """`subprocess.Popen`, whose Python has imported torch already, and the modules in `imports`."""
 
     _code_file: int | None = None
+
+    def __init__(self, *args: Any, imports: tuple[str, ...] = (), **options: Any) -> None:
+        self._imports = imports
+        super().__init__(*args, **options)
 
     def _execute_child(self, *given: Any) -> None:
         named = inspect.signature(subprocess.Popen._execute_child).bind(self, *given).arguments
         command = named["args"]
         words = [os.fsdecode(word) for word in command] if isinstance(command, list | tuple) else []
         environ = dict(os.environ if named["env"] is None else named["env"])
-        server = _running_server()
-        if words[:1] != [sys.executable] or not server.can_become(words[1:], environ):
+        at = _program_at(words[1:])
+        asks_more = named["preexec_fn"] or named["pass_fds"] or named["shell"]
+        if words[:1] != [sys.executable] or at is None or asks_more:
             super()._execute_child(*given)
             return
-        assert not named["preexec_fn"]
-        assert not named["pass_fds"]
-        assert not named["shell"]
+        self._server = _server_for(self._imports, environ)
         ends = (named["p2cread"], named["c2pwrite"], named["errwrite"])
         files = [number if end == -1 else end for number, end in enumerate(ends)]
         request = {
-            "words": words, "at": 1 + _program_at(words[1:]), "environ": environ,
-            "folder": str(named["cwd"] or os.getcwd()), "session": named["start_new_session"],
+            "words": words, "at": 1 + at, "environ": environ,
+            "folder": str(named["cwd"] or Path.cwd()), "session": named["start_new_session"],
         }  # fmt: skip
         try:
-            self.pid, self._code_file = server.start(request, files)
+            self.pid, self._code_file = self._server.start(request, files)
         finally:
             pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
             self._close_pipe_fds(*(named[name] for name in pipes))
@@ -147,7 +158,7 @@ class Popen(subprocess.Popen):
             return super()._try_wait(flags)
         if flags & os.WNOHANG and not select.select([self._code_file], [], [], 0)[0]:
             return 0, 0
-        status = int.from_bytes(_read(self._code_file, 8), "big")
+        status = self._server.read(self._code_file)
         os.close(self._code_file)
         return self.pid, status
 
@@ -167,7 +178,7 @@ class Popen(subprocess.Popen):
 
 def run(
     *args: Any,
-    input: Any = None,
+    input: Any = None,  # noqa: A002
     capture_output: bool = False,
     timeout: float | None = None,
     check: bool = False,

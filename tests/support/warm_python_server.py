@@ -22,9 +22,10 @@ import sys
 import threading
 import warnings
 from contextlib import suppress
-from importlib import invalidate_caches
-from types import TracebackType
-from typing import Any, NoReturn
+from importlib import import_module, invalidate_caches
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 AT_START = list(warnings.filters)
 """The filters of warnings of a new interpreter, before any import."""
@@ -33,12 +34,17 @@ import numpy as np  # noqa: E402
 import torch._dynamo  # noqa: E402  (each optimizer imports it)
 import torch.utils.data  # noqa: E402, F401
 
+if TYPE_CHECKING:
+    from types import TracebackType
+
 OF_IMPORTS = [one for one in warnings.filters if one not in AT_START]
 """The filters that torch has put before them."""
 
 
-def main(number: int) -> None:
-    """Serve the socket with this number; in a child, run its program, and end as it does."""
+def main(number: int, imports: tuple[str, ...]) -> None:
+    """Import modules, and serve the socket with this number; in a child, run its program."""
+    for name in imports:
+        import_module(name)
     # collections in the children, of which the end of an interpreter makes several, skip these
     gc.collect()
     gc.freeze()
@@ -55,6 +61,7 @@ def main(number: int) -> None:
     except BaseException as error:
         code = -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
         error = error.with_traceback(_of_program(error))
+        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
         sys.excepthook(type(error), error, error.__traceback__)
     end(int(code))
 
@@ -133,10 +140,8 @@ def _reap(codes: dict[int, int]) -> None:
         if not child:
             return
         file = codes.pop(child)
-        try:
+        with suppress(BrokenPipeError):  # nobody waits for it any more
             os.write(file, status.to_bytes(8, "big"))
-        except BrokenPipeError:
-            pass  # nobody waits for it any more
         os.close(file)
 
 
@@ -157,7 +162,7 @@ def become(request: dict[str, Any]) -> None:
     np.random.seed()
     for place in reversed(environ.get("PYTHONPATH", "").split(os.pathsep)):
         if place:
-            sys.path.insert(0, os.path.abspath(place))
+            sys.path.insert(0, str(Path(place).absolute()))
     invalidate_caches()
     if environ.get("PYTHONPATH"):
         sys.modules.pop("sitecustomize", None)
@@ -166,7 +171,7 @@ def become(request: dict[str, Any]) -> None:
     kind, *arguments = program
     if kind == "-m":
         sys.argv[:] = ["-m", *arguments[1:]]
-        sys.path.insert(0, os.getcwd())
+        sys.path.insert(0, str(Path.cwd()))
         runpy._run_module_as_main(arguments[0])
         return
     if kind == "-c":
@@ -175,18 +180,18 @@ def become(request: dict[str, Any]) -> None:
         code = compile(arguments[0], "<string>", "exec")
     else:
         sys.argv[:] = program
-        sys.path.insert(0, os.path.dirname(os.path.realpath(kind)))
-        main["__file__"] = os.path.abspath(kind)
-        with io.open_code(os.path.abspath(kind)) as file:
-            code = compile(file.read(), kind, "exec")
+        file = Path(kind)
+        sys.path.insert(0, str(file.resolve().parent))
+        main["__file__"] = str(file.absolute())
+        code = compile(file.read_bytes(), kind, "exec")
     exec(code, main)
 
 
 def _open_standard_files(*, is_unbuffered: bool) -> None:
     """Make the standard files anew: how they buffer depends on the files behind them."""
-    sys.stdin = sys.__stdin__ = open(0, closefd=False)
+    sys.stdin = sys.__stdin__ = open(0, closefd=False)  # noqa: SIM115
     for number, name in ((1, "stdout"), (2, "stderr")):
-        raw = open(number, "wb", 0 if is_unbuffered else -1, closefd=False)
+        raw = open(number, "wb", 0 if is_unbuffered else -1, closefd=False)  # noqa: SIM115
         text = io.TextIOWrapper(
             raw,
             errors="backslashreplace" if number == 2 else "strict",
@@ -200,7 +205,7 @@ def _open_standard_files(*, is_unbuffered: bool) -> None:
 def _filter_warnings(options: list[str], environ: dict[str, str]) -> None:
     """Set the filters of a new interpreter with these options."""
     given = [word for word in environ.get("PYTHONWARNINGS", "").split(",") if word]
-    given += [word for before, word in zip(options, options[1:], strict=False) if before == "-W"]
+    given += [word for before, word in pairwise(options) if before == "-W"]
     sys.warnoptions[:] = given
     warnings.filters[:] = AT_START
     warnings._processoptions(given)

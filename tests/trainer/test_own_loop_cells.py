@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import warm_python
 
 ROOT = Path(__file__).parents[2]
 
@@ -103,7 +103,7 @@ def test_a_signal_leaves_a_checkpoint_that_goes_on(number, code, tmp_path) -> No
     )
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     ended = [
-        subprocess.run(
+        warm_python.run(
             [sys.executable, str(program)], cwd=tmp_path, env=environ, capture_output=True,
             text=True, timeout=100, check=False,
         )
@@ -113,7 +113,7 @@ def test_a_signal_leaves_a_checkpoint_that_goes_on(number, code, tmp_path) -> No
     assert "stopping after this batch" in ended[0].stderr
     # the second process has its own fifth batch, which is the tenth
     assert ended[1].returncode == code, ended[1].stderr
-    third = subprocess.run(
+    third = warm_python.run(
         [sys.executable, str(program)], cwd=tmp_path, env=environ, capture_output=True, text=True,
         timeout=100, check=False,
     )  # fmt: skip

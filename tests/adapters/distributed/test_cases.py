@@ -6,11 +6,11 @@ import importlib.metadata
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import warm_python
 from launchers import free_port
 
 ROOT = Path(__file__).parents[3]
@@ -35,7 +35,7 @@ def two(folder: Path, cases: list[str], *path: Path) -> dict[str, list[dict]]:
         own = {**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}
         with place.open("w") as file:
             command = [sys.executable, str(SCRIPT), str(folder), *cases]
-            started.append(subprocess.Popen(command, env=own, stdout=file, stderr=file))
+            started.append(warm_python.Popen(command, env=own, stdout=file, stderr=file))
     try:
         for one in started:
             one.wait(timeout=100)

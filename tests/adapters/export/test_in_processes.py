@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import warm_python
 
 pytestmark = pytest.mark.slow
 
@@ -23,15 +23,19 @@ HOSTS = {
 }
 """By host: its package, and the checkpoint that a kill in the second epoch leaves."""
 
+IMPORTS = {"InLightning": ("pytorch_lightning",), "InTransformers": ("transformers.trainer",)}
+"""The slow imports of a host, made once for all its processes."""
+
 
 def train(folder: Path, host: str, target: str, *words: str, launcher: tuple[str, ...] = ()):
     folder.mkdir(exist_ok=True)
     outside = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
     env = {name: value for name, value in os.environ.items() if name not in outside}
-    return subprocess.run(
+    return warm_python.run(
         [sys.executable, *launcher, str(SCRIPT), host, target, *words],
         cwd=folder, capture_output=True, text=True, timeout=280, check=False,
         env={**env, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"},
+        imports=IMPORTS.get(host, ()),
     )  # fmt: skip
 
 
@@ -91,9 +95,10 @@ def test_a_report_is_made_of_a_run_of_theirs(host, folder, where, tmp_path):
     require(host)
     script = REPORTED.format(folder=str(SCRIPT.parent), host=host, where=where)
     for words in (("-c", script), ("-m", "trainer_hooks", "report", folder)):
-        done = subprocess.run(
+        done = warm_python.run(
             [sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, timeout=200,
             check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
+            imports=IMPORTS[host] if words[0] == "-c" else (),
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[-3000:]
     page = (tmp_path / folder / "report.html").read_text(encoding="utf-8")

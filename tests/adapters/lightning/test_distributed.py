@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import warm_python
 from launchers import free_port
 
 ROOT = Path(__file__).parents[3]
@@ -48,7 +49,7 @@ def run_in_two(folder: Path) -> list[dict]:
     }  # fmt: skip
     targets = [folder / f"seen.json.rank{rank}" for rank in range(2)]
     started = [
-        subprocess.Popen(
+        warm_python.Popen(
             [sys.executable, SCRIPT, target],
             env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import importlib.util
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import warm_python
 from lightning_package import copy_renamed, stand_in
 
 HERE = Path(__file__).parent
@@ -49,7 +49,7 @@ def test_what_guests_are_handed(package, tmp_path) -> None:
     tmp_path.joinpath("conftest.py").write_text(hidden, encoding="utf-8")
     tests = copy_renamed(str(CHECKS), str(tmp_path / "test_checks.py"))
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path,
          "--import-mode=importlib", tests],
         cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,

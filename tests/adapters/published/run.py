@@ -30,11 +30,11 @@ def versions_of(case) -> dict[str, str] | None:
     return found
 
 
-def tried(case) -> str:
-    """Run a case in a process of its own; return an empty text if it did what is expected of it."""
+def tried(case, run=subprocess.run) -> str:
+    """`run` a case in a process of its own; return an empty text if it did what is expected."""
     with tempfile.TemporaryDirectory() as folder:
         try:
-            done = subprocess.run(
+            done = run(
                 [sys.executable, __file__, "--one", case.name],
                 cwd=folder, capture_output=True, text=True, timeout=300, check=False,
                 env={**os.environ, "HOME": folder, "PYTHONPATH": os.pathsep.join([

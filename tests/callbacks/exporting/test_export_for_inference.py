@@ -7,7 +7,6 @@ import functools
 import importlib.util
 import os
 import random
-import subprocess
 import sys
 import uuid
 
@@ -16,6 +15,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+import warm_python
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -135,7 +135,7 @@ def read_elsewhere(kind, path, batches, folder):
     """Return what the file answers in a process of its own, which does not know trainer_hooks."""
     given, found = folder / "given.npz", folder / "found.npz"
     np.savez(given, **{name: batch.numpy() for name, batch in batches.items()})
-    printed = subprocess.run(
+    printed = warm_python.run(
         [sys.executable, "-c", _READER, kind, str(path), str(given), str(found)],
         check=True,
         capture_output=True,

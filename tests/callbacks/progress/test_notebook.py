@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 
 import pytest
+import warm_python
 
 pytest.importorskip("IPython")
 pytest.importorskip("ipywidgets")
@@ -84,7 +84,7 @@ def in_a_shell(tmp_path, fit):
     file.write_text(f"CELL = {CELL!r}\nFIT = {fit!r}\n{PROGRAM}")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     environment["IPYTHONDIR"] = str(tmp_path / "ipython")
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, str(file)], capture_output=True, text=True, env=environment, check=False
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

@@ -9,20 +9,22 @@ import re
 import select
 import signal
 import struct
-import subprocess
 import sys
 import termios
 import time
 
 import pyte
 import pytest
+import warm_python
 
 from trainer_hooks.callbacks import RichProgressBar, TQDMProgressBar
 
 pytestmark = pytest.mark.slow  # each test starts a program that imports torch
 
 HEAD = """
-import logging, sys, warnings
+import fcntl, logging, os, sys, termios, warnings
+if os.isatty(0):
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C reaches this process
 import torch
 from torch.utils.data import DataLoader
 from trainer_hooks import Callback, Module, Trainer
@@ -83,14 +85,13 @@ class Program:
         file = folder / "program.py"
         file.write_text(HEAD + code)
         environment = {k: v for k, v in os.environ.items() if k not in {"COLUMNS", "LINES"}}
-        self.process = subprocess.Popen(
+        self.process = warm_python.Popen(
             [sys.executable, str(file)],
             stdin=slave,
             stdout=slave,
             stderr=slave,
             env={**environment, "TERM": "xterm", "PYTHONPATH": os.pathsep.join(sys.path)},
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl-C reaches it
         )
 
     def resize(self, columns, lines=60):
@@ -388,7 +389,7 @@ def test_log_of_a_program(tmp_path, bar):
     """Without a terminal a program writes one line an epoch, and no control characters."""
     file = tmp_path / "program.py"
     file.write_text(HEAD + f"fit({bar}(), epochs=3)")
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, str(file)],
         capture_output=True,
         text=True,

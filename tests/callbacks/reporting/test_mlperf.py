@@ -6,11 +6,11 @@ import importlib.util
 import json
 import platform
 import socket
-import subprocess
 import sys
 
 import pytest
 import torch
+import warm_python
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
@@ -124,7 +124,7 @@ def is_compliant(path, ruleset, tmp_path):
     options = ["--usage", "training", "--ruleset", ruleset, "--werror"]
     log = ["--log_output", str(tmp_path / "checker.log")]
     command = [sys.executable, "-m", "mlperf_logging.compliance_checker", str(path)]
-    done = subprocess.run(
+    done = warm_python.run(
         [*command, *options, *log], check=False, capture_output=True, text=True, cwd=tmp_path
     )
     assert ("SUCCESS" in done.stderr) == (done.returncode == 0), done.stderr
@@ -274,7 +274,7 @@ def test_the_system_is_described(run, tmp_path):
     path = tmp_path / "submission" / "systems" / "ours.json"
     command = [sys.executable, "-m", "mlperf_logging.system_desc_checker", str(path)]
     for ruleset in ("1.0.0", "4.0.0", "6.1.0"):
-        told = subprocess.run(
+        told = warm_python.run(
             [*command, "training", ruleset], check=True, capture_output=True, cwd=tmp_path
         )
         assert b"System description checker passed for ours" in told.stderr

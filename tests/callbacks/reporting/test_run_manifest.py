@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import warnings
 from pathlib import Path
 
 import pytest
 import torch
+import warm_python
 
 from trainer_hooks import Callback, Trainer, TrainerHooksWarning
 from trainer_hooks.callbacks import RunManifest
@@ -384,7 +384,7 @@ Trainer(max_epochs=1, accelerator="cpu", enable_progress_bar=False).fit(
 @pytest.mark.slow
 def test_a_killed_process_leaves_its_start(tmp_path) -> None:
     """SIGKILL leaves every line that was written, and no end."""
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, "-c", SCRIPT],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},

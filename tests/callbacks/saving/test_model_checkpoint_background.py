@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import textwrap
 import threading
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import warm_python
 from small_modules import LinearWithAdam
 from torch.utils.data import DataLoader
 
@@ -409,7 +409,7 @@ SCRIPT = textwrap.dedent(
 def test_a_kill_in_mid_write_leaves_the_file_before(fit, tmp_path):
     """SIGKILL while the third file is half done: the second is whole, knows itself, and resumes."""
     folder = tmp_path / "saved"
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, "-W", "error", "-c", SCRIPT, str(folder), "3"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import warm_python
 
 
 class Harm:
@@ -110,7 +111,7 @@ def test_no_code_of_the_model_is_needed(ask, save, tmp_path) -> None:
     path = save()
     root = Path(__file__).parents[3]
     for action in ("show", "verify"):
-        done = subprocess.run(
+        done = warm_python.run(
             [sys.executable, "-m", "trainer_hooks", "checkpoint", action, path],
             cwd=root,
             capture_output=True,

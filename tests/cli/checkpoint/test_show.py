@@ -8,7 +8,6 @@ import json
 import math
 import os
 import re
-import subprocess
 import sys
 import textwrap
 from collections import deque
@@ -18,6 +17,7 @@ import numpy as np
 import pyte
 import pytest
 import torch
+import warm_python
 
 from trainer_hooks import Trainer, __version__
 from trainer_hooks.callbacks import ModelCheckpoint
@@ -413,7 +413,7 @@ def test_the_tensors_are_not_read(suffix, tmp_path) -> None:
             file.write(len(text).to_bytes(8, "little") + text)
             file.truncate(8 + len(text) + 2**32)
     assert path.stat().st_size > 4e9
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, "-c", textwrap.dedent(_IN_A_PROCESS), str(path)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import builtins
 import os
 import re
-import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+import warm_python
 
 from trainer_hooks import Module, Trainer
 from trainer_hooks.cli.demo.demo import run_demo
@@ -23,6 +23,9 @@ from trainer_hooks.cli.demo.training import (
     SmoothedLoss,
     single_threaded,
 )
+
+if TYPE_CHECKING:
+    import subprocess
 
 ROOT = Path(__file__).parents[3]
 
@@ -72,7 +75,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.Completed
     folder = tmp_path_factory.mktemp("demo") / "new"
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     env = {k: v for k, v in os.environ.items() if not k.startswith("TRAINER_HOOKS_")}
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, "-W", "error", "-m", "trainer_hooks", "demo", "--fast", "--dir", folder],
         cwd=folder.parent,
         env={**env, "PYTHONPATH": path},
@@ -232,7 +235,7 @@ def test_threads_are_put_back() -> None:
 def test_a_process_that_is_killed_changes_nothing(tmp_path):
     """Two processes, one of which is killed, come to the same end as two that nobody kills."""
     command = [sys.executable, "-m", "trainer_hooks", "demo", "--processes", "2", "--dir"]
-    ended = subprocess.run(
+    ended = warm_python.run(
         [*command, tmp_path / "new"], check=False, capture_output=True, text=True, timeout=300,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip

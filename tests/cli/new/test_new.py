@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import warm_python
 
 from trainer_hooks.cli.main import main
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Sequence
 
 ROOT = Path(__file__).parents[3]
@@ -24,7 +25,7 @@ ROOT = Path(__file__).parents[3]
 def run(folder: Path, *words: str, typed: Sequence[Path] = ()) -> subprocess.CompletedProcess[str]:
     """Run a module of Python in a folder, with this checkout; mypy looks in `typed` for others."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return subprocess.run(
+    return warm_python.run(
         [sys.executable, "-m", *words],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": path, "MYPYPATH": os.pathsep.join(map(str, typed))},

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
+import warm_python
 
 from trainer_hooks.cli.main import main
 from trainer_hooks.compat.not_offered import NotOfferedError
@@ -60,7 +60,7 @@ def test_a_program_runs_by_its_new_import_lines(tmp_path, capsys):
     )  # fmt: skip
     assert text == expected
     assert "import lines 4, 5, 9 changed" in capsys.readouterr().out
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert "steps 3" in done.stdout, done.stderr

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import warm_python
 import yaml
 
 from trainer_hooks.adapters import HostedCallback
@@ -195,7 +196,7 @@ def test_several_processes_train_from_one_config(config, classes) -> None:
     """Two processes resolve the same config, and the first alone writes it down."""
     path = os.pathsep.join([str(Path(__file__).parents[3]), str(classes)])
     words = ["fit", "--config", config(LINE), "--trainer.devices", "2"]
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, "-m", "trainer_hooks", *words],
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True, text=True, check=False, timeout=200,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import warm_python
 
 from trainer_hooks.checkpoint.file import read_checkpoint
 from trainer_hooks.cli.main import main
@@ -59,7 +60,7 @@ def test_a_killed_training_goes_on_by_its_own_config(here, classes, monkeypatch)
     fit = [sys.executable, "-m", "trainer_hooks", "fit", "--config"]
     path = os.pathsep.join([str(ROOT), str(classes)])
     environ = {**os.environ, "PYTHONPATH": path, "WAIT_AT": "7"}
-    with subprocess.Popen(
+    with warm_python.Popen(
         [*fit, "run.yaml"], env=environ, text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
     ) as process:  # fmt: skip
@@ -69,7 +70,7 @@ def test_a_killed_training_goes_on_by_its_own_config(here, classes, monkeypatch)
     assert newest(here)["global_step"] == 6
 
     again = [*fit, "trainer_logs/version_0/config.yaml", "--ckpt_path", "auto"]
-    done = subprocess.run(
+    done = warm_python.run(
         again, env={**environ, "WAIT_AT": ""}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr

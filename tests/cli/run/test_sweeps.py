@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import warm_python
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "sweeps-and-configs.md").read_text(encoding="utf-8")
@@ -58,7 +59,7 @@ def test_a_killed_trial_of_optuna_goes_on(optuna_worker: Path, tmp_path) -> None
     cut.mkdir()
     uncut.mkdir()
     run = [sys.executable, str(optuna_worker)]
-    with subprocess.Popen(
+    with warm_python.Popen(
         [*run, str(cut)], env={**environ, "WAIT": "1"}, text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
     ) as process:  # fmt: skip
@@ -70,7 +71,7 @@ def test_a_killed_trial_of_optuna_goes_on(optuna_worker: Path, tmp_path) -> None
             "UPDATE trial_heartbeats SET heartbeat = datetime(heartbeat, '-1 hour')"
         )
         assert aged.rowcount == 1
-    again = subprocess.run(
+    again = warm_python.run(
         [*run, str(uncut), str(cut)], env=environ, capture_output=True, text=True, check=False
     )
     assert again.returncode == 0, again.stderr
@@ -131,7 +132,7 @@ def test_a_killed_trial_of_ray_goes_on(tmp_path) -> None:
     known = "import signal\nfrom trainer_hooks import DataModule, TrainerCLI\n\n\n"
     worker = tmp_path / "worker.py"
     worker.write_text(ray.replace("import tempfile", f"{known}{data}\n\n\nimport tempfile") + RAY)
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, str(worker)], cwd=tmp_path, text=True, capture_output=True, check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT), "RAY_DISABLE_IMPORT_WARNING": "1"},
         timeout=280,

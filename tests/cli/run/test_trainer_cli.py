@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
 import torch
+import warm_python
 
 from trainer_hooks import Callback, Trainer, TrainerCLI
 from trainer_hooks.cli.run.config_origins import ConfigOrigins
@@ -214,7 +214,7 @@ def test_without_jsonargparse_it_says_what_to_install():
         "LightningCLI(args=['fit'])"
     )
     command = [sys.executable, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = warm_python.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "UsageError: LightningCLI: jsonargparse is not installed: pip install" in done.stderr
 

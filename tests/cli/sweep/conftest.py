@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import select
-import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+import warm_python
+
+if TYPE_CHECKING:
+    import subprocess
 
 ROOT = Path(__file__).parents[3]
 
@@ -85,7 +89,7 @@ class Sweeper:
         return [sys.executable, "-m", "trainer_hooks", "sweep", "run.yaml", *words]
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return warm_python.run(
             self.command(*words), cwd=self.folder, env=self.environ, text=True,
             capture_output=True, check=False,
         )  # fmt: skip

@@ -8,6 +8,7 @@ import signal
 import subprocess
 
 import pytest
+import warm_python
 
 from trainer_hooks.cli.main import main
 
@@ -76,7 +77,7 @@ def test_a_sweep_that_is_cut_goes_on_and_ends_as_an_uncut_one(sweeper, number) -
     begun, answer = sweeper.folder / "begun", sweeper.folder / "answer"
     os.mkfifo(begun)
     os.mkfifo(answer)
-    with subprocess.Popen(
+    with warm_python.Popen(
         sweeper.command(*words, "-o", "cut"), cwd=sweeper.folder, text=True,
         env={**sweeper.environ, "BEGUN": str(begun), "ANSWER": str(answer)},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,

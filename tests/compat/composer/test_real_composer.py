@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import warm_python
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -49,7 +49,7 @@ def test_the_programs_run_in_composer() -> None:
         for file, names in ONLY_HERE.items()
         for name in names
     ]
-    done = subprocess.run(
+    done = warm_python.run(
         [
             sys.executable, "-m", "pytest", "-q", "-p", "as_composer", "-p", "no:cacheprovider",
             "-o", "addopts=--import-mode=importlib", "-o", "filterwarnings=ignore", *left_out,

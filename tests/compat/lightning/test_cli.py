@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_python
 
 ROOT = Path(__file__).parents[3]
 PROGRAMS = Path(__file__).with_name("programs.py")
@@ -30,7 +31,7 @@ def sides(tmp_path_factory) -> list[dict[str, Any]]:
         pytest.skip("Lightning is not installed")
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "TRAINER_HOOKS_DISABLE_PLUGINS": "1"}
     started = [
-        subprocess.Popen(
+        warm_python.Popen(
             [sys.executable, str(PROGRAMS), side],
             env=environ, cwd=tmp_path_factory.mktemp(side),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

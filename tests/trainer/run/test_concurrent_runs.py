@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import warm_python
 
 PROGRAM = str(Path(__file__).with_name("concurrent_runs.py"))
 
@@ -18,7 +19,7 @@ PROGRAM = str(Path(__file__).with_name("concurrent_runs.py"))
 def start(root: Path, count: int, kind: str) -> list[dict[str, object]]:
     """Start so many runs at one moment; return what those told that were not killed."""
     command = [sys.executable, "-W", "error", PROGRAM, str(root), str(count)]
-    done = subprocess.run(
+    done = warm_python.run(
         command, env={**os.environ, "TOGETHER": kind}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
@@ -96,7 +97,7 @@ def test_a_sweep_of_the_shell(tmp_path) -> None:
     )
     rates = (0.1, 0.01, 0.001)
     running = [
-        subprocess.Popen(
+        warm_python.Popen(
             [sys.executable, "-W", "error", "train.py", str(rate)],
             cwd=tmp_path,
             stdout=subprocess.PIPE,

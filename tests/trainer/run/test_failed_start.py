@@ -11,6 +11,7 @@ import warnings
 
 import pytest
 import torch
+import warm_python
 
 from trainer_hooks import Callback, Trainer
 from trainer_hooks.callbacks import ModelCheckpoint
@@ -94,7 +95,7 @@ Trainer(
 
 def run_killed(folder, hook: str, at: int) -> str:
     """Run a training whose process kills itself at a hook; return its messages."""
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, "-c", PROGRAM, hook, str(at)],
         cwd=folder, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
@@ -163,7 +164,7 @@ def test_a_start_that_goes_on_beside_this_one(fit, tmp_path):
     fit(epochs=1)
     fit(Raises("on_train_start"))
     record = tmp_path / RECORD
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+    with warm_python.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         machine = process_identity().split()[0]
         identity = f"{machine} {process.pid} {process_start_time(process.pid)}"
         record.write_text(json.dumps({**json.loads(record.read_text()), "process": identity}))

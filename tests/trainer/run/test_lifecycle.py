@@ -6,13 +6,13 @@ import itertools
 import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import pytest
 import torch
+import warm_python
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -645,7 +645,7 @@ print("not reached")
 )
 def test_the_exit_code_of_a_process(name, code, saved, tmp_path) -> None:
     """A process ends with 128 + n after SIGTERM and SIGUSR1, and dies of SIGINT after Ctrl-C."""
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, "-c", SCRIPT, *name.split()],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
