@@ -42,14 +42,38 @@ WINGS = ("adapters", "compat", "lightning")
 """Folders of tests that compare with other frameworks, each with a marker of its name."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of each folder in `WINGS` with its name, for `-m "not compat"`."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Offer `--exhaustive`."""
+    parser.addoption(
+        "--exhaustive", action="store_true", help="run the tests marked `exhaustive` as well"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m`, which looks at the marks
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests of each folder in `WINGS` with its name, for `-m "not compat"`.
+
+    Exhaustive tests are slow, and left out unless they are asked for: by `--exhaustive`, by `-m`,
+    or by the name of their file.
+    """
+    asks = config.option.exhaustive or "exhaustive" in config.option.markexpr
+    words = (str(word).partition("::")[0] for word in config.invocation_params.args)
+    named = {config.invocation_params.dir / word for word in words if word.endswith(".py")}
+    left_out = []
     for item in items:
+        if item.get_closest_marker("exhaustive"):
+            item.add_marker("slow")
+            if not asks and item.path not in named:
+                left_out.append(item)
         if (
             item.path.is_relative_to(TESTS)
             and (wing := item.path.relative_to(TESTS).parts[0]) in WINGS
         ):
             item.add_marker(wing)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        left = set(left_out)
+        items[:] = [item for item in items if item not in left]
 
 
 @pytest.hookimpl(trylast=True)

@@ -97,10 +97,12 @@ class IsolatedFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield an item for each test function; marks of the whole file apply to each."""
-        for node in ast.parse(self.path.read_text(encoding="utf-8")).body:
+        text = self.path.read_text(encoding="utf-8")
+        is_exhaustive = "pytest.mark.exhaustive" in text
+        for node in ast.parse(text).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 item = IsolatedTest.from_parent(self, name=node.name)
-                item.add_marker("slow")
+                item.add_marker("exhaustive" if is_exhaustive else "slow")
                 yield item
 
     def outcomes(self) -> dict[str, list[str]]:

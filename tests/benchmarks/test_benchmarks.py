@@ -79,7 +79,7 @@ print(start.measure(["trainer_hooks", "trainer-hooks --help"], 1))
     assert "trainer-hooks --help" in run("-c", program, BENCHMARKS, folder=tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_long_runs(tmp_path: Path) -> None:
     """A short long run is measured in each of its cases."""
     script = BENCHMARKS / "long_runs.py"

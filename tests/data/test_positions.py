@@ -13,6 +13,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import torch
+from samples import one_in
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -576,9 +577,14 @@ AHEAD = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "kind", "persistent", "draws", "workers"), AHEAD)
-def test_chains_with_samplers_that_draw_ahead_of_workers(name, kind, persistent, draws, workers):
+@pytest.mark.parametrize(
+    "chosen",
+    one_in(7, AHEAD),
+    ids=lambda chosen: "-".join(getattr(word, "__name__", str(word)) for word in chosen),
+)
+def test_chains_with_samplers_that_draw_ahead_of_workers(chosen):
     """So they do where the order is drawn ahead of the batches that workers load."""
+    name, kind, persistent, draws, workers = chosen
 
     def make():
         options = {"num_workers": workers, "persistent_workers": persistent}
@@ -588,7 +594,7 @@ def test_chains_with_samplers_that_draw_ahead_of_workers(name, kind, persistent,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", WITH_WORKERS)
+@pytest.mark.parametrize("name", one_in(3, WITH_WORKERS))
 def test_drawn_chains_with_workers_give_the_batches_of_the_uncut_run(name):
     """The same, with up to two workers."""
     check(name, WITH_WORKERS[name], 4)

@@ -43,6 +43,7 @@ def test_tasks_of_slurm_find_each_other(mark, tmp_path):
     assert "2 processes (gloo, CPU), started by SLURM because SLURM_NTASKS=2" in outputs[0]
 
 
+@pytest.mark.exhaustive
 def test_ray_train_brings_its_own_group(ran, tmp_path):
     """Inside two workers of Ray Train the group that Ray made is used, and left to Ray."""
     pytest.importorskip("ray.train.torch", reason="needs the extra 'ray'")

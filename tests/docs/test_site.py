@@ -20,7 +20,7 @@ axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 in_a_browser = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 
 

@@ -15,6 +15,7 @@ import pytest
 import torch
 import warm_python
 from launchers import slurm_job, unlaunched
+from samples import one_in
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -95,6 +96,7 @@ class Program:
         done = warm_python.run(
             self.command, cwd=folder, env={**self.environ, "WITNESS": str(folder), **variables},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300, check=False,
+            imports=("sklearn.datasets",),
         )  # fmt: skip
         if self.name not in SPOKEN_BY_OTHERS:
             assert not re.search(r"Warning|Advice", done.stdout), done.stdout
@@ -149,7 +151,7 @@ def needed(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", one_in(5, RUNS))
 def test_a_killed_example_ends_as_an_uncut_one(name, tmp_path) -> None:
     """After SIGKILL in the middle of an epoch the same command goes on, to the same weights."""
     needed(name)
@@ -163,7 +165,7 @@ def test_a_killed_example_ends_as_an_uncut_one(name, tmp_path) -> None:
     program.compare()
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_sweep_with_a_killed_trial_goes_on(tmp_path) -> None:
     """The killed trial is told; the same command lets it go on, and shows the table of an uncut."""
     needed("sweep")
@@ -191,7 +193,7 @@ exit $code
 """
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_job_of_slurm_is_queued_again_and_ends_as_an_uncut_one(tmp_path) -> None:
     """The batch script in bash, with two tasks; one gets the signal that SLURM would send."""
     program = Program(tmp_path, "slurm", "--script")
@@ -214,7 +216,7 @@ def test_the_job_of_slurm_is_queued_again_and_ends_as_an_uncut_one(tmp_path) -> 
     program.compare()
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_worker_of_ray_that_is_killed_comes_back(tmp_path) -> None:
     """Ray starts the workers again, which go on to the weights of uncut ones."""
     needed("ray_train")

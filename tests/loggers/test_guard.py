@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 import warm_python
+from samples import one_in
 
 from trainer_hooks import Callback
 from trainer_hooks.callbacks import ModelCheckpoint
@@ -486,7 +487,7 @@ def run_on_a_small_disk(disk: Path, kind: str, ending: str) -> subprocess.Comple
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["csv", "tensorboard"])
+@pytest.mark.parametrize("kind", one_in(2, ["csv", "tensorboard"]))
 def test_a_disk_that_is_full_for_a_long_time_loses_no_row(tmp_path, kind):
     """No number of failures gives a row up if it is the disk that fails."""
     done = run_on_a_small_disk(tmp_path / "disk", kind, "freed")
@@ -495,7 +496,7 @@ def test_a_disk_that_is_full_for_a_long_time_loses_no_row(tmp_path, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["csv", "tensorboard"])
+@pytest.mark.parametrize("kind", one_in(2, ["csv", "tensorboard"]))
 def test_a_disk_that_stays_full_is_told_in_rows(tmp_path, kind):
     """Each row is in the file or in the report."""
     done = run_on_a_small_disk(tmp_path / "disk", kind, "full")

@@ -160,7 +160,7 @@ print(json.dumps([memory() - before, history.get_latest_metric("loss_step")]))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_ten_million_steps_stay_small() -> None:
     """Ten million logged steps take less than 300 MB over the start: a hundredth of that."""
     done = subprocess.run(

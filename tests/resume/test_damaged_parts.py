@@ -154,7 +154,7 @@ def test_some_damages_are_told(whole, tmp_path) -> None:
     assert refused > 5
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_damages_by_the_hundred_are_told(whole, tmp_path) -> None:
     """So do many more of them."""
     loaded, refused = check_damages(whole, tmp_path, range(30, 630))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from samples import one_in
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import OneCycleLR, ReduceLROnPlateau, StepLR
 from torch.optim.swa_utils import SWALR, AveragedModel, get_ema_multi_avg_fn
@@ -928,11 +929,14 @@ WITH_A_LENGTH = [one_cycle, stream_shorter_than_it_says]
 @pytest.mark.filterwarnings("ignore:the loop called no run.backward")
 @pytest.mark.parametrize(
     "scenario",
-    [
-        marked(index, scenario)
-        for index, scenario in enumerate(SCENARIOS)
-        if getattr(scenario, "values", (scenario,))[0] not in DECIDED_BY_THE_TRAINER
-    ],
+    one_in(
+        10,
+        [
+            scenario
+            for scenario in SCENARIOS
+            if getattr(scenario, "values", (scenario,))[0] not in DECIDED_BY_THE_TRAINER
+        ],
+    ),
     ids=lambda scenario: scenario.__name__,
 )
 def test_a_cut_of_an_own_loop_changes_nothing(scenario, own_lab, kit):

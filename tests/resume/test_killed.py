@@ -48,7 +48,7 @@ def check(rounds: list[dict]) -> None:
     assert numbers == sorted(numbers), "a training went back behind what was saved"
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_300_kills_lose_no_finished_save(tmp_path):
     """After each of 300 SIGKILLs, half of them in a save, "last" finds the last finished save.
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 import warm_python
+from samples import one_in
 
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.callbacks.saving import saver as saver_file
@@ -122,7 +123,7 @@ def test_each_part_of_the_saves_of_two_savers(tmp_path, quiet_trainer, Tiny, mon
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("is_first", one_in(2, [True, False]))
 def test_a_saver_of_weights_alone(tmp_path, is_first):
     """Its files of after the checkpoint that a resume takes are saved again, in their places."""
     weights = {"dirpath": "w", "save_weights_only": True, "save_last": True, "monitor": "score",
@@ -142,7 +143,7 @@ def test_a_link_and_a_second_saver(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", one_in(3, range(3)))
 def test_random_savers(tmp_path, number):
     """Each of these cases is drawn, and is killed at some of its changes."""
     run(tmp_path, [draw(8 * number + seed, 10) for seed in range(8)])

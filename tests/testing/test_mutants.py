@@ -19,7 +19,7 @@ def mutants(monkeypatch):
     return importlib.import_module("mutants")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_kit_finds_the_mutants_that_change_a_run(mutants) -> None:
     """Of a fixed share, all but one of those that a judge without the kit sees change a run."""
     every = [(name, mutation) for name in mutants.SAMPLED for mutation in mutants.mutants_of(name)]

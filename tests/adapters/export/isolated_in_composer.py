@@ -21,7 +21,7 @@ from trainer_hooks.errors import CallbackError
 
 # Composer imports torchvision, which it needs for models of its own alone
 sys.path.append(str(Path(__file__).parents[1] / "composer" / "stand_ins"))
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.exhaustive]
 
 
 @pytest.mark.parametrize("name", runs_in("composer"))

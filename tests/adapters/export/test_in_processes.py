@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import warm_python
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 SCRIPT = Path(__file__).with_name("train_in_process.py")
 HOSTS = {

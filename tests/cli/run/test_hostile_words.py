@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from samples import one_in
 
 from trainer_hooks import Trainer
 from trainer_hooks.checkpoint.file import load_checkpoint
@@ -381,7 +382,7 @@ def test_mutated_configs_have_one_line_each(here) -> None:
     assert 250 < refused < 500
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_mutated_configs_end_in_code_0_or_2(ask, here) -> None:
     """The whole command says one line without control characters, whatever the file became."""
@@ -394,7 +395,7 @@ def test_mutated_configs_end_in_code_0_or_2(ask, here) -> None:
             assert faults_of(answer) == "", seed
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_mutated_checkpoints_have_one_line_each(ask, here) -> None:
     """Thousands of drawn mutations of a file are shown, or refused in one line."""
     data = {"state_dict": {f"{RED}.w": torch.ones(3)}, "callbacks": {RED: {"a\u202e": "\x9b"}}}
@@ -419,7 +420,7 @@ JUNK = [None, 3, -1, "x", RED, [], {}, [[]], {"a": [1]}, {RED: RED}, float("nan"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("action", ["show", "show --json", "diff", "verify", "export"])
+@pytest.mark.parametrize("action", one_in(5, ["show", "show --json", "diff", "verify", "export"]))
 def test_checkpoints_of_other_contents_are_told(action, ask, here) -> None:
     """Parts of a checkpoint that hold something else end in an answer or in one line."""
     import configured

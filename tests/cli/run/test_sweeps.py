@@ -122,7 +122,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_killed_trial_of_ray_goes_on(tmp_path) -> None:
     """A trial whose process is killed goes on from its checkpoint, and ends as an uncut one."""
     pytest.importorskip("ray.tune")

@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 import warm_python
+from samples import one_in
 
 from trainer_hooks.cli.main import main
 
@@ -69,7 +70,7 @@ def test_a_grid_trains_each_combination_and_shows_the_best_first(sweeper) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", one_in(2, [signal.SIGKILL, signal.SIGINT]))
 def test_a_sweep_that_is_cut_goes_on_and_ends_as_an_uncut_one(sweeper, number) -> None:
     """Its trial resumes from its checkpoint, and random trials have the same values."""
     words = ("--set", "model.lr=loguniform(0.001,0.1)", "--sampler", "random", "--trials", "3")
@@ -147,7 +148,7 @@ def test_a_metric_that_is_not_logged_ends_the_sweep(sweeper) -> None:
     assert [path.name for path in (sweeper.folder / "sweep_run").glob("trial_*")] == ["trial_0"]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_pruned_trial_ends_early(sweeper) -> None:
     """By Optuna's pruner, with the values of the trials before it."""
     words = ("--set", "model.offset=0,1,2,3,4,50", "--pruner", "median")

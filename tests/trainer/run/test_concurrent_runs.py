@@ -51,7 +51,7 @@ def check(runs: list[dict[str, object]], count: int) -> None:
         assert json.loads((folder / "hparams.json").read_text())["mine"] == run["mine"]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_fifty_runs_started_at_one_moment(tmp_path) -> None:
     """Fifty folders, nothing lost; killed and started again at once, each goes on with its own."""
     assert start(tmp_path, 50, "kill") == []
