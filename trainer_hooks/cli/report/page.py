@@ -91,7 +91,8 @@ class StartRow:
         began: the time of the start, in seconds since 1970.
         description: the stage, and the checkpoint that it resumed from.
         first_step: the step at its beginning.
-        last_step: the step that it came to.
+        last_step: the step of its last record.
+        is_ended: whether that is its end; if not, it may have come further.
         seconds: its duration.
         state: its outcome.
         process: the machine and the process id.
@@ -101,6 +102,7 @@ class StartRow:
     description: str
     first_step: int
     last_step: int
+    is_ended: bool
     seconds: float
     state: OutcomeBadge
     process: str
@@ -145,15 +147,18 @@ def start_rows(run: LoggedRun) -> list[StartRow]:
     """Return a row for each start of a run, in the order of time."""
     rows = []
     last_trained = 0  # the step that the fit before came to, in part in vain
+    least = ""  # the words for a fit whose end is not on record: it may have come further
     for start in run.starts:
         first, last = int(number(start.start, "step")), start.last_count("step")
         description = start.stage
         if start.resumed_from:
             description += f", from {start.resumed_from}"
             if start.stage == "fit" and last_trained > first:
-                description += f" ({count_with_noun(last_trained - first, 'step')} trained again)"
+                again = count_with_noun(last_trained - first, "step")
+                description += f" ({least}{again} trained again)"
         if start.stage == "fit":
             last_trained = last
+            least = "" if start.end else "at least "
         host = text(as_mapping(start.start.get("hardware")), "host")
         rows.append(
             StartRow(
@@ -161,6 +166,7 @@ def start_rows(run: LoggedRun) -> list[StartRow]:
                 description=description,
                 first_step=first,
                 last_step=last,
+                is_ended=bool(start.end),
                 seconds=max(0.0, start.last_seen - start.began),
                 state=outcome_badge(start),
                 process=f"{host}, process {number(start.start, 'pid'):.0f}",
