@@ -177,6 +177,7 @@ sys.exit(3)
 """
 
 
+@pytest.mark.slow
 def test_a_real_pipe(tmp_path) -> None:
     """The exit code is the program's own, and not Python's 120 of a flush that failed."""
     program = tmp_path / "program.py"

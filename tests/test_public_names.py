@@ -290,6 +290,7 @@ def test_the_names_of_the_test_kit_are_frozen() -> None:
         testing.check_callbacks  # noqa: B018
 
 
+@pytest.mark.slow
 def test_importing_the_package_imports_nothing_else(seen: dict) -> None:
     """`import trainer_hooks` costs no torch and no other package, and neither do the hooks."""
     assert seen["with the package"] == ["trainer_hooks"]

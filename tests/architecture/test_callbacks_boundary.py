@@ -35,6 +35,7 @@ def imports_from_callbacks(path: Path) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ["adapters", "compat"])
 def test_only_public_and_shared_names_of_callbacks_are_used(package: str) -> None:
     """Packages for other frameworks use public callbacks and the shared modules, and no more."""

@@ -35,6 +35,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_import_contracts_hold() -> None:
     """import-linter finds every contract of setup.cfg kept: the layers, and hooks without torch."""
     pytest.importorskip("importlinter")
@@ -95,6 +96,7 @@ def _named_modules(path: Path, modules: set[str]) -> set[str]:
     return named
 
 
+@pytest.mark.slow
 def test_classes_that_are_only_named_are_imported_for_the_contracts() -> None:
     """A file that looks a class up by `class_if_loaded` also imports it, under TYPE_CHECKING.
 

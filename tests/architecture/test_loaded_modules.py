@@ -110,6 +110,7 @@ def loaded() -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_the_import_loads_few_modules(loaded: dict) -> None:
     """What a training script imports first loads no more than 70 modules, and of us alone."""
     assert len(loaded["import"]) <= 70
@@ -147,6 +148,7 @@ print(json.dumps([looks, "torch._dynamo" in sys.modules, gc.isenabled()]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("collection", ["on", "off"])
 def test_the_compiler_is_imported_without_a_look_for_garbage(collection: str) -> None:
     """Its million objects stay, and looking through them would delay the first step."""
@@ -161,6 +163,7 @@ def test_the_compiler_is_imported_without_a_look_for_garbage(collection: str) ->
     assert len(looks) <= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["fit", "validate", "predict"])
 def test_one_process_loads_nothing_for_several(stage: str, tmp_path: Path) -> None:
     """One process does not load torch.distributed.checkpoint, which are some 700 modules.

@@ -3,9 +3,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 import trainer_hooks.callbacks
 
 
+@pytest.mark.slow
 def test_drawing_libraries_are_not_imported():
     """Importing the callbacks imports neither tqdm nor rich, beyond what torch imports."""
     code = (

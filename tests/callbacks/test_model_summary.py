@@ -357,6 +357,7 @@ def refuses(*args, **kwargs):
     raise AssertionError("something was compiled")
 
 
+@pytest.mark.slow
 def test_compiled_modules_are_seen_through():
     """A compiled model has the rows of the model, and the summary compiles nothing."""
     net = Net()

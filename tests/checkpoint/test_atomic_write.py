@@ -45,6 +45,7 @@ def hidden(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.name.startswith("."))
 
 
+@pytest.mark.slow
 def test_what_a_killed_save_left_goes_with_the_next_save(tmp_path):
     """A process killed in a save leaves an unfinished file, which the next save removes."""
     code = """
@@ -259,6 +260,7 @@ def test_a_disk_that_is_full(small_disk):
     assert [path.name for path in small_disk.iterdir()] == ["a.ckpt"]
 
 
+@pytest.mark.slow
 def test_a_quota_that_is_used_up(tmp_path):
     """A file that may not grow so large is an error with the system's own words, not torch's."""
     write_checkpoint(GOOD, tmp_path / "a.ckpt")
@@ -291,6 +293,7 @@ def public_folder():
         yield Path(name)
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_read_only(public_folder):
     """A user who may not write to the folder is told so, and what is there stays readable."""
     folder = public_folder / "closed"

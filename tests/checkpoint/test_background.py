@@ -236,6 +236,7 @@ def test_a_long_wait_is_told(saves, writer, caplog, monkeypatch) -> None:
     assert "waiting until 'slow.ckpt' is written" in caplog.text
 
 
+@pytest.mark.slow
 def test_there_is_one_copy_at_most(saves, told) -> None:
     """However many saves there are, the copies lie in the same memory, which is let go at last."""
     places, kept = [], []
@@ -254,6 +255,7 @@ def test_there_is_one_copy_at_most(saves, told) -> None:
     assert saves._copier._buffers == {}
 
 
+@pytest.mark.slow
 def test_an_exit_waits(tmp_path) -> None:
     """A process that ends right after a save leaves the whole file."""
     script = textwrap.dedent(

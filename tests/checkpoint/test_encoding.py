@@ -215,6 +215,7 @@ def nested(depth, kind=list):
     return value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [list, tuple, collections.deque, dict])
 def test_nesting_up_to_a_limit_comes_back(kind):
     """Up to 64 levels come back, of every form; one more is refused, and so are 100000."""
@@ -312,6 +313,7 @@ def test_what_is_attached_to_a_tensor_is_left_out():
     assert all(item.requires_grad and not vars(item) for item in back)
 
 
+@pytest.mark.slow
 def test_numpy_is_not_imported_where_nothing_of_it_is():
     """Encoding and decoding plain values does not cost the import of NumPy."""
     code = (

@@ -125,6 +125,7 @@ def test_a_kill_before_the_move_leaves_the_old_file(path, monkeypatch):
     assert steps == ["sync", "move", "sync"]
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_the_old_file(path):
     """Where the disk has no room, the error says so, and the old checkpoint can still be read."""
     write_checkpoint(GOOD, path)
@@ -219,6 +220,7 @@ def test_a_truncated_file_is_refused(path, share):
     assert text.endswith("Resume from an earlier one.")
 
 
+@pytest.mark.slow
 def test_a_bit_that_changed_on_the_disk_is_found(path):
     """Of a file with one wrong bit, either nothing is wrong with what is read, or it is refused."""
     write_checkpoint(GOOD, path)

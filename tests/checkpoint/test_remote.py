@@ -90,6 +90,7 @@ def trainer_of(*callbacks, epochs=1, root=None, **options) -> Trainer:
 # --- files ---
 
 
+@pytest.mark.slow
 def test_what_is_written_comes_back(store):
     """A checkpoint is read back equal from the address that writing returned."""
     written = write_checkpoint(GOOD, f"{store.address}/a.ckpt", module="Net")
@@ -186,6 +187,7 @@ def test_an_address_of_this_machine_is_a_path(tmp_path):
 # --- a training ---
 
 
+@pytest.mark.slow
 def test_a_training_saves_rotates_and_goes_on(store, Tiny):
     """ModelCheckpoint keeps the best there; "last", "best", "auto" and an address are found."""
 
@@ -220,6 +222,7 @@ def test_a_training_saves_rotates_and_goes_on(store, Tiny):
     assert torch.equal(loaded.layer.weight, trainer.model.layer.weight)
 
 
+@pytest.mark.slow
 def test_a_damaged_object_is_passed_over(store, Tiny):
     """The newest whole object is taken, and the damaged one named."""
     saver = {"save_top_k": -1, "every_n_train_steps": 2, "filename": "{step}"}
@@ -235,6 +238,7 @@ def test_a_damaged_object_is_passed_over(store, Tiny):
     assert trainer.ckpt_path.endswith("step=2.ckpt")
 
 
+@pytest.mark.slow
 def test_a_last_that_would_be_a_link_is_a_copy(store, Tiny):
     """Where there are no links, save_last="link" copies inside the store."""
     saver = ModelCheckpoint(store.address, "{step}", save_last="link", every_n_train_steps=1)
@@ -243,6 +247,7 @@ def test_a_last_that_would_be_a_link_is_a_copy(store, Tiny):
     assert read_checkpoint(f"{store.address}/last.ckpt")["global_step"] == 4
 
 
+@pytest.mark.slow
 def test_a_root_in_a_store(store, Tiny):
     """default_root_dir may be an address: checkpoints go there."""
     trainer_of(root=store.address).fit(Tiny(), BATCHES)
@@ -282,6 +287,7 @@ def test_the_default_logger_needs_a_folder():
         trainer_of(root="memory://run", logger=True)
 
 
+@pytest.mark.slow
 def test_local_paths_pay_nothing(tmp_path):
     """A training that saves and resumes on this machine never imports fsspec."""
     code = """

@@ -173,6 +173,7 @@ def test_ctrl_c_in_the_first_imports_is_one_line(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (130, "\ninterrupted\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "module", ["trainer_hooks.trainer.run.lifecycle", "trainer_hooks.loops.fit"]
 )

@@ -227,6 +227,7 @@ class Saver(Callback):
         trainer.save_checkpoint(self.folder / f"{trainer.clock.batches}.ckpt")
 
 
+@pytest.mark.slow
 def test_the_clock_is_resumed(tmp_path) -> None:
     """A run that is cut anywhere goes on with the counts that the uncut one had there."""
     counts = [*COUNTS, *(f"{n}_in_epoch" for n in ("batches", "steps", "samples", "tokens")),

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from samples import one_in
 from torch.utils.data import DataLoader, TensorDataset
 
 import trainer_hooks
@@ -222,6 +223,7 @@ def test_names_that_lightning_has_not_are_the_users(way, part, form, tmp_path):
             assert getattr(owner, name).shape == (1,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("ending", ["stop", "error"])
 def test_names_are_the_users_where_a_run_ends_early(way, ending, tmp_path):
@@ -380,10 +382,11 @@ def trace_of_built_in(way: str, name: str, form: str, folder: Any) -> Any:
     return trace, files
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*flops_per_batch")
 @pytest.mark.filterwarnings("ignore:Checkpoint directory")
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", BUILT_INS)
+@pytest.mark.parametrize("name", one_in(5, BUILT_INS))
 def test_names_are_the_users_in_a_subclass_of_a_built_in_callback(way, name, tmp_path):
     """Each form: the run, its resume, weights and files are as without the names."""
     if way == "hosted" and name in UNHOSTED:

@@ -172,6 +172,7 @@ def test_a_guest_takes_part(register) -> None:
     assert guest.count == 7
 
 
+@pytest.mark.slow
 def test_adoption_is_idempotent(register) -> None:
     """A foreign object has one adapter as long as somebody keeps that, and one class for ever."""
     register(adapt=Hosted.hosting)

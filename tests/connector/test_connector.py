@@ -561,6 +561,7 @@ print([(type(c).__name__, c.name) for c in connector.callbacks])
 """
 
 
+@pytest.mark.slow
 def test_replacement_does_not_depend_on_the_hash_seed() -> None:
     """Subclasses, parents and siblings: every process replaces the same ones, in one order."""
     processes = [

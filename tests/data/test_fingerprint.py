@@ -68,6 +68,7 @@ def test_nan_is_the_same_as_nan() -> None:
     assert not differing([torch.tensor([float("nan")])], [torch.tensor([float("nan")])])
 
 
+@pytest.mark.slow
 def test_of_a_large_tensor_numbers_from_all_over_are_looked_at() -> None:
     """Other values all over are seen in a tensor of millions."""
     first = torch.zeros(3_000_000)

@@ -552,15 +552,17 @@ def check(name: str, make: Any, chains: int) -> None:
         assert train(make, cuts) == uncut, sorted(cuts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RIGHT)
 def test_drawn_chains_of_resumes_give_the_batches_of_the_uncut_run(name):
     """One to six resumes, inside epochs and between them."""
     check(name, RIGHT[name], 8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draws", [False, True], ids=["", "samples draw"])
 @pytest.mark.parametrize("kind", [DataLoader, stateful.StatefulDataLoader])
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("name", one_in(2, SAMPLERS))
 def test_chains_with_samplers_that_draw(name, kind, draws):
     """The order comes again, and what samples draw, whoever keeps the position in it."""
     check(name, lambda: kind(Samples(draws=draws), **SAMPLERS[name]()), 4)
@@ -600,6 +602,7 @@ def test_drawn_chains_with_workers_give_the_batches_of_the_uncut_run(name):
     check(name, WITH_WORKERS[name], 4)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*was not led back to its position:UserWarning")
 @pytest.mark.parametrize("name", FAULTY)
 def test_a_loader_that_miscounts_is_told_or_resumed_exactly(name):

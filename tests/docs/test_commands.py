@@ -42,6 +42,7 @@ def words_of(command: str) -> list[str]:
     return done.stdout.split("\0")[1:-1]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::trainer_hooks.errors.TrainerHooksWarning")
 def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch, caplog, capsys) -> None:
     """One after another, in a folder with the page's files, each ends well."""

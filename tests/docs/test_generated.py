@@ -8,6 +8,7 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 
 
+@pytest.mark.slow
 def test_a_made_page_says_what_the_code_says(generator) -> None:
     """No page that is made from the code is stale: `python docs/generate.py` changes nothing."""
     made = generator.pages()
@@ -19,6 +20,7 @@ def test_a_made_page_says_what_the_code_says(generator) -> None:
     assert stale == [], "run: python docs/generate.py"
 
 
+@pytest.mark.slow
 def test_no_page_is_left_of_a_callback_that_is_gone(generator) -> None:
     """Each page below docs/callbacks is made."""
     made = set(generator.pages())

@@ -41,6 +41,7 @@ def test_every_public_name_is_on_a_page() -> None:
     assert sorted((names | set(trainer_hooks.__all__)) - words) == []
 
 
+@pytest.mark.slow
 def test_the_architecture_names_files_and_names_that_exist() -> None:
     """Each file in backticks on the page is in the package, and each name in its code."""
     package = Path(trainer_hooks.__file__).parent

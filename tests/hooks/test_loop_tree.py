@@ -300,6 +300,7 @@ def test_each_hook_of_the_catalogue_has_a_place() -> None:
     assert set(hooks_in(LOOP)) == set(HOOKS)
 
 
+@pytest.mark.slow
 def test_every_recorded_run_goes_along_the_tree(runs) -> None:
     """Whole, resumed, skipped, stopped, failed: the hooks come in the order that is declared."""
     for run in runs:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 STEPS = 12
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:fit has nothing to do")
 def test_every_cut_gives_the_rows_of_the_uncut_run(train, save_each, tmp_path, rows, scalars):
     """From each checkpoint of a run that went on after it, another process's run is whole again.
@@ -81,6 +82,7 @@ def test_unwritten_rows_are_in_the_checkpoint(tmp_path, monkeypatch, rows):
     assert [row["step"] for row in rows(again.log_dir)] == ["0", "1", "2", "3", "4"]
 
 
+@pytest.mark.slow
 def test_a_fit_that_failed_is_resumed_by_the_same_trainer(
     train, save_each, tmp_path, rows, scalars
 ):

@@ -115,6 +115,7 @@ def test_with_other_limits_whichever_comes_first(options, done) -> None:
     assert fit(**options).clock.batches == done
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("duration", ["7ba", "14sp", "42tok", "7st"])
 def test_a_longer_duration_goes_on_exactly(duration, tmp_path) -> None:
     """Resumed from any batch with a longer duration, it is the run that had that from the start."""
@@ -340,6 +341,7 @@ def test_validation_after_a_time(interval, monkeypatch) -> None:
     assert validated.at == [3, 6]
 
 
+@pytest.mark.slow
 def test_validations_are_resumed_exactly(tmp_path) -> None:
     """Cut anywhere, a run validates where the uncut one does."""
     options = {"max_epochs": 3, "val": batches(1), "val_check_interval": "5sp"}

@@ -136,6 +136,7 @@ def test_nothing_is_trained(kind, message, options) -> None:
     assert all(map(torch.equal, before, net.parameters()))
 
 
+@pytest.mark.slow
 def test_manual_optimization_in_an_epoch_without_end() -> None:
     """It is told without an end of the epoch, which would never come."""
 

@@ -458,6 +458,7 @@ def test_a_second_signal(hook, signum, error, tail, stage, handlers) -> None:
     assert played.last.names == [*until, *tail]
 
 
+@pytest.mark.slow
 @SIGNALS
 def test_a_signal_after_the_last_batch(signum, error, tail, stage, handlers) -> None:
     """It takes effect when the training has ended, before fit returns; SIGTERM saves."""

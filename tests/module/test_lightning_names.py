@@ -70,6 +70,7 @@ class TestToTorchscript:
             3,
         )
 
+    @pytest.mark.slow
     def test_within_a_run(self, quiet_trainer):
         """A module that a trainer runs can be scripted, too, and knows its trainer afterwards."""
         found = []
@@ -99,6 +100,7 @@ class TestToOnnx:
         (name,) = [given.name for given in session.get_inputs()]
         return torch.from_numpy(session.run(None, {name: x.numpy()})[0])
 
+    @pytest.mark.slow
     def test_a_file_and_an_open_one(self, tmp_path):
         """A path and a file open for bytes get the same graph, which computes the same."""
         pytest.importorskip("onnxscript")

@@ -21,6 +21,7 @@ def test_nothing_installed_is_nothing_loaded(probe) -> None:
     assert (probed.callbacks, probed.plugins, probed.warnings) == ([], {}, [])
 
 
+@pytest.mark.slow
 def test_an_installed_package_takes_part_unmentioned(probe) -> None:
     """Installing the example is all it takes; what was loaded is on record for the checkpoint."""
     probed = probe("example")
@@ -35,6 +36,7 @@ def test_an_installed_package_takes_part_unmentioned(probe) -> None:
     } in probed.records
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", list(FAULTS))
 def test_a_faulty_plugin_is_named_with_what_to_do(probe, fault: str) -> None:
     """One warning: the distribution, its version, the entry point, the cause, the way out."""
@@ -51,6 +53,7 @@ def test_a_faulty_plugin_is_named_with_what_to_do(probe, fault: str) -> None:
     assert probed.with_status("failed") == [f"faulty-callbacks:{fault}"]
 
 
+@pytest.mark.slow
 def test_faulty_plugins_stop_no_other(probe) -> None:
     """With every fault installed at once, each is warned of, and all that works takes part."""
     probed = probe("faulty", "example", "fleet")
@@ -68,6 +71,7 @@ def test_faulty_plugins_stop_no_other(probe) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["import-error", "raises", "returns-none"])
 def test_a_faulty_plugin_stops_on_request(probe, fault: str) -> None:
     """With `plugin_errors="raise"` the message is an error that has the plugin's own as cause."""
@@ -79,6 +83,7 @@ def test_a_faulty_plugin_stops_on_request(probe, fault: str) -> None:
     assert probed.cause == FAULTS[fault].partition(":")[0]
 
 
+@pytest.mark.slow
 def test_the_way_out_that_the_warning_names_works(probe) -> None:
     """Blocking the distribution, as the warning says, silences it and imports nothing of it."""
     probed = probe("faulty", "example", BLOCK_PLUGINS="faulty-callbacks")
@@ -93,12 +98,14 @@ def test_a_factory_in_both_groups_is_called_once(probe) -> None:
     assert probed.stdout.split("\n").count("Both made") == 1
 
 
+@pytest.mark.slow
 def test_a_lightning_plugin_waits_to_be_named(probe) -> None:
     """A package for Lightning is listed, not loaded, and loaded when it is asked for."""
     assert probe("fleet").with_status("blocked") == ["acme-bolt:monitor"]
     assert probe("fleet", discover=["acme-bolt"]).callbacks == ["Bolt"]
 
 
+@pytest.mark.slow
 def test_two_distributions_that_clash(probe) -> None:
     """Two packages with one state_key: the first by name takes part, the other is reported."""
     probed = probe("example", "rival")
@@ -155,6 +162,7 @@ def test_the_warning_is_shown_by_default(run_with_plugins) -> None:
         assert f"<string>:{line}: TrainerHooksWarning: plugin faulty-callbacks" in done.stderr
 
 
+@pytest.mark.slow
 def test_half_an_uninstall_ends_no_run(probe, installed, tmp_path, monkeypatch) -> None:
     """Entry points left behind without metadata or code are reported by their package's name."""
     rest = tmp_path / "half_gone-1.0.dist-info"

@@ -77,6 +77,7 @@ def test_it_installs_and_passes_its_own_tests(site: Path, project: Path, tmp_pat
     assert "3 passed" in told
 
 
+@pytest.mark.slow
 def test_it_is_clean(project: Path) -> None:
     """What is written keeps ruff's default format and a long list of its rules."""
     ruff = ["-m", "ruff"]

@@ -187,6 +187,7 @@ def _calls_of_a_step(trainer: Trainer, module) -> list[str]:
     return called
 
 
+@pytest.mark.slow
 def test_a_step_without_a_profiler_calls_nothing_of_it(bare, Both) -> None:
     """A run after one with a profiler, and one without, call the same functions in a batch."""
     before = _calls_of_a_step(bare(), Both())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from torch.utils.data import DataLoader
 
 from trainer_hooks import Trainer
 
 
+@pytest.mark.slow
 def test_files_written_in_the_background_are_resumed_exactly(lab, kit, monkeypatch):
     """From any of them the rest of the run is bit-identical, though training went on meanwhile."""
     monkeypatch.setattr(

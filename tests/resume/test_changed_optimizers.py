@@ -26,6 +26,7 @@ OURS = SimpleNamespace(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 40, 10))
 def test_drawn_plans_are_resumed_exactly(first, tmp_path) -> None:
     """Wherever they are cut, weights, states, rates, schedulers and losses are the same bits."""
@@ -364,6 +365,7 @@ class OwnSummary(ModelSummary):
         super().on_fit_start(trainer, module)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("callback", "most"), [(ModelSummary, 2), (Idle, 3), (OwnSummary, 3)])
 def test_the_weights_are_copied_only_for_a_refusal(quiet_trainer, tmp_path, callback, most) -> None:
     """Besides the module and the file's content, there is one only where hooks may refuse later."""

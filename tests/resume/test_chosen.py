@@ -37,6 +37,7 @@ def saved(lab, kit):
     return run
 
 
+@pytest.mark.slow
 def test_everything_is_there_on_fit_start(lab, kit, saved):
     """Weights, optimizers, schedulers, counters, metrics and states are back at the first hook."""
     found = {}
@@ -77,6 +78,7 @@ def test_everything_is_there_on_fit_start(lab, kit, saved):
     assert found["is_reported"]
 
 
+@pytest.mark.slow
 def test_this_runs_length_counts(lab, kit, saved):
     """A new max_epochs or max_steps wins over that of the run that was cut."""
     files = saved(lambda: setup(kit, max_epochs=2))
@@ -86,6 +88,7 @@ def test_this_runs_length_counts(lab, kit, saved):
     assert shorter.trainer.progress.batches_completed == 8
 
 
+@pytest.mark.slow
 def test_a_longer_run_is_the_run_that_was_long_from_the_start(lab, kit, saved):
     """Resumed with more epochs, a short run ends as one that was asked for them at once."""
     uncut = lab.run(lambda: setup(kit, max_epochs=4), "uncut")
@@ -96,6 +99,7 @@ def test_a_longer_run_is_the_run_that_was_long_from_the_start(lab, kit, saved):
     assert uncut.metrics == longer.metrics
 
 
+@pytest.mark.slow
 def test_a_new_patience_counts(lab, kit, saved):
     """With more patience a run that had stopped goes on; what it has waited is not forgotten."""
 
@@ -111,6 +115,7 @@ def test_a_new_patience_counts(lab, kit, saved):
     assert (stopping.patience, stopping.wait_count) == (4, 4)
 
 
+@pytest.mark.slow
 def test_a_plateau_finds_its_monitor(lab, kit, saved):
     """A value that was logged before the cut is what a plateau scheduler watches after it."""
 
@@ -146,6 +151,7 @@ def _from_epoch(epoch, make):
     return made
 
 
+@pytest.mark.slow
 def test_accumulation_may_change_between_windows(lab, kit, saved):
     """A new accumulate_grad_batches is this run's choice where no window is open."""
     files = saved(lambda: setup(kit, accumulate_grad_batches=2))
@@ -226,6 +232,7 @@ def test_a_checkpoint_from_before_a_batch_is_taken_is_exact(lab, kit):
     assert kit.differences(uncut.end["state_dict"], resumed.end["state_dict"]) == []
 
 
+@pytest.mark.slow
 def test_a_metric_object_that_is_kept_nowhere_is_named(lab, kit, saved):
     """An object that only a closure knows is not found again: the name it was logged by is told."""
     torchmetrics = pytest.importorskip("torchmetrics")
@@ -250,6 +257,7 @@ def test_a_metric_object_that_is_kept_nowhere_is_named(lab, kit, saved):
     assert "keep each as an attribute of the module" in str(warning.message)
 
 
+@pytest.mark.slow
 def test_a_schedulers_place_comes_back(lab, kit, saved):
     """What a scheduler has done is restored; the learning rate goes on from there."""
 

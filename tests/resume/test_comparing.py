@@ -61,6 +61,7 @@ def warnings_of_a_resume(lab, kit, before, after, name="batch-03", net=None) -> 
     return [str(one.message) for one in said if one.category is TrainerHooksWarning]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", LOADERS)
 def test_a_generator_in_a_global_variable_is_found_out(make, lab, kit):
     """One warning names the loader, the part of the batch, and what to look for."""
@@ -74,6 +75,7 @@ def test_a_generator_in_a_global_variable_is_found_out(make, lab, kit):
     assert "such as those of a generator in a global variable" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", LOADERS)
 def test_changed_data_is_found_out(make, lab, kit):
     """As many samples with other values: the warning says that the data may have changed."""
@@ -85,6 +87,7 @@ def test_changed_data_is_found_out(make, lab, kit):
     assert "The data changed, or what makes batches of it" in said
 
 
+@pytest.mark.slow
 def test_a_batch_that_draws_as_it_is_loaded_is_not_compared(lab, kit):
     """By index, the numbers of that moment are gone: no false alarm, from any kind of number."""
     own = random.Random(1)
@@ -98,6 +101,7 @@ def test_a_batch_that_draws_as_it_is_loaded_is_not_compared(lab, kit):
     assert warnings_of_a_resume(lab, kit, loader, loader) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [by_index, iterable])
 def test_what_training_does_to_its_batch_is_no_other_batch(make, lab, kit):
     """Inputs scaled in place, exchanged, or taken out of the batch raise no alarm."""

@@ -147,6 +147,7 @@ def check_damages(whole: dict[str, Any], folder: Path, seeds: range) -> tuple[in
     return loaded, refused
 
 
+@pytest.mark.slow
 def test_some_damages_are_told(whole, tmp_path) -> None:
     """Of drawn damages, each loads or raises an error of trainer_hooks."""
     loaded, refused = check_damages(whole, tmp_path, range(30))

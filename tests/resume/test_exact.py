@@ -903,6 +903,7 @@ def marked(index, scenario):
     return pytest.param(scenario, marks=marks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "scenario",
     [marked(index, scenario) for index, scenario in enumerate(SCENARIOS)],
@@ -926,6 +927,7 @@ WITH_A_LENGTH = [one_cycle, stream_shorter_than_it_says]
 """Scenarios that ask for the number of batches before the loop, or compare it with the loader's."""
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the loop called no run.backward")
 @pytest.mark.parametrize(
     "scenario",

@@ -98,6 +98,7 @@ def test_a_save_after_a_failed_start_holds_what_was_not_restored_yet(kit, hook) 
     assert kit.differences(first["optimizer_states"], second["optimizer_states"]) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hook", "is_told"),
     [("on_train_epoch_end", True), ("on_epoch_end", True), ("on_train_batches_end", False)],

@@ -116,6 +116,7 @@ def test_a_generator_out_of_the_way_is_put_back(data, workers, lab, kit):
     assert lab.check(make, cuts=lambda name: name in cuts) == len(cuts)
 
 
+@pytest.mark.slow
 def test_other_generators_inside_an_epoch_are_named(lab, kit):
     """Where a generator is elsewhere, the epoch's batches cannot be had again: both are named."""
 
@@ -139,6 +140,7 @@ class KeepsLoaders(Callback):
         self.loaders = None  # of another epoch after a resume
 
 
+@pytest.mark.slow
 def test_a_loader_that_was_replaced_leaves_the_generator_of_the_present_one_alone(lab, kit):
     """A callback still holds the first validation loader, and a resumed one the present loader."""
 

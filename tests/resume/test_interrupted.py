@@ -92,6 +92,7 @@ def compare_ends(lab, kit, file, options):
     assert kit.differences(uncut.module.seen[-len(seen) :], seen) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "action", [interrupt, terminate, preempt], ids=["SIGINT", "SIGTERM", "SIGUSR1"]
 )
@@ -115,6 +116,7 @@ def test_a_signal_leaves_a_checkpoint_that_is_resumed_exactly(lab, kit, action, 
     compare_ends(lab, kit, file, options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"val_check_interval": 0.4}], ids=["at end", "inside"])
 @pytest.mark.parametrize("action", [interrupt, fail, terminate], ids=["SIGINT", "fault", "SIGTERM"])
 @pytest.mark.parametrize(
@@ -135,6 +137,7 @@ def test_a_validation_that_is_broken_off_is_run_again_from_its_start(
     compare_ends(lab, kit, file, options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hook", "time"),
     [
@@ -164,6 +167,7 @@ def test_a_checkpoint_saved_in_another_hook_ends_with_the_same_weights(
     assert kit.differences(uncut.logged, resumed.logged) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hook", ["on_train_batch_end", "on_validation_batch_end"])
 def test_a_run_stopped_by_raising_saves_at_its_end_what_can_be_resumed(lab, kit, hook):
     """After StopTraining the epoch's last slot saves a checkpoint that starts the next epoch.
@@ -186,6 +190,7 @@ def test_a_run_stopped_by_raising_saves_at_its_end_what_can_be_resumed(lab, kit,
     assert resumed.trainer.progress.epochs_completed == 4
 
 
+@pytest.mark.slow
 def test_a_run_can_be_cut_again_and_again(lab, kit):
     """Resumed for one batch at a time, each time from the file before, it is still the same run."""
 

@@ -88,6 +88,7 @@ def in_the_epoch(kit):
     return setup
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [one, two_over_evaluators, in_the_epoch])
 def test_a_cut_anywhere_changes_nothing(lab, kit, make) -> None:
     """Every resumed run ends with the uncut run's weights, averages, metrics and random numbers."""
@@ -106,6 +107,7 @@ def fail(trainer) -> None:
     raise ValueError("the disk of the data set is gone")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("action", "error"),
     [(interrupt, KeyboardInterrupt), (terminate, TerminationSignal), (fail, ValueError)],
@@ -138,6 +140,7 @@ def test_broken_off_it_is_run_again_from_its_start(lab, kit, action, error) -> N
     assert kit.differences(uncut.logged, resumed.logged) == []
 
 
+@pytest.mark.slow
 def test_a_checkpoint_saved_amid_it_is_resumed_exactly(lab, kit) -> None:
     """It has the training's weights as the module's, and the average as the average."""
 

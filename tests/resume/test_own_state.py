@@ -131,6 +131,7 @@ SCENARIOS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_a_stateful_loader_is_resumed_exactly(scenario, lab, kit, make_loader):
     """torchdata's loader, alone or among others, goes on from its own position at every batch."""

@@ -145,6 +145,7 @@ def test_the_last_checkpoint_is_the_temporary_one(trainer_of, Tiny, tmp_path, sa
     assert read_checkpoint(last)["global_step"] == 8
 
 
+@pytest.mark.slow
 def test_again_and_again(trainer_of, Tiny, tmp_path):
     """Sent away after each batch, it still trains, and leaves no file but the last one."""
     for step in range(1, 8):

@@ -60,6 +60,7 @@ def test_a_chain_of_cuts_is_the_uncut_run(fuzzer) -> None:
     assert fuzzer.failures(plain[:8]) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "changed"),
     [
@@ -93,6 +94,7 @@ def test_what_was_found_once_does_not_come_back(fuzzer, tmp_path, seed, changed)
     assert runs.examine(options, tmp_path, seed).status == "same"
 
 
+@pytest.mark.slow
 def test_a_chain_is_cut_resumed_and_compared(chains, fuzzer, tmp_path) -> None:
     """One that is cut in each way has the weights, rows, files and links of the uncut run."""
     options = simplest(fuzzer) | {
@@ -111,6 +113,7 @@ def test_a_chain_is_cut_resumed_and_compared(chains, fuzzer, tmp_path) -> None:
     assert len((tmp_path / "stages" / "warnings.txt").read_text()) == 0
 
 
+@pytest.mark.slow
 def test_a_defect_is_found_in_a_chain(chains, fuzzer, tmp_path) -> None:
     """A state that a checkpoint leaves out fails, told with each stage and what differs."""
     options = simplest(fuzzer) | {
@@ -126,6 +129,7 @@ def test_a_defect_is_found_in_a_chain(chains, fuzzer, tmp_path) -> None:
     assert "random_configurations.py --seeds 3 --options" in told
 
 
+@pytest.mark.slow
 def test_a_file_that_a_chain_leaves_is_found(chains, fuzzer, tmp_path) -> None:
     """A killed save's old file that nobody deletes any more is told by its name."""
     options = simplest(fuzzer) | {"chain": (("SIGKILL", "unlink", 6),), "save_last": True}
@@ -169,6 +173,7 @@ def test_a_run_that_cannot_be_exact_is_counted_by_its_message(fuzzer) -> None:
     assert reasons == {"warned: checkpoint PATH: saved inside batch N, not exact.": 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changed",
     [
@@ -232,6 +237,7 @@ def test_a_seed_is_one_configuration(fuzzer) -> None:
     assert not any(options["guest"] != "none" for options in drawn if not options["chain"])
 
 
+@pytest.mark.slow
 def test_a_difference_is_found_and_told(fuzzer, monkeypatch, tmp_path) -> None:
     """What the fuzzer is there for: a state that a checkpoint leaves out fails, with its seed."""
     runs = importlib.import_module("random_runs")

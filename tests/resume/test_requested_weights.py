@@ -49,6 +49,7 @@ def test_a_resume_saves_no_second_file_of_weights(lab, kit, most) -> None:
     assert one == two == ["epoch=0-step=3.ckpt", "weights.ckpt"]
 
 
+@pytest.mark.slow
 def test_a_requested_file_leaves_the_one_alone_that_the_resume_has_saved_again(lab, kit) -> None:
     """The file of a fixed name was saved before the cut and after it; the request comes later."""
 

@@ -63,6 +63,7 @@ def resume(stream: TrainStream, done: int, state) -> list:
     return rows(stream.reopen(0, done, state))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("persistent", [False, True], ids=["anew", "persistent"])
 @pytest.mark.parametrize("done", [1, 2, 5])
 def test_workers_that_draw_nothing_load_nothing_of_what_is_behind(done, persistent):
@@ -79,6 +80,7 @@ def test_workers_that_draw_nothing_load_nothing_of_what_is_behind(done, persiste
     assert again.loaded.item() == 24 - 3 * (done - 1 - (done - 1) % 2)
 
 
+@pytest.mark.slow
 def test_workers_that_draw_load_again_what_is_behind(caplog):
     """Where samples are drawn at random in workers, all is loaded again, and the reason said."""
 
@@ -118,6 +120,7 @@ def test_why_batches_are_loaded_again_is_said(make, why, caplog):
     assert why.replace("an Own", "a Own") in record.getMessage()
 
 
+@pytest.mark.slow
 def test_a_million_batches_are_passed_over_without_loading_one(caplog):
     """At batch 1,000,000 of a cheap sampler, a resume loads the last one, to compare it."""
 
@@ -181,6 +184,7 @@ class SizedUnseeded(Unseeded):
         return 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [
@@ -212,6 +216,7 @@ def test_workers_where_there_were_none():
         assert resume(stream, 4, state) == rest
 
 
+@pytest.mark.slow
 def test_as_many_workers_as_one_likes_where_they_draw_nothing():
     """Where workers drew nothing their number is free, down to none."""
     state, rest = cut(TrainStream(DataLoader(range(9), shuffle=True, num_workers=2)), 4)
@@ -236,6 +241,7 @@ def test_another_number_of_workers_where_it_matters(make):
         TrainStream(make(1)).require_same(state)
 
 
+@pytest.mark.slow
 def test_workers_in_any_order_are_told():
     """Batches that come in the order in which they are ready are not found again for certain."""
 

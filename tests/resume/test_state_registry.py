@@ -131,6 +131,7 @@ class CountingNet(Net):
         self.log("seen", batch[0].sum(), on_step=True, on_epoch=False)
 
 
+@pytest.mark.slow
 def test_buffers_and_rows_of_a_validation_that_is_broken_off_are_there_once(bare, tmp_path) -> None:
     """Buffers are saved as they were when it began, and loggers write nothing a second time."""
 

@@ -45,6 +45,7 @@ def setup_of(kit, *callbacks, **options):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["stop", "should_stop", "raise"])
 @pytest.mark.parametrize("hook", ["on_train_batch_end", "on_validation_end", "on_train_epoch_end"])
 def test_a_run_that_was_to_stop_stops(lab, kit, hook, how) -> None:
@@ -52,12 +53,14 @@ def test_a_run_that_was_to_stop_stops(lab, kit, hook, how) -> None:
     assert lab.check(lambda: setup_of(kit, Stopper(hook, how))) > BATCH_OF_STOP
 
 
+@pytest.mark.slow
 def test_a_stop_waits_for_the_minimum_length(lab, kit) -> None:
     """A request that is put off by `min_epochs` is put off in the resumed run, too."""
     make = lambda: setup_of(kit, Stopper(), min_epochs=3, max_epochs=5)  # noqa: E731
     assert lab.check(make, cuts=lambda cut: cut in ("batch-07", "epoch-01", "batch-12")) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     importlib.util.find_spec("pytorch_lightning") is None, reason="needs pytorch-lightning"
 )
@@ -139,6 +142,7 @@ def test_more_patience_goes_on(stopped) -> None:
     assert stopped(stopper, [more]).current_epoch == 3
 
 
+@pytest.mark.slow
 def test_a_checkpoint_after_the_fit_holds_no_stop(lab, kit) -> None:
     """A run that has followed the request is over: a resume from its end goes on."""
     first = lab.run(lambda: setup_of(kit, Stopper()), "uncut").trainer

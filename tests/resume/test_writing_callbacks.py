@@ -100,6 +100,7 @@ class Saves(Callback):
             raise Cut
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WRITERS)
 def test_the_run_goes_on_with_the_weights_that_it_had(kind, quiet_trainer, tmp_path) -> None:
     """Cut and resumed up to three times at drawn batches, it is the uncut run, bit for bit."""

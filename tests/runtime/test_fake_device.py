@@ -51,6 +51,7 @@ def run(bare, monkeypatch):
     return fit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -69,6 +70,7 @@ def test_no_step_waits_for_the_device(run, options) -> None:
     assert set(counted.reads) == {None}
 
 
+@pytest.mark.slow
 def test_a_validation_inside_an_epoch_is_waited_for_as_it_begins(run) -> None:
     """Values of the epoch so far are copied after each fifth batch, and after no other."""
     counted = run(val_check_interval=5)
@@ -76,6 +78,7 @@ def test_a_validation_inside_an_epoch_is_waited_for_as_it_begins(run) -> None:
     assert max(n for batch, n in counted.reads.items() if batch is not None) == 1
 
 
+@pytest.mark.slow
 def test_a_step_that_asks_is_counted(run) -> None:
     """The count sees a value that a module reads in its step, and at which batch."""
 
@@ -89,12 +92,14 @@ def test_a_step_that_asks_is_counted(run) -> None:
     assert run(module=Asks()).reads[7] == 1
 
 
+@pytest.mark.slow
 def test_loggers_are_waited_for_where_they_are_due_alone(run, MemoryLogger) -> None:
     """With log_every_n_steps=5 the host asks in each fifth step, and in no other."""
     counted = run(logger=MemoryLogger(), log_every_n_steps=5)
     assert {batch for batch in counted.reads if batch is not None} == {4, 9, 14, 19}
 
 
+@pytest.mark.slow
 def test_a_batch_is_sent_once_and_nobody_waits(run) -> None:
     """The tensors of a batch go to the device one time each, and nothing else does in a step."""
     counted = run()

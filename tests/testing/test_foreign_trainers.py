@@ -32,6 +32,7 @@ def found(results_of) -> dict:
     return found
 
 
+@pytest.mark.slow
 def test_what_is_not_installed_is_said(monkeypatch) -> None:
     """A framework that is not there is no defect, and the report says that it was not run."""
     monkeypatch.setattr(foreign_trainers.importlib.util, "find_spec", lambda name: None)

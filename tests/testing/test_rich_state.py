@@ -7,6 +7,7 @@ from collections import deque
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
 from trainer_hooks import Callback
@@ -44,11 +45,13 @@ class Lossy(Rich):
         self.counts = self.counts.astype("int32")
 
 
+@pytest.mark.slow
 def test_a_callback_with_such_a_state_passes():
     """Arrays and deques are compared item by item, through a file and over a resume."""
     assert check_callback(Rich).is_passed
 
 
+@pytest.mark.slow
 def test_an_array_that_comes_back_as_another_is_found():
     """A dtype that got lost is a difference like any other."""
     assert [check.name for check in examine_callback(Lossy).failed] == ["state_round_trip"]

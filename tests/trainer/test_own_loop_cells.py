@@ -55,6 +55,7 @@ def execute(shell, cell: str, error: type[BaseException] | None = None) -> None:
     assert (found is None) if error is None else isinstance(found, error), found
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_an_interrupted_cell_goes_on_with_its_next_batch(shell, capsys) -> None:
     """The kernel's interrupt ends a cell after its batch; executed again it takes the next."""
@@ -69,6 +70,7 @@ def test_an_interrupted_cell_goes_on_with_its_next_batch(shell, capsys) -> None:
     assert shell.user_ns["run"].progress.steps_completed == 12
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_with_in_a_cell_is_executed_again(shell, capsys) -> None:
     """A cell with the whole `with run:` begins again with the epoch that was interrupted."""

@@ -291,6 +291,7 @@ def test_the_factory_makes_a_new_callback_each_time() -> None:
     assert first is not second
 
 
+@pytest.mark.slow
 def test_it_keeps_the_contract_of_callbacks() -> None:
     """The kit finds no fault; how often a run was resumed differs after a resume, as declared."""
     check_callback([make_event_log, lambda: EventLog("events.jsonl")])

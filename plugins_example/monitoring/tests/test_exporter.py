@@ -218,6 +218,7 @@ def test_close_ends_the_thread_and_frees_the_port(tmp_path: Path) -> None:
         other.listen()
 
 
+@pytest.mark.slow
 def test_a_trainer_that_is_forgotten_leaves_no_server(tmp_path: Path) -> None:
     """Where nobody closes the trainer, the thread ends once the exporter is collected."""
     threads = set(threading.enumerate())

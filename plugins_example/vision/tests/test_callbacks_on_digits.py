@@ -200,6 +200,7 @@ def test_the_environment_switches_the_image_logger_on(monkeypatch) -> None:
 # --- SSLOnlineEvaluator ---
 
 
+@pytest.mark.slow
 def test_it_learns_the_classes_that_the_model_does_not_see(fit, models) -> None:
     """On a VAE's two numbers it is far better than chance, and better than on random ones."""
     accuracies = []

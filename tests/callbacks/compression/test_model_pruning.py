@@ -121,6 +121,7 @@ def test_the_weights_of_now_are_ranked(method, options, quiet_trainer) -> None:
     assert module.layer.weight.tolist() == [[1.0, 0.0, 0.0]]
 
 
+@pytest.mark.slow
 def test_a_resume_at_the_last_batch_ranks_the_weights_that_were_saved(
     quiet_trainer, tmp_path
 ) -> None:

@@ -182,6 +182,7 @@ def ranges_of(quiet_trainer, stages) -> list[bool]:
     return moved
 
 
+@pytest.mark.slow
 def test_the_stages_that_are_observed(quiet_trainer) -> None:
     """Ranges move in the stages that are named, and in no other."""
     assert ranges_of(quiet_trainer, ["train"]) == [True, False]
@@ -221,6 +222,7 @@ def test_a_checkpoint_of_after_the_end_can_be_resumed_from(quiet_trainer, tmp_pa
     assert seen["val_loss"] == pytest.approx(expected["val_loss"], abs=0.02)
 
 
+@pytest.mark.slow
 def test_histograms_of_ranges_come_back(quiet_trainer, tmp_path) -> None:
     """A run that goes on from the middle of an epoch has weights and histograms of the first."""
 

@@ -56,6 +56,7 @@ class Cycles(Callback):
         self.alive.add(number)
 
 
+@pytest.mark.slow
 def test_cycles_are_collected_at_fixed_steps_and_nowhere_else(quiet_trainer, Tiny, batches):
     """Garbage stays until a step of the interval or an epoch's start, and is gone after it."""
     cycles = Cycles()
@@ -158,6 +159,7 @@ def test_an_error_in_another_callbacks_teardown_does_not_keep_it_off(quiet_train
     assert gc.isenabled()
 
 
+@pytest.mark.slow
 def test_a_fit_inside_a_fit(quiet_trainer, Tiny, batches):
     """It is off until the outermost fit ends, whichever of two was there first."""
 
@@ -172,6 +174,7 @@ def test_a_fit_inside_a_fit(quiet_trainer, Tiny, batches):
     assert gc.isenabled()
 
 
+@pytest.mark.slow
 def test_one_that_is_taken_out_of_the_run(quiet_trainer, Tiny, batches):
     """Removed in the middle of a fit and let go of, it leaves nothing switched off."""
 

@@ -130,6 +130,7 @@ bars = [trainer_hooks.callbacks.TQDMProgressBar(), trainer_hooks.callbacks.RichP
 """
 
 
+@pytest.mark.slow
 def test_importing_the_callbacks_imports_neither_tqdm_nor_rich():
     """The package and the constructors do without the libraries that draw."""
     done = subprocess.run([sys.executable, "-c", _IMPORT], capture_output=True, check=False)

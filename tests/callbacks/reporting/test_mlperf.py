@@ -294,6 +294,7 @@ def test_the_system_is_described(run, tmp_path):
 # --- what goes wrong ---
 
 
+@pytest.mark.slow
 def test_a_result_is_not_written_over(run, result):
     """Another run with the same index is refused before it trains."""
     run(max_epochs=1)
@@ -434,6 +435,7 @@ def test_a_run_that_was_asked_to_stop_is_asked_again(run, result, tmp_path):
     torch.testing.assert_close(module.state_dict(), saved, rtol=0, atol=0)
 
 
+@pytest.mark.slow
 def test_a_result_of_another_run_is_left_alone(run, result, tmp_path):
     """A resumed run finds its own result, or says which is missing; it changes no other."""
     run(Cut(10, 0))

@@ -109,6 +109,7 @@ def test_the_option_and_a_callback_contradict_each_other() -> None:
         Trainer(callbacks=[RunManifest()], enable_run_manifest=False)
 
 
+@pytest.mark.slow
 def test_one_of_the_users_own_takes_the_defaults_place(logged, folder, Tiny, batches) -> None:
     """There is one journal, and each record in it once."""
     logged(RunManifest()).fit(Tiny(), batches())
@@ -328,6 +329,7 @@ def test_a_dirpath_of_its_own(logged, tmp_path, folder, Tiny, batches) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_the_manifest_and_all_starts_are_in_the_checkpoint(
     logged, folder, Tiny, batches, tmp_path
 ) -> None:

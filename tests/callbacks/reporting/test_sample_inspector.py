@@ -212,6 +212,7 @@ def test_numbers(inspect):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_it_is_what_the_model_is_given(inspect, tmp_path):
     """A callback that changes batches has had its turn, wherever it stands in the list."""
 

@@ -406,6 +406,7 @@ SCRIPT = textwrap.dedent(
 )
 
 
+@pytest.mark.slow
 def test_a_kill_in_mid_write_leaves_the_file_before(fit, tmp_path):
     """SIGKILL while the third file is half done: the second is whole, knows itself, and resumes."""
     folder = tmp_path / "saved"

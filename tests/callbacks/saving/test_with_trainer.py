@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from samples import one_in
 from torch.utils.data import DataLoader
 
 from trainer_hooks import Callback, Module, Trainer
@@ -157,7 +158,7 @@ def test_exception_checkpoint_can_be_resumed(tmp_path, error):
     assert torch.equal(resumed.layer.weight, whole.layer.weight)
 
 
-@pytest.mark.parametrize("after", range(1, 8))
+@pytest.mark.parametrize("after", one_in(3, range(1, 8)))
 @pytest.mark.parametrize("filename", ["own", "{step}", "{epoch}"])
 @pytest.mark.parametrize("every", [1, 2, 3])
 def test_a_run_that_goes_on_from_an_error_has_the_names_of_one_without(
@@ -245,6 +246,7 @@ def test_timer_adds_up_over_a_resume(tmp_path):
     assert timer.time_elapsed("train") > state["time_elapsed"]["train"] > 0
 
 
+@pytest.mark.slow
 def test_learning_rates_stand_beside_the_losses(tmp_path):
     """A rate that is logged at steps has the place on the x axis of that step's loss."""
     logger = CSVLogger(tmp_path)

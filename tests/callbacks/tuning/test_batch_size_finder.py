@@ -99,6 +99,7 @@ def test_this_hosts_own_words():
     assert is_out_of_memory(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -130,6 +131,7 @@ def test_no_size_over_the_data_set(bare, probed, run):
     assert trials == [2, 2, 4, 4, 8, 8, 16, 16, 24, 24, 24]
 
 
+@pytest.mark.slow
 def test_validation_is_tried_too(bare, probed, run):
     """A fit must be able to validate with the size as well."""
     module = probed()
@@ -141,6 +143,7 @@ def test_validation_is_tried_too(bare, probed, run):
     assert module.batch_size == 8
 
 
+@pytest.mark.slow
 def test_the_training_is_that_with_the_size(bare, probed):
     """A fit after the search ends bit for bit as one that was given the size."""
     ends = []
@@ -176,6 +179,7 @@ def test_what_cannot_be_searched(bare, probed):
     assert module.batch_size == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["validate", "test", "predict"])
 def test_other_stages(bare, probed, run, method):
     """Validation, test and prediction of their own are searched for and run with the size."""
@@ -204,6 +208,7 @@ class Data(DataModule):
         return DataLoader(self.make().dataset, self.batch_size)
 
 
+@pytest.mark.slow
 def test_a_data_module_that_has_the_size(bare, probed):
     """The attribute may be the data module's; the module's of that name follows."""
     module = probed(limit=20)
@@ -216,6 +221,7 @@ def test_a_data_module_that_has_the_size(bare, probed):
     assert data.batch_size == 8
 
 
+@pytest.mark.slow
 def test_a_resume_goes_on_with_the_size(bare, probed, run, tmp_path):
     """Inside an epoch too, the loaders of the resumed run are those of the run that was cut."""
     module = probed(limit=20)
@@ -235,6 +241,7 @@ def test_a_resume_goes_on_with_the_size(bare, probed, run, tmp_path):
     assert all(torch.equal(v, ends[1][k]) for k, v in ends[0].items())
 
 
+@pytest.mark.slow
 def test_in_the_middle_of_a_training(bare, probed, run):
     """At the start of a later epoch the loaders are made anew, and the epoch has their length."""
 
@@ -272,6 +279,7 @@ def test_reloading_where_it_cannot_be(bare, probed, Tiny, batches):
 
 
 class TestTuner:
+    @pytest.mark.slow
     @pytest.mark.parametrize("method", ["fit", "validate", "test", "predict"])
     def test_it_leaves_the_trainer_alone(self, bare, probed, method):
         """The module gets the size, and is otherwise as it was; the trainer has run nothing."""

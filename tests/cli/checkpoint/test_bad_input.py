@@ -106,6 +106,7 @@ def test_the_harm_is_real(tmp_path) -> None:
     assert marker.exists()
 
 
+@pytest.mark.slow
 def test_no_code_of_the_model_is_needed(ask, save, tmp_path) -> None:
     """A fresh process without the model's module shows and verifies; no plugin is imported."""
     path = save()
@@ -177,6 +178,7 @@ def _laughs() -> dict:
     return {"laughs": value}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [_circle, _laughs])
 def test_a_small_file_that_is_endless(make, ask, tmp_path) -> None:
     """Text and comparison end; JSON, which cannot, says so."""
@@ -226,6 +228,7 @@ def test_every_action_has_help(action, ask, capsys) -> None:
     assert done.stdout.startswith(f"usage: trainer-hooks checkpoint {action}")
 
 
+@pytest.mark.slow
 def test_output_that_nobody_reads(save, tmp_path) -> None:
     """`show | head -1` ends without a traceback."""
     done = subprocess.run(

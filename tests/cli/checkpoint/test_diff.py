@@ -70,6 +70,7 @@ def fit_in(folder) -> Path:
     return Path(savers[0].last_model_path)
 
 
+@pytest.mark.slow
 def test_two_folders_of_one_training_differ_in_paths_alone(ask, tmp_path) -> None:
     """Paths and event files are told apart, and can be left out: code 0 then."""
     paths = [fit_in(tmp_path / name) for name in ("a", "b")]

@@ -398,6 +398,7 @@ print(read() - before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memo
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="Linux tells what was read")
 @pytest.mark.parametrize("suffix", [".ckpt", ".safetensors"])
 def test_the_tensors_are_not_read(suffix, tmp_path) -> None:

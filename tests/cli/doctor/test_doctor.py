@@ -42,6 +42,7 @@ def package(folder: Path, name: str, source: str) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "told"),
     [

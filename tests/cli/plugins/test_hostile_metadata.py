@@ -62,6 +62,7 @@ def is_clean(text: str) -> bool:
     return text.replace("\n", "").isprintable()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

@@ -49,6 +49,7 @@ def ported(tmp_path, text, *options):
     return code, path.read_bytes().decode()
 
 
+@pytest.mark.slow
 def test_a_program_runs_by_its_new_import_lines(tmp_path, capsys):
     """Only these lines change, comments and spaces stay, and the program runs."""
     code, text = ported(tmp_path, PROGRAM)

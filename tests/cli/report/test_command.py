@@ -135,6 +135,7 @@ def fails(capsys):
     return fails
 
 
+@pytest.mark.slow
 def test_the_page_tells_of_all_that_a_run_left(train, report) -> None:
     """Every part is there and filled: curves, rates, timeline, hooks, checkpoints and the rest."""
     page = report(train())
@@ -157,6 +158,7 @@ def test_the_page_tells_of_all_that_a_run_left(train, report) -> None:
     assert len(links) >= 12
 
 
+@pytest.mark.slow
 def test_the_curves_carry_the_numbers_of_the_file(train, report) -> None:
     """Each value of metrics.csv is in the page, at its step and epoch."""
     folder = train()
@@ -170,6 +172,7 @@ def test_the_curves_carry_the_numbers_of_the_file(train, report) -> None:
     assert trace["e"] == [(step + 1) / 4 for step in range(12)]
 
 
+@pytest.mark.slow
 def test_what_users_wrote_stays_text(train, report, tmp_path) -> None:
     """No name, value, message or caption adds an element to the page."""
     folder = train()
@@ -186,6 +189,7 @@ def test_what_users_wrote_stays_text(train, report, tmp_path) -> None:
     assert "<script>alert" not in raw
 
 
+@pytest.mark.slow
 def test_nothing_is_loaded_from_elsewhere(train, report) -> None:
     """The page names no other file, and forbids the browser to load one."""
     page = report(train())
@@ -197,6 +201,7 @@ def test_nothing_is_loaded_from_elsewhere(train, report) -> None:
     assert policies[0].startswith("default-src 'none'")
 
 
+@pytest.mark.slow
 def test_several_runs_are_compared(train, report) -> None:
     """Curves lie in one chart, hyperparameters that differ come first, and values by run."""
     page = report(train("one", 0.1), train("two", 0.05))
@@ -209,6 +214,7 @@ def test_several_runs_are_compared(train, report) -> None:
     assert boxes == ["0", "1"]
 
 
+@pytest.mark.slow
 def test_without_an_output_the_page_lies_in_the_run(train, capsys) -> None:
     """Where it was written is told, and is the run's folder."""
     folder = train(resumes=False)
@@ -218,6 +224,7 @@ def test_without_an_output_the_page_lies_in_the_run(train, capsys) -> None:
     assert (folder / "report.html").is_file()
 
 
+@pytest.mark.slow
 def test_a_long_run_makes_a_small_page(tmp_path, report) -> None:
     """Curves are thinned out, which the page says; the highest value is still there."""
     folder = tmp_path / "long"
@@ -241,6 +248,7 @@ def test_a_run_that_has_hardly_begun_has_a_page(content, tmp_path, report) -> No
     assert "Nothing was logged." in report(folder).text
 
 
+@pytest.mark.slow
 def test_damaged_files_are_told_and_stop_nothing(train, report) -> None:
     """Garbage among checkpoints, journal, trace, samples and hyperparameters is noted."""
     folder = train()

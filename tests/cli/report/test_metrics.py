@@ -115,6 +115,7 @@ def test_a_long_curve_can_be_cut() -> None:
     assert all(value == 1.0 and step < 5_000 for step, value in kept[:-1])
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows(tmp_path) -> None:
     """A file of many rows is never held: what is kept of it is bounded."""
     import tracemalloc

@@ -96,6 +96,7 @@ def harmless(read):
     return read(HARMLESS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

@@ -38,6 +38,7 @@ def made(config):
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["validate", "test", "predict", "fit"])
 def test_what_is_not_given_is_the_checkpoints(saved, made, command: str) -> None:
     """Each command makes module and data as the checkpoint was trained, what was linked too."""
@@ -46,6 +47,7 @@ def test_what_is_not_given_is_the_checkpoints(saved, made, command: str) -> None
     assert data.size == 8
 
 
+@pytest.mark.slow
 def test_what_is_given_goes_before_it(saved, made) -> None:
     """A value of the file or of the line counts."""
     text = PLAIN.replace("configured.Points", "{class_path: configured.Points, init_args: {size: 2")
@@ -53,6 +55,7 @@ def test_what_is_given_goes_before_it(saved, made) -> None:
     assert (model.hparams.lr, model.hparams.outputs, data.size) == (0.5, 3, 2)
 
 
+@pytest.mark.slow
 def test_a_link_goes_before_it(saved, made) -> None:
     """So does a link."""
     links = "links: {model.lr: data.values}"
@@ -60,6 +63,7 @@ def test_a_link_goes_before_it(saved, made) -> None:
     assert model.hparams.lr == 3
 
 
+@pytest.mark.slow
 def test_classes_that_are_fixed_take_them(saved, made, here) -> None:
     """A script's own classes get them as well; the checkpoint's path may stand in the file."""
     import configured
@@ -71,6 +75,7 @@ def test_classes_that_are_fixed_take_them(saved, made, here) -> None:
     assert (cli.model.hparams.outputs, cli.datamodule.size) == (3, 8)
 
 
+@pytest.mark.slow
 def test_hyperparameters_alone_are_enough(saved, made) -> None:
     """A checkpoint without a config, as a script or Lightning writes it, has them as well."""
     checkpoint = read_checkpoint(saved)
@@ -82,6 +87,7 @@ def test_hyperparameters_alone_are_enough(saved, made) -> None:
     assert (model.hparams.outputs, model.hparams.lr, data.size) == (3, 0.05, 4)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_names_no_class(saved, ask, config) -> None:
     """Which class is made the config says; of another class than the saved one nothing is taken."""
     answer = ask("test", "--ckpt_path", saved)

@@ -250,6 +250,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 def test_a_mistake_in_a_file_is_one_line(ask, config, monkeypatch) -> None:
     """The line names file, line, key and value, what was meant, and what may stand there.
 
@@ -288,6 +289,7 @@ BYTES = {
 }
 
 
+@pytest.mark.slow
 def test_a_file_that_is_hardly_one_is_one_line(ask, here) -> None:
     """What bytes a file holds, or that it is a folder, is told as any other mistake."""
     for content, wanted in BYTES.values():
@@ -299,6 +301,7 @@ def test_a_file_that_is_hardly_one_is_one_line(ask, here) -> None:
     assert line == "trainer-hooks fit: error: folder: it is a folder. Give a file of YAML or JSON."
 
 
+@pytest.mark.slow
 def test_a_long_file_is_read(ask, here) -> None:
     """A file of some megabytes takes no longer than seconds, and its mistake has its line."""
     rows = "".join(f"# {'x' * 60}\n" for _ in range(50_000))
@@ -306,6 +309,7 @@ def test_a_long_file_is_read(ask, here) -> None:
     assert "run.yaml, line 50001: model: configured.Lime" in ask("fit", "--config", "run.yaml").line
 
 
+@pytest.mark.slow
 def test_no_refused_config_runs_code(ask, config) -> None:
     """What a refused config names is neither called nor made."""
     import configured
@@ -383,6 +387,7 @@ def test_what_a_constructor_raises_keeps_its_traceback(ask, config) -> None:
     assert caught.value.__traceback__ is not None
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("always::trainer_hooks.errors.TrainerHooksAdvice")
 def test_a_monitor_that_nothing_logs_is_told_with_its_place(ask, config) -> None:
     """The sanity check advises of one that is all but a name; the error names file and line."""
@@ -401,6 +406,7 @@ def test_a_seed_that_is_none_is_one_line(ask, config, monkeypatch) -> None:
     assert "PL_GLOBAL_SEED='fuzzy' in the environment" in ask("fit", "--config", config(LINE)).line
 
 
+@pytest.mark.slow
 def test_nothing_is_overwritten(ask, config) -> None:
     """A config that is refused leaves an earlier run's folder as it was."""
     from pathlib import Path

@@ -25,6 +25,7 @@ def last_of(folder: Path = RUN) -> dict:
     return read_checkpoint(str(newest))
 
 
+@pytest.mark.slow
 def test_the_config_stands_in_the_folder_complete(ask, config) -> None:
     """`config.yaml` in the run's folder has every option, also those that were not given."""
     ask("fit", "--config", config(LINE), "--model.lr=0.2")
@@ -34,6 +35,7 @@ def test_the_config_stands_in_the_folder_complete(ask, config) -> None:
     assert told["seed_everything"] == 0
 
 
+@pytest.mark.slow
 def test_it_is_in_journal_report_and_checkpoint(ask, config, tmp_path) -> None:
     """The journal of the run, its report, its checkpoints and `checkpoint show` tell the config."""
     ask("fit", "--config", config(LINE))
@@ -46,6 +48,7 @@ def test_it_is_in_journal_report_and_checkpoint(ask, config, tmp_path) -> None:
     assert "class_path: configured.Trained" in Path("page.html").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [2, 5])
 def test_the_config_of_a_run_goes_on_with_it_bit_for_bit(ask, config, monkeypatch, at: int) -> None:
     """A run that is cut, and started by its own config with `--ckpt_path auto`, ends as uncut."""
@@ -82,6 +85,7 @@ def cut_of(at: int):
     return on_train_batch_end
 
 
+@pytest.mark.slow
 def test_another_config_is_another_run(ask, config) -> None:
     """`auto` leaves alone what a run with another value has saved, and says so."""
     file = config(LINE)
@@ -92,6 +96,7 @@ def test_another_config_is_another_run(ask, config) -> None:
     assert Path("trainer_logs/version_1/config.yaml").exists()
 
 
+@pytest.mark.slow
 def test_more_epochs_without_a_bar_are_the_same_run(ask, config, caplog) -> None:
     """`auto` resumes where only the length, the bar or the logging differs."""
     file = config(LINE)
@@ -105,6 +110,7 @@ def test_more_epochs_without_a_bar_are_the_same_run(ask, config, caplog) -> None
     assert not Path("trainer_logs/version_1").exists()
 
 
+@pytest.mark.slow
 def test_a_resume_with_another_config_says_in_what_it_differs(ask, config, caplog) -> None:
     """Going on with other values names each of them with what it was; the first file stays."""
     ask("fit", "--config", config(LINE))
@@ -122,6 +128,7 @@ def test_a_resume_with_another_config_says_in_what_it_differs(ask, config, caplo
     assert yaml.safe_load((RUN / "config-2.yaml").read_text())["trainer"]["max_epochs"] == 3
 
 
+@pytest.mark.slow
 def test_secrets_stay_in_the_file(ask, config) -> None:
     """What goes by a secret's name is in `config.yaml`, and in no journal, checkpoint or report."""
     ask("fit", "--config", config("model: configured.Keyed\ndata: configured.Points"))
@@ -136,6 +143,7 @@ def test_a_dry_run_writes_nothing(ask, config) -> None:
     assert not Path("trainer_logs").exists()
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_a_command_line_resumes_in_a_script(ask, config) -> None:
     """A plain Trainer goes on from such a checkpoint without a word."""
     import configured

@@ -26,6 +26,7 @@ def printed(answer) -> dict:
     return yaml.safe_load(answer.out)
 
 
+@pytest.mark.slow
 def test_a_config_alone_trains(ask, config) -> None:
     """Module and data by class path, and options of the Trainer: `fit` trains with them."""
     assert ask("fit", "--config", config(LINE)).code == 0
@@ -41,6 +42,7 @@ def test_the_other_commands_run(ask, config, command: str) -> None:
     assert {"validate": "val_loss", "test": "test_loss", "predict": ""}[command] in answer.out
 
 
+@pytest.mark.slow
 def test_predictions_that_nothing_keeps(ask, config, tmp_path) -> None:
     """`predict` says that its predictions are lost, unless a callback of the user gets them."""
     told = "no callback took the predictions"
@@ -58,6 +60,7 @@ def test_predictions_that_nothing_keeps(ask, config, tmp_path) -> None:
     assert told not in kept.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["validate", "test", "predict"])
 def test_an_evaluation_of_a_checkpoint_is_warned_of_nothing(ask, config, command: str) -> None:
     """A run that saves nothing is not told in whose folder the checkpoint lies."""
@@ -67,6 +70,7 @@ def test_an_evaluation_of_a_checkpoint_is_warned_of_nothing(ask, config, command
     assert ask(command, "--config", file, "--ckpt_path", str(path)).code == 0
 
 
+@pytest.mark.slow
 def test_a_guest_of_the_same_name_is_not_meant(ask, config) -> None:
     """A short name is that of a class here, also after a foreign one of that name was hosted."""
     foreign = type("EarlyStopping", (), {"__module__": "otherlib"})
@@ -78,6 +82,7 @@ def test_a_guest_of_the_same_name_is_not_meant(ask, config) -> None:
     assert one["class_path"] == "trainer_hooks.callbacks.EarlyStopping"
 
 
+@pytest.mark.slow
 def test_callbacks_are_added_by_their_short_names(ask, config) -> None:
     """`+=` adds to the file's callbacks, and the options after it are those of the last one."""
     file = config(LINE + "trainer.callbacks: [LearningRateMonitor]")
@@ -124,6 +129,7 @@ def test_every_option_of_the_trainer_is_told(ask) -> None:
     assert "Optimizer steps to train; -1 for no end. (type: int, default: -1)" in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["EarlyStopping", "configured.Line", "CSVLogger", "StepLR"])
 def test_help_tells_of_one_class(ask, name: str) -> None:
     """`--help CLASS` tells what a callback, module, logger or scheduler takes."""
@@ -133,6 +139,7 @@ def test_help_tells_of_one_class(ask, name: str) -> None:
     assert wanted.get(name, "how many inputs it has") in answer.out
 
 
+@pytest.mark.slow
 def test_a_number_stays_one_where_a_text_may_stand(ask, config) -> None:
     """`int | str` is read as a number first: a version 3 is the folder version_3."""
     words = [
@@ -165,6 +172,7 @@ def test_the_environment_gives_what_nothing_else_gives(ask, config, monkeypatch)
     assert (told["max_steps"], told["max_epochs"]) == (9, 2)
 
 
+@pytest.mark.slow
 def test_optimizer_and_scheduler_come_from_the_config(ask, config) -> None:
     """A module without `configure_optimizers` gets the optimizer and the scheduler by name."""
     file = config(
@@ -181,6 +189,7 @@ def test_optimizer_and_scheduler_come_from_the_config(ask, config) -> None:
     assert "0.25" in rates
 
 
+@pytest.mark.slow
 def test_links_stand_in_the_config(ask, config) -> None:
     """`links` gives an argument the value of another, or an attribute of what was made."""
     file = config(LINE + "links: {model.outputs: data.values, model.width: data.init_args.size}")
@@ -205,6 +214,7 @@ def test_several_processes_train_from_one_config(config, classes) -> None:
     assert [path.name for path in Path("trainer_logs").glob("*/config*")] == ["config.yaml"]
 
 
+@pytest.mark.slow
 def test_an_answer_at_once_loads_neither_torch_nor_the_parser(here) -> None:
     """`trainer-hooks --help`, with the commands of a training in it, imports what it did before."""
     code = (

@@ -161,6 +161,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_other_commands_refuse_them_too(command, ask, places, files) -> None:
     """Each command that takes a path ends by itself, without a traceback or a control character.
@@ -213,6 +214,7 @@ def test_code_that_would_end_the_process_is_told(ask, here) -> None:
         assert (answer.code, answer.err) == (1, "")
 
 
+@pytest.mark.slow
 def test_python_gives_one_checkpoint_error(places, files) -> None:
     """`fit(ckpt_path=...)` names the path and the reason; the trainer trains afterwards."""
     import configured
@@ -239,6 +241,7 @@ def test_null_is_no_checkpoint(ask, here) -> None:
     assert ask("fit", "--config", "run.yaml", "--ckpt_path", "null").code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pipe", "bomb", "UTF-16", "more brackets", "bytes"])
 def test_a_file_that_a_config_names_is_checked_too(name, ask, places, files) -> None:
     """Where an argument takes a config of its own, that is read as carefully as the outer one."""
@@ -255,6 +258,7 @@ def test_a_file_that_a_config_names_is_checked_too(name, ask, places, files) -> 
         assert faults_of(ask("fit", *words)) == "", words
 
 
+@pytest.mark.slow
 def test_an_inner_config_is_read(ask, here) -> None:
     """A good one is used, as before."""
     Path("inner.yaml").write_text(CONFIG.partition("trainer:")[2])
@@ -262,6 +266,7 @@ def test_an_inner_config_is_read(ask, here) -> None:
     assert ask("fit", "--config", "run.yaml").code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", ["", "trainer:\n"])
 def test_thousands_of_unknown_keys_are_one_short_line(group, ask, here) -> None:
     """The first ones are named, and the others counted, before the parser goes through them."""
@@ -274,6 +279,7 @@ def test_thousands_of_unknown_keys_are_one_short_line(group, ask, here) -> None:
     assert ", nor 'unknown_1', 'unknown_2' and 19,997 more. Known: " in answer.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "value"),
     [(("state_dict", "layer.weight"), None), (("trainer_hooks", "progress", "stage"), 3),
@@ -294,6 +300,7 @@ def test_a_checkpoint_that_the_trainer_refuses_is_one_line(path, value, ask, her
     assert [one.message for one in caplog.records if one.module != "parser"] == []
 
 
+@pytest.mark.slow
 def test_the_seed_is_told_after_a_restore(ask, here, caplog) -> None:
     """A resume logs the seed before its first other line, and a part for the loop has code 2."""
     Path("run.yaml").write_text(CONFIG.replace("max_epochs: 1", "max_epochs: 2"))
@@ -323,6 +330,7 @@ def _saved(folder: Path):
     return torch.load(folder / "good.ckpt", weights_only=True)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can take on the rights of nobody")
 def test_a_file_without_rights_is_one_line(ask, here) -> None:
     """A file, and one below a folder, that may not be read."""
@@ -350,6 +358,7 @@ def test_a_file_without_rights_is_one_line(ask, here) -> None:
     assert [fault for answer in answers if (fault := faults_of(answer))] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["pipe", "loop", "bomb", "UTF-16", "escaped key", "/dev/zero"])
 def test_the_worst_of_each_kind(path, ask, places, files) -> None:
     """As a config, and as a checkpoint: the tests of all paths are slow."""
@@ -371,6 +380,7 @@ def mutated(draw: random.Random, content: bytes) -> bytes:
     return content
 
 
+@pytest.mark.slow
 def test_mutated_configs_have_one_line_each(here) -> None:
     """Hundreds of drawn mutations are read, or have a fault in one line."""
     path, refused = Path("drawn.yaml"), 0

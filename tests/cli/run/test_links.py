@@ -32,12 +32,14 @@ def made(config):
     return made
 
 
+@pytest.mark.slow
 def test_a_callback_takes_what_was_made(made) -> None:
     """An argument of a callback, named by its class, takes an attribute of the data module."""
     cli = made("trainer.callbacks.EarlyStopping.patience: data.values", LINE + STOPPING)
     assert cli.trainer.early_stopping_callback.patience == 3
 
 
+@pytest.mark.slow
 def test_a_callback_takes_an_argument_by_its_place(made) -> None:
     """Its place in the list does for its name, and an argument for an attribute."""
     cli = made("trainer.callbacks.0.patience: data.init_args.size", LINE + STOPPING)
@@ -59,6 +61,7 @@ def test_an_option_of_the_trainer_takes_what_was_made(made) -> None:
     assert (cli.trainer.max_steps, cli.trainer.max_epochs) == (4, 3)
 
 
+@pytest.mark.slow
 def test_an_optimizer_and_a_scheduler_take_what_was_made(ask, config) -> None:
     """An argument that is required may come by a link alone."""
     file = config(
@@ -78,6 +81,7 @@ def test_an_optimizer_and_a_scheduler_take_what_was_made(ask, config) -> None:
     assert "0.025" not in rates
 
 
+@pytest.mark.slow
 def test_the_written_config_makes_the_same_again(ask, config) -> None:
     """The file of a run has the links, and the values as they were given."""
     links = "links: {trainer.callbacks.EarlyStopping.patience: data.values}"
@@ -187,6 +191,7 @@ trainer.callbacks:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -206,6 +211,7 @@ def test_links_stand_on_the_line(config, words: list[str]) -> None:
     assert list(cli.config.links) == ["model.width", "model.lr", "model.outputs"]
 
 
+@pytest.mark.slow
 def test_links_of_the_line_are_written_down(ask, config) -> None:
     """What is printed, and what a run writes, has all links, and makes the same again."""
     file = config(f"{LINE}links: {{model.outputs: data.values}}")
@@ -226,6 +232,7 @@ def test_the_environment_may_hold_links(ask, config, monkeypatch) -> None:
     assert told["links"] == {"model.outputs": "data.values", "model.lr": "data.y"}
 
 
+@pytest.mark.slow
 def test_a_link_gives_what_is_required(ask, config) -> None:
     """A required argument of a callback may come by a link alone, also in the written config."""
     file = config(f"{LINE}{NEEDING}links: {{trainer.callbacks.Breaks.at: data.values}}")
@@ -240,6 +247,7 @@ def test_a_link_gives_what_is_required(ask, config) -> None:
     assert Path("trainer_logs/version_1/metrics.csv").read_text().splitlines()[-1].startswith("2,")
 
 
+@pytest.mark.slow
 def test_a_link_gives_it_to_none_but_its_target(ask, config) -> None:
     """Another callback of that class, to which nothing is linked, still needs the argument."""
     text = f"{LINE}{NEEDING}- configured.Breaks\nlinks: {{trainer.callbacks.0.at: data.values}}"
@@ -249,6 +257,7 @@ def test_a_link_gives_it_to_none_but_its_target(ask, config) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link", [link for link in WRONG if ", d" not in link])
 def test_a_link_of_the_line_that_is_none_is_one_line(ask, config, link: str) -> None:
     """It says that it stands on the command line."""
@@ -258,6 +267,7 @@ def test_a_link_of_the_line_that_is_none_is_one_line(ask, config, link: str) -> 
     assert line.startswith(wanted), line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [

@@ -33,6 +33,7 @@ def fit(here):
     return fit
 
 
+@pytest.mark.slow
 def test_another_config_in_the_same_folder_gets_a_number(fit) -> None:
     """What stands in a run's folder stays; what says the same is not written again."""
     for lr in ("0.1", "0.2", "0.2"):
@@ -41,6 +42,7 @@ def test_another_config_in_the_same_folder_gets_a_number(fit) -> None:
     assert yaml.safe_load((RUN / "config.yaml").read_text())["model"]["lr"] == 0.1
 
 
+@pytest.mark.slow
 def test_it_is_overwritten_where_that_is_asked_for(fit) -> None:
     """With `overwrite` the newest config stands alone, under the name that is given."""
     for lr in ("0.1", "0.2"):
@@ -49,6 +51,7 @@ def test_it_is_overwritten_where_that_is_asked_for(fit) -> None:
     assert yaml.safe_load((RUN / "run.yaml").read_text())["model"]["lr"] == 0.2
 
 
+@pytest.mark.slow
 def test_several_files_are_kept_as_such(fit) -> None:
     """With `multifile` a folder holds the files as they were given, beside the complete config."""
     Path("net.yaml").write_text("{lr: 0.3, width: 4}")
@@ -61,6 +64,7 @@ def test_several_files_are_kept_as_such(fit) -> None:
     assert again.model.hparams.lr == 0.3
 
 
+@pytest.mark.slow
 def test_without_the_file_the_checkpoint_has_it(fit) -> None:
     """`save_to_log_dir=False` writes no file; a subclass may write it elsewhere."""
     seen = []

@@ -146,6 +146,7 @@ def test_the_help_keeps_to_the_terminal(tmp_path) -> None:
     assert "\x1b" not in shown
 
 
+@pytest.mark.slow
 def test_what_is_piped_has_no_colours(ask, config) -> None:
     """Without a terminal there are no escapes in what a training and the others print."""
     file = config("model: configured.Trained\ndata: configured.Points")

@@ -172,6 +172,7 @@ def test_an_optimizer_may_be_an_argument_of_the_module(own) -> None:
     assert cli.trainer.optimizers[0].param_groups[0]["lr"] == 0.7
 
 
+@pytest.mark.slow
 def test_the_configs_optimizer_goes_before_the_modules(own) -> None:
     """An optimizer in the config takes the place of the module's, with a warning."""
     with pytest.warns(UserWarning, match="takes the place of Trained.configure_optimizers"):
@@ -206,6 +207,7 @@ def test_what_writes_the_config_may_be_ones_own(own, tmp_path) -> None:
     assert seen == [("fit", 1)]
 
 
+@pytest.mark.slow
 def test_without_jsonargparse_it_says_what_to_install():
     """A script's TrainerCLI names the extra where its parser is not installed."""
     program = (

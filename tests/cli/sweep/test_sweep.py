@@ -16,6 +16,7 @@ from trainer_hooks.cli.main import main
 GRID = ("--set", "model.lr=0.1,0.01", "--set", "model.offset=0,1")
 
 
+@pytest.mark.slow
 def test_wrong_choices_are_one_line_and_leave_no_folder(sweeper, monkeypatch, capsys) -> None:
     """Of the values, the config, the sampler and the pruner; nothing has been trained."""
     monkeypatch.chdir(sweeper.folder)

@@ -57,6 +57,7 @@ def test_it_is_the_one_trainer() -> None:
     assert trainer.get_model() is trainer.model
 
 
+@pytest.mark.slow
 def test_the_package_is_loaded_only_when_it_is_imported() -> None:
     """`import trainer_hooks`, its trainer and its callbacks load nothing of the packages."""
     code = (
@@ -180,6 +181,7 @@ def test_the_run_config_is_read_by_attribute_and_by_item() -> None:
         config.num_epochs = 3
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the checkpoint and this run")
 def test_a_training_goes_on_from_a_saved_state(tmp_path) -> None:
     """`resume_from` ends with the weights and losses of a training that was never cut."""

@@ -249,6 +249,7 @@ class _Returning(TinyModule):
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", [TinyModule, _Written, _Returning])
 def test_the_end_of_an_evaluation_step_is_given_the_loss(module) -> None:
     """`batch_output["loss"]` is there whichever way the step of the validation is written."""

@@ -33,6 +33,7 @@ def parts(model, loader):
     }
 
 
+@pytest.mark.slow
 def test_the_first_program_of_the_guide_runs(net, loader, monkeypatch, tmp_path) -> None:
     """Built-in callbacks and a W&B logger are handed to the trainer, as the guide shows."""
     monkeypatch.chdir(tmp_path)

@@ -43,6 +43,7 @@ def test_a_member_of_the_trainer_that_is_not_here(make, name) -> None:
         getattr(make(), name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("package", "name"),
     [
@@ -187,6 +188,7 @@ def test_an_evaluator_that_is_wrong() -> None:
         Evaluator(label="a", dataloader=[], device_eval_microbatch_size="auto")
 
 
+@pytest.mark.slow
 def test_nothing_of_composer_is_needed() -> None:
     """The package is here without Composer, and is not loaded by `import trainer_hooks`."""
     import subprocess

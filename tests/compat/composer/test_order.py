@@ -62,6 +62,7 @@ def test_counters_advance_before_the_end_events(make) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_stop_training_ends_after_the_batch(make, recorder) -> None:
     """`state.stop_training()` lets the batch and its events be; the epoch has no end events."""
 

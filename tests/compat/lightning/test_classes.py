@@ -164,6 +164,7 @@ def command_line(module, *arguments):
     )
 
 
+@pytest.mark.slow
 def test_a_command_line_takes_optimizers_as_callables():
     """`OptimizerCallable`, `LRSchedulerCallable`, and callbacks typed `pl.Callback`."""
     made = command_line(
@@ -177,6 +178,7 @@ def test_a_command_line_takes_optimizers_as_callables():
     assert [isinstance(one, pl.callbacks.EarlyStopping) for one in made.model.own] == [True]
 
 
+@pytest.mark.slow
 def test_a_scheduler_of_the_command_line_monitors_a_metric():
     """`--lr_scheduler=ReduceLROnPlateau --lr_scheduler.monitor=val_loss`."""
     made = command_line(
@@ -439,6 +441,7 @@ def test_an_accelerator_of_others_is_registered_and_refused_by_the_trainer():
         pl.Trainer(**{**QUIET, "accelerator": "other"})
 
 
+@pytest.mark.slow
 def test_projects_and_experiments_are_called_as_in_lightning(tmp_path, monkeypatch) -> None:
     """The default of Weights & Biases and of MLflow is Lightning's; the environment wins."""
     pytest.importorskip("wandb")

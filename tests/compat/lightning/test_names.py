@@ -135,6 +135,7 @@ def test_a_name_that_is_elsewhere_says_where():
         PATHS.by_attributes("utilities.rank_zero_debug")
 
 
+@pytest.mark.slow
 def test_any_chain_of_attributes_is_there_in_a_new_interpreter():
     """Whatever was imported before: paths are drawn, in an order that is drawn."""
     paths = [f"{m}.{n}".strip(".") for m, names in NAMES["paths"].items() for n in ["", *names]]
@@ -171,6 +172,7 @@ def test_the_package_is_also_its_attribute_pytorch():
     assert EarlyStopping is L.callbacks.EarlyStopping
 
 
+@pytest.mark.slow
 def test_only_what_is_used_is_loaded():
     """Importing the package loads its table alone, and importing trainer_hooks none of it.
 
@@ -216,6 +218,7 @@ print(len([name for name in set(sys.modules) - before if name.startswith("traine
     assert int(count) <= 70
 
 
+@pytest.mark.slow
 def test_the_rank_is_set_for_packages_around_lightning():
     """They decorate functions with lightning_utilities' `rank_zero_only`, which needs it."""
     program = f"""

@@ -81,6 +81,7 @@ class LogsInEachStage(Module):
         return torch.optim.SGD(self.parameters(), lr=0.01)
 
 
+@pytest.mark.slow
 def test_all_entry_points_run_it_compiled(bare) -> None:
     """Steps go through the compiler, and come to what they come to without it."""
     plain, module, backend = LogsInEachStage(), LogsInEachStage(), Counting()

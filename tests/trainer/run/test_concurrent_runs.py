@@ -64,6 +64,7 @@ def test_fifty_runs_started_at_one_moment(tmp_path) -> None:
         assert str(run["resumed_from"]).startswith(f"{run['log_dir']}/")
 
 
+@pytest.mark.slow
 def test_a_few_runs_started_at_one_moment(tmp_path) -> None:
     """The same in a few seconds, of runs that are not cut."""
     check(start(tmp_path, 4, ""), 4)

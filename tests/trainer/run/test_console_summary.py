@@ -177,6 +177,7 @@ def test_a_signal_loses_nothing(told) -> None:
     assert newest.endswith("preempted-epoch=1-step=4.ckpt' (saved at that moment)")
 
 
+@pytest.mark.slow
 def test_a_resume_says_where_it_goes_on_and_from_what(told, monkeypatch) -> None:
     """The next run names the file, and if it is broken off before it saved, the file again.
 

@@ -81,6 +81,7 @@ def test_a_run_that_starts_in_the_middle_of_another(quiet_trainer, root, Tiny, b
         assert Path(best).parent == Path(trainer.log_dir, "checkpoints")
 
 
+@pytest.mark.slow
 def test_one_trainer_stays_in_one_folder(quiet_trainer, root, Tiny, batches) -> None:
     """A second fit, and a validation after it, go on in the folder of the first."""
 

@@ -127,6 +127,7 @@ def test_in_a_step_with_workers(bare, Tiny, tmp_path, monkeypatch) -> None:
     assert (codes, trainer.global_step, watcher.ended) == ([4], 6, ["teardown"])
 
 
+@pytest.mark.slow
 def test_a_child_may_train_for_itself(bare, Tiny, batches) -> None:
     """A trainer that a child makes is its own, with its error policy and its errors."""
 

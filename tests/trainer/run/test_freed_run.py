@@ -77,6 +77,7 @@ def _without_collector():
     gc.enable()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", [RandomSampler, lambda data: OwnOrder()])
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_loader_is_let_go_of_when_the_fit_ends(bare, module, sampler, workers) -> None:
@@ -93,6 +94,7 @@ def test_a_loader_is_let_go_of_when_the_fit_ends(bare, module, sampler, workers)
     assert (trainer.num_training_batches, trainer.num_val_batches) == (4, [4])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fn", ["fit", "validate", "test", "predict"])
 def test_loaders_of_a_data_module_are_let_go_of(bare, module, fn) -> None:
     """So do those that the run made by itself, whatever it was for."""
@@ -103,6 +105,7 @@ def test_loaders_of_a_data_module_are_let_go_of(bare, module, fn) -> None:
     assert [loader() for loader in made] == [None] * len(made)
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_lets_go_of_its_loaders(bare, module) -> None:
     """An exception ends a run as wholly, once nobody holds on to the exception."""
     made: list = []
@@ -112,6 +115,7 @@ def test_a_run_that_fails_lets_go_of_its_loaders(bare, module) -> None:
     assert [loader() for loader in made] == [None] * len(made)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_after_the_fit_is_that_of_its_end(bare, module, tmp_path) -> None:
     """What a checkpoint holds of the loaders is kept as plain data, so a later save has it too."""
 
@@ -156,6 +160,7 @@ assert [loader() for loader in made] == [None, None], made
 """
 
 
+@pytest.mark.slow
 def test_the_first_fit_of_a_process_lets_go_of_its_loaders() -> None:
     """torch imports its compiler for the first optimizer; that leaves no frame with a loader."""
     subprocess.run([sys.executable, "-W", "ignore", "-c", _FIRST_FIT], check=True, timeout=120)

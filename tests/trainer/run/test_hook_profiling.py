@@ -246,6 +246,7 @@ def test_results_are_the_same_to_the_bit(
         assert torch.equal(watched[name], weight)
 
 
+@pytest.mark.slow
 def test_the_profile_is_imported_when_it_is_used() -> None:
     """A trainer without a profile does not load it."""
     code = (

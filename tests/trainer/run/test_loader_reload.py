@@ -116,6 +116,7 @@ def test_a_second_fit_does_not_ask_twice(bare) -> None:
     assert [epoch for stage, epoch in module.asked if stage == "train"] == [2, 4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [1, 2, 3])
 def test_a_resumed_run_has_the_loaders_of_the_uncut_one(every, bare, tmp_path) -> None:
     """From every slot on, epochs, batches and weights are those of the run that was not cut."""

@@ -48,6 +48,7 @@ def started(quiet_trainer, net, batches, monkeypatch):
     return start
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("logger", [True, False], ids=["logger", "no logger"])
 def test_runs_of_a_sweep_go_on_with_their_own(started, logger) -> None:
     """Of runs that share a root, each restart finds its own checkpoint, not the newest one."""
@@ -61,6 +62,7 @@ def test_runs_of_a_sweep_go_on_with_their_own(started, logger) -> None:
         assert again.log_dir == runs[seed].log_dir
 
 
+@pytest.mark.slow
 def test_a_sweep_in_one_process(started, capsys) -> None:
     """Where the command line is the same, the hyperparameters tell runs apart; a line says so."""
     first = started(rate=0.1).checkpoint_callback.best_model_path
@@ -130,6 +132,7 @@ def test_a_config_without_what_changes_no_training() -> None:
     assert changed["trainer"] == {"gradient_clip_val": 1.0}
 
 
+@pytest.mark.slow
 def test_last_takes_another_runs_with_a_warning(started) -> None:
     """`"last"` takes its own run's, and only where there is none the newest, and says so."""
     own, other = started("1"), started("2")
@@ -146,6 +149,7 @@ def test_a_folder_that_was_named_is_this_runs(started, tmp_path) -> None:
     assert again.ckpt_path == first.checkpoint_callback.best_model_path
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:dirpath:trainer_hooks.errors.TrainerHooksWarning")
 def test_a_run_that_is_still_going_is_left_alone(started, net, batches, quiet_trainer) -> None:
     """A checkpoint of a live process is no leftover; who names it logs to a folder of its own."""
