@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib.util
 import os
+import re
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,6 +50,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import a file whose tests would all be left out: some import whole frameworks."""
+    if collection_path.suffix != ".py" or config.option.markexpr not in ("", "not slow"):
+        return None
+    mark = r"^pytestmark = pytest\.mark\.(slow|exhaustive)\b"
+    marked = re.search(mark, collection_path.read_text(encoding="utf-8"), re.MULTILINE)
+    if marked is None:
+        return None
+    left_out = {"slow", "exhaustive"} if config.option.markexpr else {"exhaustive"}
+    if config.option.exhaustive or collection_path in _named(config):
+        left_out.discard("exhaustive")
+    return True if marked[1] in left_out else None
+
+
+def _named(config: pytest.Config) -> set[Path]:
+    """Return the files that the command line names."""
+    words = (str(word).partition("::")[0] for word in config.invocation_params.args)
+    return {config.invocation_params.dir / word for word in words if word.endswith(".py")}
+
+
 @pytest.hookimpl(tryfirst=True)  # before `-m`, which looks at the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests of each folder in `WINGS` with its name, for `-m "not compat"`.
@@ -57,8 +78,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     or by the name of their file.
     """
     asks = config.option.exhaustive or "exhaustive" in config.option.markexpr
-    words = (str(word).partition("::")[0] for word in config.invocation_params.args)
-    named = {config.invocation_params.dir / word for word in words if word.endswith(".py")}
+    named = _named(config)
     left_out = []
     for item in items:
         if item.get_closest_marker("exhaustive"):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 import pytorch_accelerated as pa
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data._utils.collate import default_collate
 
 from trainer_hooks import Module, Trainer
+
+pytestmark = pytest.mark.slow  # the import of the framework alone is
 
 DATA = TensorDataset(torch.ones(8, 2), torch.ones(8, 1))
 

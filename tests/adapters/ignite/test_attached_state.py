@@ -24,6 +24,8 @@ from trainer_hooks.adapters.ignite import adapt, attach
 from trainer_hooks.adapters.ignite.attached_handlers import load_state, state_of
 from trainer_hooks.errors import CheckpointError
 
+pytestmark = pytest.mark.slow  # the import of the framework alone is
+
 OFF = {
     "accelerator": "cpu", "logger": False, "plugins": False, "enable_progress_bar": False,
     "enable_model_summary": False, "enable_run_manifest": False, "enable_checkpointing": False,

@@ -25,6 +25,8 @@ from trainer_hooks.connector.connector import CallbackConnector
 from trainer_hooks.errors import CallbackError, UsageError
 from trainer_hooks.testing import TinyModule
 
+pytestmark = pytest.mark.slow  # the import of the framework alone is
+
 OFF = {
     "accelerator": "cpu", "logger": False, "plugins": False, "enable_progress_bar": False,
     "enable_model_summary": False, "enable_run_manifest": False, "max_epochs": 2,

@@ -15,6 +15,8 @@ from trainer_hooks.adapters import keep_opaque
 from trainer_hooks.errors import CheckpointStateError
 from trainer_hooks.testing import TinyModule
 
+pytestmark = pytest.mark.slow  # the import of the framework alone is
+
 
 def test_a_key_of_the_checkpoint_itself(tmp_path) -> None:
     """What a callback of Lightning puts beside the states is kept, too, for it and no other."""

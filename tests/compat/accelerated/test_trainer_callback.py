@@ -6,7 +6,6 @@ import importlib
 
 import pytest
 import torch
-from torchmetrics import Accuracy, ConfusionMatrix, MetricCollection, Precision
 
 import trainer_hooks
 from trainer_hooks import Callback, StopTraining, StopTrainingError, Trainer
@@ -124,6 +123,8 @@ class ClassificationMetricsCallback(TrainerCallback):
     """As on the page of pytorch-accelerated, but for the import."""
 
     def __init__(self, num_classes):
+        from torchmetrics import Accuracy, ConfusionMatrix, MetricCollection, Precision
+
         kind = {"task": "multiclass", "num_classes": num_classes}
         self.metrics = MetricCollection(
             {"accuracy": Accuracy(**kind), "precision": Precision(**kind)}

@@ -31,6 +31,8 @@ from trainer_hooks.compat.composer.optim import (
     MultiStepScheduler,
 )
 
+pytestmark = pytest.mark.slow  # the import of the framework alone is
+
 
 def values(logger, name):
     return [value for _, value in logger.data[name]]

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from pytorch_lightning.callbacks.progress.tqdm_progress import Tqdm as LightningTqdm
 
 import trainer_hooks
 from trainer_hooks import Callback, DataModule, Module, TrainerHooksWarning
@@ -259,6 +258,7 @@ class TestInitArguments:
         assert get_init_args(inspect.currentframe()) == {}
 
 
+@pytest.mark.slow  # it imports Lightning
 @pytest.mark.parametrize(
     ("number", "text"),
     [
@@ -276,5 +276,7 @@ class TestInitArguments:
 )
 def test_a_bar_pads_numbers(number, text):
     """Floats and texts of numbers are as wide as they can become; as in Lightning's own class."""
+    from pytorch_lightning.callbacks.progress.tqdm_progress import Tqdm as LightningTqdm
+
     assert Tqdm.format_num(number) == text
     assert LightningTqdm.format_num(number) == text
