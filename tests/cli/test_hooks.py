@@ -6,14 +6,13 @@ import inspect
 import io
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 import pyte
 import pytest
-import warm_python
 
 from trainer_hooks import Callback, Hooks
 from trainer_hooks.cli.hooks import example_of, signature_of
@@ -21,9 +20,6 @@ from trainer_hooks.cli.main import main
 from trainer_hooks.hooks.check import hook_warnings
 from trainer_hooks.hooks.loop_tree import positions_of
 from trainer_hooks.hooks.spec import HOOKS, overrides
-
-if TYPE_CHECKING:
-    import subprocess
 
 ROOT = Path(__file__).parents[2]
 
@@ -215,7 +211,7 @@ def test_two_names_are_refused(capsys) -> None:
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return warm_python.run(
+    return subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
