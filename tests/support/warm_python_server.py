@@ -32,7 +32,7 @@ AT_START = list(warnings.filters)
 
 import numpy as np  # noqa: E402
 import torch._dynamo  # noqa: E402  (each optimizer imports it)
-import torch.utils.data  # noqa: E402, F401
+import torch.utils.data  # noqa: E402
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -158,8 +158,10 @@ def become(request: dict[str, Any]) -> None:
     sys.dont_write_bytecode = bool(environ.get("PYTHONDONTWRITEBYTECODE"))
     sys.orig_argv[:] = words
     _filter_warnings(options, environ)
+    # or all children would draw the numbers that the process which waits would
     random.seed()
     np.random.seed()
+    torch.seed()
     for place in reversed(environ.get("PYTHONPATH", "").split(os.pathsep)):
         if place:
             sys.path.insert(0, str(Path(place).absolute()))

@@ -1,0 +1,147 @@
+"""Processes forked from one that waits do as new interpreters do: words, files, codes, ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import warm_python
+
+pytestmark = pytest.mark.slow  # it starts new interpreters to compare with
+
+SEEN = """
+import json, os, sys
+print(json.dumps({
+    "argv": sys.argv, "orig_argv": sys.orig_argv[1:], "path": sys.path, "name": __name__,
+    "file": globals().get("__file__"), "folder": os.getcwd(), "environ": dict(os.environ),
+    "session": os.getsid(0) == os.getpid(),
+}))
+"""
+
+
+def both(*words: str, **options):
+    """Run a command in both ways; return what was seen of each."""
+    options = {"capture_output": True, "text": True, "timeout": 60, "check": False, **options}
+    found = []
+    for run in (warm_python.run, subprocess.run):
+        done = run([sys.executable, *words], **options)
+        found.append((done.returncode, done.stdout, done.stderr))
+    return found
+
+
+@pytest.mark.parametrize("start_new_session", [False, True])
+@pytest.mark.parametrize("way", ["-c", "-m", "file"])
+def test_a_program_sees_the_same(way, start_new_session, tmp_path) -> None:
+    """Its words, folder, variables, and the path that it imports from."""
+    (tmp_path / "program.py").write_text(SEEN, encoding="utf-8")
+    words = {"-c": ["-c", SEEN], "-m": ["-m", "program"], "file": ["program.py"]}[way]
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path / "own"), "NAME": "\u00fc"}
+    seen = [
+        json.loads(output)
+        for _, output, _ in both(
+            *words, "a", "b c", cwd=tmp_path, start_new_session=start_new_session, env=environ
+        )
+    ]
+    for one in seen:
+        one["environ"].pop("LC_CTYPE", None)  # Python's own, where no language is set
+    assert seen[0] == seen[1]
+    assert seen[0]["environ"] == environ
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sys; print('told', file=sys.stderr); sys.exit(3)",
+        "import sys; sys.exit('a reason')",
+        "raise SystemExit",
+        "def f():\n    1 / 0\nf()",
+        "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+        "raise KeyboardInterrupt",
+        "import atexit; atexit.register(print, 'at the end'); print('before')",
+        "import threading, time; threading.Timer(0.1, print, ['late']).start()",
+        "class A:\n    def __del__(self): print('gone')\na = A()",
+        "import sys; print(sys.stdin.read().upper(), end='')",
+        "import warnings; warnings.warn('odd')",
+        "import random, torch; print(random.random() == random.random(), torch.is_grad_enabled())",
+    ],
+    ids=lambda code: code.splitlines()[0][:40],
+)
+@pytest.mark.parametrize("options", [(), ("-W", "error", "-u")], ids=str)
+def test_it_ends_in_the_same_way(code, options, tmp_path) -> None:
+    """The code, the output, and the errors with their tracebacks."""
+    warm, new = both(*options, "-c", code, cwd=tmp_path, input="typed")
+    assert warm == new
+
+
+def test_torch_is_imported_already() -> None:
+    """That is what it is for."""
+    warm, new = both("-c", "import sys; print('torch._dynamo' in sys.modules)")
+    assert (warm[1], new[1]) == ("True\n", "False\n")
+
+
+@pytest.mark.parametrize("drawn", ["random.random()", "numpy.random.rand()", "torch.rand(1)"])
+def test_two_processes_draw_other_numbers(drawn) -> None:
+    """They do not go on from the state of the one that waits."""
+    words = [sys.executable, "-c", f"import random, numpy, torch; print({drawn})"]
+    found = [warm_python.run(words, capture_output=True, text=True).stdout for _ in range(3)]
+    assert len(set(found)) == 3
+
+
+def test_an_open_file_is_written_to_its_end(tmp_path) -> None:
+    """What is left in a buffer is not lost."""
+    both("-c", "file = open('kept', 'a'); file.write('flushed ')", cwd=tmp_path)
+    assert (tmp_path / "kept").read_text() == "flushed flushed "
+
+
+def test_a_sitecustomize_is_imported(tmp_path) -> None:
+    """Of the first folder that the variable names."""
+    (tmp_path / "sitecustomize.py").write_text("import builtins; builtins.seen = 1")
+    warm, new = both("-c", "print(seen)", env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert warm == new == (0, "1\n", "")
+
+
+def test_a_signal_reaches_it_and_its_code_comes_back() -> None:
+    """So do the end of its input, and the time that it may take."""
+    words = [sys.executable, "-c", "print('here', flush=True); input()"]
+    with warm_python.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "here\n"
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == process.poll() == -signal.SIGTERM
+    with pytest.raises(subprocess.TimeoutExpired):
+        warm_python.run([sys.executable, "-c", "import time; time.sleep(60)"], timeout=0.2)
+    with pytest.raises(subprocess.CalledProcessError):
+        warm_python.run([sys.executable, "-c", "1 / 0"], capture_output=True, check=True)
+
+
+def test_what_a_child_cannot_become_starts_anew() -> None:
+    """Another option of the interpreter, another program, a function to call before."""
+    warm, new = both("-X", "utf8", "-c", "import sys; print(sys.flags.utf8_mode)")
+    assert warm == new == (0, "1\n", "")
+    done = warm_python.run(["echo", "said"], capture_output=True, text=True)
+    assert done.stdout == "said\n"
+    warm, new = both("-c", "print(1)", preexec_fn=os.setsid)
+    assert warm == new == (0, "1\n", "")
+
+
+def test_what_is_read_at_the_start_has_a_process_for_each_value() -> None:
+    """The threads of torch, and the seed of hashes."""
+    for threads in ("1", "2"):
+        warm, new = both(
+            "-c", "import torch; print(torch.get_num_threads(), hash('a'))",
+            env={**os.environ, "OMP_NUM_THREADS": threads, "PYTHONHASHSEED": "7"},
+        )  # fmt: skip
+        assert warm == new
+        assert new[1].startswith(f"{threads} ")
+
+
+def test_a_module_that_cannot_be_imported_is_told() -> None:
+    """The error of the process that waits is shown."""
+    with pytest.raises(RuntimeError, match="No module named 'nothing_of_this_name'"):
+        warm_python.run([sys.executable, "-c", "1"], imports=("nothing_of_this_name",))
