@@ -537,7 +537,13 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+VARIANTS = [
+    pytest.param(name, marks=pytest.mark.exhaustive) if ", " in name else name for name in CASES
+]
+"""All cases; those of a callback with other options are exhaustive."""
+
+
+@pytest.mark.parametrize("name", VARIANTS)
 def test_a_built_in_callback_keeps_the_contract(name, callback_contract) -> None:
     """Whatever an author's callback must do, the built-in ones do, in the ways they are used."""
     gc.freeze()  # what other tests made; a callback collects often
@@ -637,7 +643,7 @@ def _harness(name: str, folder: str) -> CallbackHarness:
     )
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", VARIANTS)
 def test_a_run_that_made_way_at_step_0_is_the_uncut_one(name) -> None:
     """What a callback had done before the first batch counts: it is no new training after it.
 
@@ -682,7 +688,7 @@ def _wrong_states(state: dict[str, Any], chance: random.Random) -> dict[str, Any
     return wrong
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", VARIANTS)
 def test_a_state_of_wrong_types_is_refused_whole(name) -> None:
     """Each item of another type is named in one error, and nothing of the state is loaded."""
     factory, _ = CASES[name]

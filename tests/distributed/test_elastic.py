@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def are_reached(kills, whole):
     return 0.2 < trained < 0.6
 
 
-@pytest.mark.parametrize("strategy", ["ddp", pytest.param("fsdp", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_a_killed_training_ends_as_if_it_had_not_been(kills, strategy, tmp_path):
     """Killed in a save, at random, or by a signal, it ends with bit-identical weights."""
     place = tmp_path / "whole"

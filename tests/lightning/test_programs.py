@@ -74,7 +74,7 @@ def compare(monkeypatch):
     return importlib.import_module("compare")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.skipif(
     importlib.util.find_spec("pytorch_lightning") is None,
     reason="needs Lightning: pip install -c constraints.txt trainer-hooks[lightning-tests]",

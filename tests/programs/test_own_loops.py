@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 import warm_python
+from samples import one_in
 
 HERE = Path(__file__).parent / "own_loops"
 ROOT = Path(__file__).parents[2]
@@ -71,7 +72,7 @@ def test_few_lines_are_changed(program: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", one_in(3, PROGRAMS))
 def test_killed_ten_times_it_ends_as_the_original(program: str, tmp_path: Path) -> None:
     """Each start goes on where a kill left it, and iterations and weights are the original's."""
     plain, killed = tmp_path / "plain", tmp_path / "killed"

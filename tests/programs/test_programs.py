@@ -44,7 +44,7 @@ def _is_installed(framework: str) -> bool:
     return importlib.util.find_spec(PACKAGES[framework]) is not None
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("framework", "name"), ALL, ids=map("-".join, ALL))
 def test_a_program_does_what_it_does_at_home(results_of, places, framework, name) -> None:
     """Losses, metrics, weights, hooks and files are the same, but for what it declares."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from samples import one_in
 from torch.utils.data import IterableDataset
 
 from trainer_hooks import CombinedLoader
@@ -132,7 +133,7 @@ SCENARIOS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize("scenario", one_in(2, SCENARIOS), ids=lambda scenario: scenario.__name__)
 def test_a_stateful_loader_is_resumed_exactly(scenario, lab, kit, make_loader):
     """torchdata's loader, alone or among others, goes on from its own position at every batch."""
     assert lab.check(lambda: scenario(kit, make_loader)) >= 9
@@ -140,7 +141,9 @@ def test_a_stateful_loader_is_resumed_exactly(scenario, lab, kit, make_loader):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("persistent", [False, True], ids=["anew", "persistent"])
-@pytest.mark.parametrize("scenario", SCENARIOS[:6], ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize(
+    "scenario", one_in(2, SCENARIOS[:6]), ids=lambda scenario: scenario.__name__
+)
 def test_a_stateful_loader_with_workers_is_resumed_exactly(
     scenario, persistent, lab, kit, make_loader
 ):

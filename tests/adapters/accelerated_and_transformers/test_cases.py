@@ -27,7 +27,7 @@ pytestmark = [
         not all(map(importlib.util.find_spec, ("pytorch_accelerated", "transformers"))),
         reason="needs pytorch-accelerated and transformers",
     ),
-    pytest.mark.slow,
+    pytest.mark.exhaustive,
 ]
 
 

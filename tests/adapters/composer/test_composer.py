@@ -34,7 +34,7 @@ needs_composer = [
         not _is_installed(),
         reason="needs pip install --no-deps -r tests/adapters/composer/requirements.txt",
     ),
-    pytest.mark.slow,
+    pytest.mark.exhaustive,
 ]
 
 

@@ -16,7 +16,7 @@ from pairs import (
 from trainer_hooks.adapters.export.lightning import LIGHTNING_EVENTS
 from trainer_hooks.errors import CallbackError
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.exhaustive]
 
 
 @pytest.mark.parametrize("name", runs_in("lightning"))
