@@ -89,6 +89,7 @@ def torchrun(tmp_path):
     return run
 
 
+@pytest.mark.exhaustive
 def test_torchrun_starts_a_killed_loop_again(torchrun) -> None:
     """A rank is killed in a batch; the attempt after it ends with the weights of the uncut loop."""
     code, output, whole = torchrun("whole")
@@ -99,6 +100,7 @@ def test_torchrun_starts_a_killed_loop_again(torchrun) -> None:
     assert (killed / "weights.txt").read_text() == (whole / "weights.txt").read_text()
 
 
+@pytest.mark.exhaustive
 def test_ctrl_c_in_both_ranks_is_gone_on_with(torchrun) -> None:
     """Both end, in order, and the same command goes on to the weights of the uncut loop."""
     code, output, whole = torchrun("whole")

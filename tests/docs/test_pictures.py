@@ -76,7 +76,7 @@ def stale(pictures: ModuleType, made: dict[str, str | bytes]) -> list[str]:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_pictures_show_what_the_programs_print(generator) -> None:
     """But for numbers, which differ from run to run."""
     pictures = importlib.import_module("pictures")
@@ -86,7 +86,7 @@ def test_the_pictures_show_what_the_programs_print(generator) -> None:
     assert "trainer" in pictures.words_of(made["describe-hooks-light.svg"])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_picture_of_the_report_shows_what_a_browser_draws(generator) -> None:
     """The report of a run that was killed and resumed, but for numbers, in the same size."""
     pytest.importorskip("playwright.sync_api")

@@ -168,7 +168,7 @@ def server(tmp_path, monkeypatch, patient):
     found.kill()
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_server_that_dies_stops_no_training(train, server, tmp_path, caplog, rows):
     """The server is killed in a training, which goes on; once it is back, nothing is missing."""
     from mlflow.tracking import MlflowClient

@@ -280,7 +280,7 @@ def start(folder: Path, kill_at: int) -> subprocess.CompletedProcess:
         )
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")
 def test_a_killed_process_goes_on_in_the_same_run(tmp_path, rows, scalars):
     """After SIGKILL, `ckpt_path="auto"` in a new process: one run everywhere, each step once."""

@@ -216,6 +216,7 @@ def test_a_plugin_that_keeps_the_contract_passes(command) -> None:
     assert (exporter["entry_point"], exporter["outcome"]) == ("prometheus", "not checked")
 
 
+@pytest.mark.exhaustive
 def test_both_example_packages_are_listed_and_pass_when_switched_on(command) -> None:
     """Built as wheels and installed, what the environment asks of them takes part and passes."""
     asked = {"PROMETHEUS_PORT": "0", "IMAGES_EVERY_N_STEPS": "2"}
@@ -251,7 +252,7 @@ def test_the_example_packages_are_off_and_say_what_is_wrong_with_a_variable(comm
         assert f"TRAINER_HOOKS_{variable} in the environment: it must be" in record["reason"]
 
 
-@pytest.mark.slow  # the kit trains with four callbacks
+@pytest.mark.exhaustive  # the kit trains with four callbacks
 def test_defects_are_told_by_plugin_and_check(command) -> None:
     """A key that changes, a misspelt hook among two callbacks, an end of the process: code 1."""
     done = command("mixed", arguments="check acme-mixed --json")

@@ -51,7 +51,7 @@ def metadata(built) -> email.message.Message:
         return email.message_from_bytes(wheel.read(f"{INFO}/METADATA"))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_wheel_holds_the_package_and_nothing_else(built) -> None:
     """Each file of the package is in it, templates and stubs too; no test, no page, no cache."""
     package = {
@@ -67,7 +67,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built) -> None:
         assert set(wheel.namelist()) == package | {f"{INFO}/{name}" for name in info}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_sdist_can_be_read_and_built(built) -> None:
     """It has what the build reads, the licence, the changelog and how to cite it, and no tests."""
     with tarfile.open(built["sdist"]) as sdist:
@@ -79,7 +79,7 @@ def test_the_sdist_can_be_read_and_built(built) -> None:
     assert [name for name in names if name.startswith(("tests", "docs", ".ci"))] == []
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_registry_would_take_them(built) -> None:
     """`twine check --strict` finds nothing wrong with the metadata or the description."""
     words = [sys.executable, "-m", "twine", "check", "--strict", *built.values()]
@@ -88,7 +88,7 @@ def test_a_registry_would_take_them(built) -> None:
     assert done.stdout.count("PASSED") == 2
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_metadata_is_that_of_the_project(metadata) -> None:
     """Version, licence and extras are those of pyproject.toml."""
     assert metadata["Version"] == VERSION
@@ -96,7 +96,7 @@ def test_the_metadata_is_that_of_the_project(metadata) -> None:
     assert set(metadata.get_all("Provides-Extra")) == set(PROJECT["optional-dependencies"])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_wheel_works_where_nothing_else_is(built, metadata, tmp_path) -> None:
     """With the declared dependencies alone it is imported, trains, and fills in its templates."""
     requirements = [

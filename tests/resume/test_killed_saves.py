@@ -134,7 +134,7 @@ def test_a_saver_of_weights_alone(tmp_path, is_first):
     run(tmp_path, [{"savers": savers, "kills": 0, "seed": 0}])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_link_and_a_second_saver(tmp_path):
     """Each change of the folder of two savers is one before which the process may be killed."""
     link = {"dirpath": "c", "save_last": "link", "every_n_train_steps": 3}

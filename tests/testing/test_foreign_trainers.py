@@ -6,6 +6,7 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+from samples import one_in
 
 from trainer_hooks.testing import TinyModule, examine_callback, foreign_trainers
 
@@ -45,7 +46,7 @@ def test_what_is_not_installed_is_said(monkeypatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.parametrize("name", one_in(5, CHECKS))
 class TestInEach:
     """In each framework that is installed."""
 

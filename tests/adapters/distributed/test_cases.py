@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 SCRIPT = Path(__file__).with_name("cases.py")
 STAND_INS = ROOT / "tests" / "adapters" / "composer" / "stand_ins"
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 
 def two(folder: Path, cases: list[str], *path: Path) -> dict[str, list[dict]]:

@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.skipif(
         importlib.util.find_spec("pytorch_lightning") is None, reason="needs pytorch-lightning"
     ),
-    pytest.mark.slow,
+    pytest.mark.exhaustive,
 ]
 
 

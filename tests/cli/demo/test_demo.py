@@ -231,7 +231,7 @@ def test_threads_are_put_back() -> None:
     assert torch.get_num_threads() == before
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_process_that_is_killed_changes_nothing(tmp_path):
     """Two processes, one of which is killed, come to the same end as two that nobody kills."""
     command = [sys.executable, "-m", "trainer_hooks", "demo", "--processes", "2", "--dir"]

@@ -122,7 +122,7 @@ def test_the_command_of_its_readme_trains(project: Path, tmp_path) -> None:
     assert (copied / "trainer_logs" / "version_0" / "config.yaml").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_each_command_of_a_new_project(project: Path, tmp_path) -> None:
     """Training, evaluation and prediction with the config end well and without a warning."""
     copied = shutil.copytree(project, tmp_path / "copied")

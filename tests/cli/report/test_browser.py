@@ -15,7 +15,7 @@ pytest.importorskip("plotly")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.exhaustive,
     pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
 ]
 

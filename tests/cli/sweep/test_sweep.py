@@ -106,7 +106,7 @@ def test_a_sweep_that_is_cut_goes_on_and_ends_as_an_uncut_one(sweeper, number) -
     assert "resuming from" in (sweeper.folder / "cut/trial_0/output.txt").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_failed_trial_is_told_and_runs_again_in_its_folder(sweeper) -> None:
     """An error of the training, a metric that is not logged, and one that is nan."""
     words = ("--set", "model.offset=13,99,1", "--jobs", "2")

@@ -37,7 +37,7 @@ ONLY_HERE = {
 """What is not Composer's, and why."""
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.skipif(
     not any(importlib.metadata.distributions(name="mosaicml")),
     reason="needs pip install --no-deps -r tests/adapters/composer/requirements.txt",

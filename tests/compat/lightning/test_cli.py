@@ -44,7 +44,7 @@ def sides(tmp_path_factory) -> list[dict[str, Any]]:
     return [json.loads(out.splitlines()[-1]) for out, _ in told]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_programs_come_to_the_same(sides: list[dict[str, Any]]) -> None:
     """Configs, weights, calls and what is written are equal, but for what is declared."""
     theirs, ours = sides
