@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
+from itertools import combinations, product
 from pathlib import Path
 
 import pytest
 import warm_python
-from samples import one_in
+from samples import one_in, pairwise
 
 pytestmark = pytest.mark.slow
 
@@ -46,11 +47,26 @@ def test_fast_tests_are_those_of_all_that_are_not_slow() -> None:
 
 def test_one_in_so_many_is_run_always() -> None:
     """The first of each group; the marks and names that a value has stay."""
+    assert [one.marks[0].name for one in one_in(4, "abc", otherwise="slow")[1:]] == ["slow"] * 2
     named = pytest.param(3, 4, marks=pytest.mark.xfail, id="a name")
     found = one_in(3, ["a", "b", ("c", "d"), "e", named])
     marks = [[mark.name for mark in getattr(one, "marks", ())] for one in found]
     assert marks == [[], ["exhaustive"], ["exhaustive"], [], ["xfail", "exhaustive"]]
     assert (found[2].values, found[4].values, found[4].id) == ((("c", "d"),), (3, 4), "a name")
+
+
+def test_any_two_choices_come_together_in_what_is_run_always() -> None:
+    """As they do in all combinations, in few of them."""
+    values = list(product("abcde", (1, 2, 3), (True, False)))
+    values.remove(("a", 1, True))
+    found = [value for value in pairwise(values) if not hasattr(value, "marks")]
+
+    def pairs(combinations_):
+        return {pair for one in combinations_ for pair in combinations(enumerate(one), 2)}
+
+    assert len(values) == len(pairwise(values)) == 29
+    assert pairs(found) == pairs(values)
+    assert len(found) < 18
 
 
 def test_each_command_of_the_pages_names_a_marker_that_there_is() -> None:

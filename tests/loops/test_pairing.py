@@ -12,6 +12,7 @@ import signal
 from types import SimpleNamespace
 
 import pytest
+from samples import one_in
 
 from trainer_hooks import Band, StopTraining
 from trainer_hooks.callbacks import ModelCheckpoint
@@ -47,6 +48,7 @@ FIRED = {
     "predict": COMMON | fired_in("on_predict"),
 }
 CASES = [(fn, hook) for fn in FIRED for hook in HOOKS if hook in FIRED[fn]]
+BEFORE_THE_CLOSE = [case for case in CASES if case[1] not in {"teardown", *CLOSE}]
 
 
 @pytest.fixture
@@ -183,11 +185,10 @@ def test_a_stop_asked_for_in_each_hook(hook, stage) -> None:
     assert played.odd.count(hook) > 0
 
 
-@pytest.mark.parametrize(
-    ("fn", "hook"), [case for case in CASES if case[1] not in {"teardown", *CLOSE}]
-)
-def test_stop_training_raised_in_each_hook(fn, hook, stage) -> None:
+@pytest.mark.parametrize("case", one_in(3, BEFORE_THE_CLOSE, otherwise="slow"), ids="-".join)
+def test_stop_training_raised_in_each_hook(case, stage) -> None:
     """StopTraining ends every entry point in order; each callback gets its hook once."""
+    fn, hook = case
     played = stage(fn, {hook: raising(StopTraining("enough"))})
     assert_in_order(played)
     assert [one.count("on_stop_training_error") for one in played.all] == [1] * 6
@@ -251,11 +252,10 @@ def assert_broken_off(played, error, expected, tail) -> None:
         assert one.names == [*expected, *tail], one.name
 
 
-@pytest.mark.parametrize(
-    ("fn", "hook"), [case for case in CASES if case[1] not in {"teardown", *CLOSE}]
-)
-def test_an_exception_in_each_hook(fn, hook, stage) -> None:
+@pytest.mark.parametrize("case", one_in(3, BEFORE_THE_CLOSE, otherwise="slow"), ids="-".join)
+def test_an_exception_in_each_hook(case, stage) -> None:
     """Later callbacks do not get the hook; all get on_exception, teardown and close."""
+    fn, hook = case
     through = stage(fn).first.names
     played = stage(fn, {hook: raising(Fault("on purpose"))})
     assert isinstance(played.error, Fault)

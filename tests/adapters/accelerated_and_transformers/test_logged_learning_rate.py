@@ -8,7 +8,7 @@ import torch
 import trainer_hooks
 from trainer_hooks.callbacks import ModelCheckpoint
 
-pytestmark = [pytest.mark.filterwarnings("ignore::FutureWarning")]
+pytestmark = [pytest.mark.filterwarnings("ignore::FutureWarning"), pytest.mark.slow]
 
 
 class Net(trainer_hooks.Module):
