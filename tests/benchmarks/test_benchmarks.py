@@ -47,7 +47,7 @@ def test_steps(tmp_path: Path) -> None:
     assert len({one["weights"] for one in found}) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("task", "name"), CHECKPOINTS)
 def test_checkpoints(task: str, name: str, tmp_path: Path) -> None:
     """Saving, holding and resuming are timed, beside torch's own functions."""
@@ -59,7 +59,7 @@ def test_checkpoints(task: str, name: str, tmp_path: Path) -> None:
     assert found["baseline_seconds"][0] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_small_saves(tmp_path: Path) -> None:
     """A save of a small model is timed beside torch's, of the same content."""
     script = BENCHMARKS / "small_saves.py"
@@ -67,7 +67,7 @@ def test_small_saves(tmp_path: Path) -> None:
     assert "trainer.save_checkpoint" in printed
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_start(tmp_path: Path) -> None:
     """A trainer reaches its first step, and its time is taken."""
     program = """

@@ -553,7 +553,7 @@ def test_a_built_in_callback_keeps_the_contract(name, callback_contract) -> None
 
 # its validations lie inside of batches, whose lines a resume goes through once more: the loop of
 # this test calls the hooks of the module's default step in them
-@pytest.mark.parametrize("name", one_in(8, (n for n in CASES if n != "LimitEvalStepsCallback")))
+@pytest.mark.parametrize("name", one_in(20, (n for n in CASES if n != "LimitEvalStepsCallback")))
 def test_it_keeps_the_contract_in_an_own_loop(
     name, callback_contract, monkeypatch, tmp_path
 ) -> None:

@@ -42,7 +42,14 @@ runpy.run_path(sys.argv.pop(1), run_name="__main__")
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if blocks(page)], ids=lambda page: str(page.name)
+    "page",
+    [
+        # a sweep starts many processes
+        pytest.param(page, marks=pytest.mark.exhaustive if "sweeps" in page.name else ())
+        for page in PAGES
+        if blocks(page)
+    ],
+    ids=lambda page: str(page.name),
 )
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     """The Python blocks of a page run one after another, as a reader would run them."""

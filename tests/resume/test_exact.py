@@ -906,7 +906,7 @@ def marked(index, scenario):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "scenario",
-    one_in(3, [marked(index, scenario) for index, scenario in enumerate(SCENARIOS)]),
+    one_in(5, [marked(index, scenario) for index, scenario in enumerate(SCENARIOS)]),
     ids=lambda scenario: scenario.__name__,
 )
 def test_a_cut_at_any_batch_or_epoch_changes_nothing(scenario, lab, kit):

@@ -133,7 +133,7 @@ SCENARIOS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", one_in(2, SCENARIOS), ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize("scenario", one_in(4, SCENARIOS), ids=lambda scenario: scenario.__name__)
 def test_a_stateful_loader_is_resumed_exactly(scenario, lab, kit, make_loader):
     """torchdata's loader, alone or among others, goes on from its own position at every batch."""
     assert lab.check(lambda: scenario(kit, make_loader)) >= 9
@@ -142,7 +142,7 @@ def test_a_stateful_loader_is_resumed_exactly(scenario, lab, kit, make_loader):
 @pytest.mark.slow
 @pytest.mark.parametrize("persistent", [False, True], ids=["anew", "persistent"])
 @pytest.mark.parametrize(
-    "scenario", one_in(2, SCENARIOS[:6]), ids=lambda scenario: scenario.__name__
+    "scenario", one_in(3, SCENARIOS[:6]), ids=lambda scenario: scenario.__name__
 )
 def test_a_stateful_loader_with_workers_is_resumed_exactly(
     scenario, persistent, lab, kit, make_loader

@@ -39,7 +39,7 @@ def chains(fuzzer, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", one_in(4, range(0, 64, 8)))
+@pytest.mark.parametrize("first", one_in(8, range(0, 64, 8)))
 def test_a_run_that_is_cut_and_resumed_is_the_uncut_one(fuzzer, first, capfd) -> None:
     """Weights, states, metrics, random numbers, and every later hook call are the same bits.
 
@@ -196,10 +196,10 @@ def test_what_was_found_once_in_a_chain_does_not_come_back(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "guest",
-    [
+    one_in(5, [
         "lightning: stateful", "composer: stateful", "accelerated: stateful",
         "transformers: stateful", "ignite: early stopping",
-    ],
+    ]),
 )  # fmt: skip
 def test_guests_are_resumed_in_a_loop_of_ones_own(monkeypatch, fuzzer, tmp_path, guest) -> None:
     """Callbacks of five frameworks in a `Run` that is killed, told to end, and gone on with."""

@@ -6,7 +6,6 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-from samples import one_in
 
 from trainer_hooks.testing import TinyModule, examine_callback, foreign_trainers
 
@@ -45,8 +44,8 @@ def test_what_is_not_installed_is_said(monkeypatch) -> None:
         assert f"not run: {name}: {framework} is not installed" in str(report)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", one_in(5, CHECKS))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", CHECKS)
 class TestInEach:
     """In each framework that is installed."""
 
