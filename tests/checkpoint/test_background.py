@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import subprocess
 import sys
 import textwrap
 import threading
@@ -11,7 +12,6 @@ import weakref
 
 import pytest
 import torch
-import warm_python
 
 from trainer_hooks.checkpoint import background
 from trainer_hooks.checkpoint.background import BackgroundSaves
@@ -272,7 +272,5 @@ def test_an_exit_waits(tmp_path) -> None:
         """
     )
     path = tmp_path / "a"
-    warm_python.run(
-        [sys.executable, "-W", "error", "-c", script, str(path)], check=True, timeout=60
-    )
+    subprocess.run([sys.executable, "-W", "error", "-c", script, str(path)], check=True, timeout=60)
     assert path.read_text() == "whole"

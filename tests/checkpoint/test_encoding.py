@@ -6,13 +6,13 @@ import collections
 import datetime as dt
 import io
 import pathlib
+import subprocess
 import sys
 import zoneinfo
 
 import numpy as np
 import pytest
 import torch
-import warm_python
 
 from trainer_hooks.checkpoint.encoding import (
     TAG,
@@ -324,7 +324,7 @@ def test_numpy_is_not_imported_where_nothing_of_it_is():
         "value = {'a': deque([1]), 'b': {1.5: None}}\n"
         "assert decode(Encoder(value).encode(value), '') == value\n"
     )
-    done = warm_python.run(
+    done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import warm_python
 
 pytestmark = pytest.mark.slow  # pytest in processes of its own
 
@@ -101,7 +101,7 @@ def test_importing_the_plugin_imports_no_torch() -> None:
         "assert not {'torch', 'numpy', 'rich', 'tqdm'} & new, new; "
         "assert len(new) < 12, new"
     )
-    warm_python.run([sys.executable, "-c", code], check=True, cwd=ROOT, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, timeout=60)
 
 
 def test_the_package_announces_the_plugin() -> None:
