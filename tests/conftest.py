@@ -58,16 +58,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     marked = re.search(mark, collection_path.read_text(encoding="utf-8"), re.MULTILINE)
     if marked is None:
         return None
-    left_out = {"slow", "exhaustive"} if config.option.markexpr else {"exhaustive"}
-    if config.option.exhaustive or collection_path in _named(config):
-        left_out.discard("exhaustive")
-    return True if marked[1] in left_out else None
+    is_fast_run = config.option.markexpr == "not slow"  # what is exhaustive is slow
+    return True if is_fast_run or _is_left_out(collection_path, marked[1], config) else None
 
 
-def _named(config: pytest.Config) -> set[Path]:
-    """Return the files that the command line names."""
+def _is_left_out(path: Path, mark: str, config: pytest.Config) -> bool:
+    """Whether tests of a file that have a mark are exhaustive ones that nobody asks for."""
     words = (str(word).partition("::")[0] for word in config.invocation_params.args)
-    return {config.invocation_params.dir / word for word in words if word.endswith(".py")}
+    is_named = path in {config.invocation_params.dir / word for word in words}
+    is_asked = config.option.exhaustive or "exhaustive" in config.option.markexpr
+    return mark == "exhaustive" and not is_named and not is_asked
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m`, which looks at the marks
@@ -77,13 +77,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     Exhaustive tests are slow, and left out unless they are asked for: by `--exhaustive`, by `-m`,
     or by the name of their file.
     """
-    asks = config.option.exhaustive or "exhaustive" in config.option.markexpr
-    named = _named(config)
     left_out = []
     for item in items:
         if item.get_closest_marker("exhaustive"):
             item.add_marker("slow")
-            if not asks and item.path not in named:
+            if _is_left_out(item.path, "exhaustive", config):
                 left_out.append(item)
         if (
             item.path.is_relative_to(TESTS)

@@ -580,14 +580,9 @@ AHEAD = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "chosen",
-    pairwise(AHEAD),
-    ids=lambda chosen: "-".join(getattr(word, "__name__", str(word)) for word in chosen),
-)
-def test_chains_with_samplers_that_draw_ahead_of_workers(chosen):
+@pytest.mark.parametrize(("name", "kind", "persistent", "draws", "workers"), pairwise(AHEAD))
+def test_chains_with_samplers_that_draw_ahead_of_workers(name, kind, persistent, draws, workers):
     """So they do where the order is drawn ahead of the batches that workers load."""
-    name, kind, persistent, draws, workers = chosen
 
     def make():
         options = {"num_workers": workers, "persistent_workers": persistent}

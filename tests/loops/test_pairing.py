@@ -48,7 +48,7 @@ FIRED = {
     "predict": COMMON | fired_in("on_predict"),
 }
 CASES = [(fn, hook) for fn in FIRED for hook in HOOKS if hook in FIRED[fn]]
-BEFORE_THE_CLOSE = [case for case in CASES if case[1] not in {"teardown", *CLOSE}]
+BEFORE_THE_CLOSE = [pytest.param(*case) for case in CASES if case[1] not in {"teardown", *CLOSE}]
 
 
 @pytest.fixture
@@ -185,10 +185,9 @@ def test_a_stop_asked_for_in_each_hook(hook, stage) -> None:
     assert played.odd.count(hook) > 0
 
 
-@pytest.mark.parametrize("case", one_in(3, BEFORE_THE_CLOSE, otherwise="slow"), ids="-".join)
-def test_stop_training_raised_in_each_hook(case, stage) -> None:
+@pytest.mark.parametrize(("fn", "hook"), one_in(3, BEFORE_THE_CLOSE, otherwise="slow"))
+def test_stop_training_raised_in_each_hook(fn, hook, stage) -> None:
     """StopTraining ends every entry point in order; each callback gets its hook once."""
-    fn, hook = case
     played = stage(fn, {hook: raising(StopTraining("enough"))})
     assert_in_order(played)
     assert [one.count("on_stop_training_error") for one in played.all] == [1] * 6
@@ -252,10 +251,9 @@ def assert_broken_off(played, error, expected, tail) -> None:
         assert one.names == [*expected, *tail], one.name
 
 
-@pytest.mark.parametrize("case", one_in(3, BEFORE_THE_CLOSE, otherwise="slow"), ids="-".join)
-def test_an_exception_in_each_hook(case, stage) -> None:
+@pytest.mark.parametrize(("fn", "hook"), one_in(3, BEFORE_THE_CLOSE, otherwise="slow"))
+def test_an_exception_in_each_hook(fn, hook, stage) -> None:
     """Later callbacks do not get the hook; all get on_exception, teardown and close."""
-    fn, hook = case
     through = stage(fn).first.names
     played = stage(fn, {hook: raising(Fault("on purpose"))})
     assert isinstance(played.error, Fault)

@@ -895,18 +895,10 @@ SCENARIOS = [
 ]
 
 
-def marked(index, scenario):
-    """Return a scenario as a parameter; every tenth is enough while one works on something else."""
-    marks = [pytest.mark.slow] if index % 10 else []
-    if isinstance(scenario, type(pytest.param())):
-        return pytest.param(*scenario.values, marks=[*scenario.marks, *marks], id=scenario.id)
-    return pytest.param(scenario, marks=marks)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "scenario",
-    one_in(5, [marked(index, scenario) for index, scenario in enumerate(SCENARIOS)]),
+    one_in(5, SCENARIOS),
     ids=lambda scenario: scenario.__name__,
 )
 def test_a_cut_at_any_batch_or_epoch_changes_nothing(scenario, lab, kit):

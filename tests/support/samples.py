@@ -23,7 +23,7 @@ def one_in(number: int, values: Iterable[Any], otherwise: str = "exhaustive") ->
 
 
 def pairwise(values: Iterable[tuple[Any, ...]]) -> list[Any]:
-    """Return all combinations as parameters of one value, most of them marked exhaustive.
+    """Return all combinations as parameters of several arguments, most of them marked exhaustive.
 
     In those that are run always, any two choices come together that come together in one at all.
     """
@@ -35,7 +35,10 @@ def pairwise(values: Iterable[tuple[Any, ...]]) -> list[Any]:
         best = max(left, key=lambda value: len(pairs[value] & open_))
         chosen.add(best)
         open_ -= pairs[best]
-    return [value if value in chosen else _marked(value, pytest.mark.exhaustive) for value in left]
+    return [
+        pytest.param(*value, marks=() if value in chosen else pytest.mark.exhaustive)
+        for value in left
+    ]
 
 
 def _marked(value: Any, mark: pytest.MarkDecorator) -> Any:

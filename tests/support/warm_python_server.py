@@ -37,14 +37,12 @@ import torch.utils.data  # noqa: E402
 if TYPE_CHECKING:
     from types import TracebackType
 
-OF_IMPORTS = [one for one in warnings.filters if one not in AT_START]
-"""The filters that torch has put before them."""
-
 
 def main(number: int, imports: tuple[str, ...]) -> None:
     """Import modules, and serve the socket with this number; in a child, run its program."""
     for name in imports:
         import_module(name)
+    of_imports = [one for one in warnings.filters if one not in AT_START]
     # collections in the children, of which the end of an interpreter makes several, skip these
     gc.collect()
     gc.freeze()
@@ -53,7 +51,7 @@ def main(number: int, imports: tuple[str, ...]) -> None:
         return
     code = 0
     try:
-        become(request)
+        become(request, of_imports)
     except SystemExit as asked:
         code = asked.code if isinstance(asked.code, int) else asked.code is not None
         if code is True:
@@ -145,8 +143,13 @@ def _reap(codes: dict[int, int]) -> None:
         os.close(file)
 
 
-def become(request: dict[str, Any]) -> None:
-    """Take over the words, the folder and the environment of a command, and run its program."""
+def become(request: dict[str, Any], of_imports: list[Any]) -> None:
+    """Take over the words, the folder and the environment of a command, and run its program.
+
+    Args:
+        request: the command.
+        of_imports: the filters of warnings that the modules imported so far have added.
+    """
     words, at, environ = request["words"], request["at"], request["environ"]
     options, program = words[1:at], words[at:]
     if request["session"]:
@@ -157,7 +160,7 @@ def become(request: dict[str, Any]) -> None:
     _open_standard_files(is_unbuffered="-u" in options or bool(environ.get("PYTHONUNBUFFERED")))
     sys.dont_write_bytecode = bool(environ.get("PYTHONDONTWRITEBYTECODE"))
     sys.orig_argv[:] = words
-    _filter_warnings(options, environ)
+    _filter_warnings(options, environ, of_imports)
     # or all children would draw the numbers that the process which waits would
     random.seed()
     np.random.seed()
@@ -204,12 +207,12 @@ def _open_standard_files(*, is_unbuffered: bool) -> None:
         setattr(sys, f"__{name}__", text)
 
 
-def _filter_warnings(options: list[str], environ: dict[str, str]) -> None:
-    """Set the filters of a new interpreter with these options."""
+def _filter_warnings(options: list[str], environ: dict[str, str], of_imports: list[Any]) -> None:
+    """Set the filters of a new interpreter with these options, and those of imports before them."""
     given = [word for word in environ.get("PYTHONWARNINGS", "").split(",") if word]
     given += [word for before, word in pairwise(options) if before == "-W"]
     sys.warnoptions[:] = given
     warnings.filters[:] = AT_START
     warnings._processoptions(given)
-    warnings.filters[:0] = OF_IMPORTS
+    warnings.filters[:0] = of_imports
     warnings._filters_mutated()

@@ -37,7 +37,6 @@ class Net(trainer_hooks.Module):
         return [optimizer], [{"scheduler": scheduler, "interval": "step"}]
 
 
-@pytest.mark.slow
 def test_a_training_log_has_the_learning_rate_of_its_step(tmp_path):
     """That of the step before the scheduler's, in `logs` and in the history; no evaluation has."""
     transformers = pytest.importorskip("transformers")
