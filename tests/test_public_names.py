@@ -291,17 +291,20 @@ def test_the_names_of_the_test_kit_are_frozen() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_importing_the_package_imports_nothing_else(seen: dict) -> None:
     """`import trainer_hooks` costs no torch and no other package, and neither do the hooks."""
     assert seen["with the package"] == ["trainer_hooks"]
     assert seen["with Callback"] == ["trainer_hooks"]
 
 
+@pytest.mark.slow
 def test_importing_the_trainer_imports_torch_alone(seen: dict) -> None:
     """tqdm, rich, importlib_metadata and sklearn are imported where used, and not with Trainer."""
     assert seen["with Trainer"] == []
 
 
+@pytest.mark.slow
 def test_importing_has_no_side_effect(seen: dict) -> None:
     """Signals, random numbers, warning filters, logging and the environment stay as they were."""
     assert seen["changed"] == []

@@ -117,12 +117,14 @@ def test_the_import_loads_few_modules(loaded: dict) -> None:
     assert loaded["others"] == ["trainer_hooks"]
 
 
+@pytest.mark.slow
 def test_a_trainer_loads_few_modules_more(loaded: dict) -> None:
     """A first trainer without a bar and a summary has loaded at most 100, none of those two."""
     assert len(loaded["trainer"]) <= 100
     assert not [name for name in loaded["trainer"] if name.startswith("trainer_hooks.callbacks")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unused", UNUSED)
 def test_a_fit_loads_nothing_that_it_does_not_use(loaded: dict, unused: str) -> None:
     """Evaluators, microbatches, checkpoints and the like are imported where they are needed."""

@@ -207,7 +207,12 @@ FORMS_OF = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
-    ("part", "form"), [(part, form) for part, forms in FORMS_OF.items() for form in forms]
+    ("part", "form"),
+    one_in(
+        2,
+        (pytest.param(part, form) for part, forms in FORMS_OF.items() for form in forms),
+        otherwise="slow",
+    ),
 )
 def test_names_that_lightning_has_not_are_the_users(way, part, form, tmp_path):
     """They keep their values and nothing calls them, over two batches, a save and a resume."""

@@ -408,7 +408,8 @@ FULL_DISK = """
 """
 
 
-@pytest.mark.parametrize("kind", ["csv", pytest.param("tensorboard", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["csv", "tensorboard"])
 def test_a_full_disk_loses_no_row(tmp_path, kind, rows, scalars):
     """Rows of the time in which the disk had no room are written once there is some; none twice."""
     done = warm_python.run(

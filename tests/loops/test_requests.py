@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from samples import one_in
 
 from trainer_hooks import Module
 from trainer_hooks.callbacks import Checkpoint, EarlyStopping, ModelCheckpoint
@@ -393,7 +394,7 @@ IN_FIT = [
 TOO_LATE = {"on_train_end", "on_fit_end", "teardown"}
 
 
-@pytest.mark.parametrize("hook", IN_FIT)
+@pytest.mark.parametrize("hook", one_in(2, IN_FIT, otherwise="slow"))
 def test_asking_in_any_hook(hook, fit, defaulted, tmp_path) -> None:
     """Both can be requested in every hook of fit, once each, and both are served."""
     left = [True]

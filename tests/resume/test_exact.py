@@ -898,7 +898,7 @@ SCENARIOS = [
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "scenario",
-    one_in(5, SCENARIOS),
+    one_in(10, SCENARIOS),
     ids=lambda scenario: scenario.__name__,
 )
 def test_a_cut_at_any_batch_or_epoch_changes_nothing(scenario, lab, kit):
@@ -924,7 +924,7 @@ WITH_A_LENGTH = [one_cycle, stream_shorter_than_it_says]
 @pytest.mark.parametrize(
     "scenario",
     one_in(
-        10,
+        20,
         [
             scenario
             for scenario in SCENARIOS

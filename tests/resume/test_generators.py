@@ -8,6 +8,7 @@ import random
 import numpy as np
 import pytest
 import torch
+from samples import one_in
 from torch.utils.data import ConcatDataset, DataLoader, Subset, random_split
 from torch.utils.data import default_collate as collate
 
@@ -99,7 +100,11 @@ def collated(kit):
 )  # fmt: skip
 @pytest.mark.parametrize(
     "data",
-    [subset, concatenated, split, slots, partial, closed_over, bound_method, collated],
+    one_in(
+        4,
+        [subset, concatenated, split, slots, partial, closed_over, bound_method, collated],
+        otherwise="slow",
+    ),
     ids=lambda data: data.__name__,
 )
 def test_a_generator_out_of_the_way_is_put_back(data, workers, lab, kit):

@@ -216,7 +216,7 @@ def setup(kit, scenario):
     return kit.Setup(module, train, val, {"max_epochs": 2})
 
 
-@pytest.mark.parametrize("scenario", one_in(6, SCENARIOS), ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize("scenario", one_in(12, SCENARIOS), ids=lambda scenario: scenario.__name__)
 def test_a_cut_changes_nothing_with_worker_processes(scenario, lab, kit):
     """Whatever draws random numbers, in workers or for them, a cut at any batch does not show."""
     assert lab.check(lambda: setup(kit, scenario)) >= 12

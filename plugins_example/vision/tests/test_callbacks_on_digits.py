@@ -313,7 +313,15 @@ def test_the_model_is_trained_as_without(fit, models, case: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [
+        "confused",
+        "latent",
+        pytest.param("images", marks=pytest.mark.exhaustive),
+        pytest.param("evaluator", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_they_keep_the_contract_of_callbacks(models, case: str) -> None:
     """The kit finds no fault, with loggers that are given the pictures."""
     make, kind = CASES[case]

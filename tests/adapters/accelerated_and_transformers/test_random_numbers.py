@@ -26,6 +26,7 @@ class Net(trainer_hooks.Module):
         return torch.optim.SGD(self.parameters(), 0.1)
 
 
+@pytest.mark.slow
 def test_arguments_that_draw_when_they_are_made(monkeypatch, tmp_path):
     """Their import loads whole packages in the first step, one of which draws."""
     transformers = pytest.importorskip("transformers")

@@ -296,6 +296,7 @@ def test_a_command_that_fails_is_logged(quiet_trainer, net, batches, caplog, com
     assert trainer.state.status == "finished"
 
 
+@pytest.mark.slow
 def test_a_command_that_hangs_is_killed(quiet_trainer, net, batches, caplog, tmp_path):
     """After the timeout a command and what it started are killed, and the run ends."""
     pipe = tmp_path / "pipe"

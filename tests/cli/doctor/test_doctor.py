@@ -67,6 +67,7 @@ def test_a_broken_torch_is_told(tmp_path, source, told) -> None:
     assert [fault for fault in facts["broken"] if fault.startswith(told)], facts["broken"]
 
 
+@pytest.mark.slow
 def test_an_import_that_never_ends_is_told(tmp_path, monkeypatch) -> None:
     """A package that waits, as for a network file system, is given up."""
     package(tmp_path, "torch", "import signal; signal.pause()")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from samples import one_in
 
 from trainer_hooks import TrainerCLI
 from trainer_hooks.errors import UsageError
@@ -174,7 +175,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("link", WRONG)
+@pytest.mark.parametrize("link", one_in(3, WRONG, otherwise="slow"))
 def test_a_link_that_is_none_is_one_line(ask, config, link: str) -> None:
     """The line names file, line and link, and what is wrong with it; nothing is trained."""
     text = f"{LINE}{STOPPING}- LearningRateMonitor\nlinks:\n  " + link.replace(", d", "\n  d")
