@@ -23,7 +23,7 @@ def without_numbers(line: str) -> str:
 
 def test_the_readme_shows_what_its_example_prints(tmp_path) -> None:
     """From the bars to the end no line is left out, and no advice stands before them."""
-    section = README[README.index("### A model") : README.index("### Resume it")]
+    section = README[README.index("## A first run") : README.index("The logged values")]
     code = "\n".join(re.findall(r"^```python\n(.*?)^```", section, re.DOTALL | re.MULTILINE))
     (tmp_path / "train.py").write_text(code, encoding="utf-8")
     done = subprocess.run(
