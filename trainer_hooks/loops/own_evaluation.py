@@ -11,6 +11,7 @@ from trainer_hooks.loops.evaluation import EvaluationLoop
 from trainer_hooks.loops.validation import FitValidation
 from trainer_hooks.metrics.scalars import floats
 from trainer_hooks.metrics.store import LogScope
+from trainer_hooks.runtime.precision import OpenForward
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -85,7 +86,7 @@ class OwnEvaluation(EvaluationLoop):
         self._open_loader_index: int | None = None
         self._iterator: Iterator[Any] | None = None
         self._mode = self.open()
-        self._forward: Any = None
+        self._forward = OpenForward(context.precision)
 
     def _make_step(self) -> Callable[..., Any]:
         """Return a step that does nothing: it is the user's lines."""
@@ -132,7 +133,7 @@ class OwnEvaluation(EvaluationLoop):
                 for metrics in self.end():
                     self._metrics.update(metrics)
             else:
-                self._leave_forward()
+                self._forward.leave()
                 self._close_iterator()
         except BaseException as new:
             self._mode.__exit__(type(new), new, new.__traceback__)
@@ -151,7 +152,7 @@ class OwnEvaluation(EvaluationLoop):
                 except StopTraining as request:
                     self.context.stop_by(request)
                 else:
-                    self._enter_forward()
+                    self._forward.enter()
                     yield batch
                 self._close_batch()
                 if self._is_stopped():
@@ -175,7 +176,7 @@ class OwnEvaluation(EvaluationLoop):
 
     def _close_batch(self) -> None:
         """Call the end hook of the open batch, if there is one."""
-        self._leave_forward()
+        self._forward.leave()
         batch, self._open_batch = self._open_batch, None
         if batch is not None:
             index, content, batch_idx = batch
@@ -229,13 +230,3 @@ class OwnEvaluation(EvaluationLoop):
     def _place(self, index: int) -> int:
         """Return the number under which a loader's metrics are kept, its own for each name."""
         return index + (crc32(self.name.encode()) << 8 if self.name else 0)
-
-    def _enter_forward(self) -> None:
-        if not self.context.precision.is_plain:
-            self._forward = self.context.precision.forward_context()
-            self._forward.__enter__()
-
-    def _leave_forward(self) -> None:
-        forward, self._forward = self._forward, None
-        if forward is not None:
-            forward.__exit__(None, None, None)

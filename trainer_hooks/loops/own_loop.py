@@ -34,6 +34,7 @@ from trainer_hooks.loops.own_evaluation import (
 from trainer_hooks.loops.own_step import OwnStep
 from trainer_hooks.metrics.store import LogScope
 from trainer_hooks.runtime import rng
+from trainer_hooks.runtime.precision import OpenForward
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -160,7 +161,7 @@ class OwnLoop(FitLoop):
         self._batch: OwnBatch | None = None
         self._evaluation: OwnEvaluation | None = None
         self._catch_up: CatchUp | None = None
-        self._forward: Any = None
+        self._forward = OpenForward(context.precision)
         self.goes_on = False
         self._has_batches = self._are_batches_left = self._is_epoch_entered = False
         self._is_in_closure = False
@@ -178,7 +179,7 @@ class OwnLoop(FitLoop):
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> bool:
-        self._leave_forward()
+        self._forward.leave()
         if isinstance(error, Exception) and self._batch is not None and not self._batch.is_ended:
             add_note(error, f"in {self._describe_batch(self._batch)}")
         self._position.let_go()
@@ -364,7 +365,7 @@ class OwnLoop(FitLoop):
             self._cut(current, request)
             return False
         if not self._is_plain:
-            self._enter_forward()
+            self._forward.enter()
         return True
 
     def _open_batches(self, loader: Any) -> Iterator[Any]:
@@ -393,7 +394,7 @@ class OwnLoop(FitLoop):
             # the counters that they saw
             self._catch_up.counters = progress.state_dict()
             progress.uncount_batch(closes_window, *self._sizes_of(batch))
-            self._enter_forward()
+            self._forward.enter()
             try:
                 yield batch
             except GeneratorExit:
@@ -448,7 +449,7 @@ class OwnLoop(FitLoop):
         if batch is None:
             return
         if not self._is_plain:
-            self._leave_forward()
+            self._forward.leave()
         if self._catch_up is not None:
             self._end_catch_up()
         if not batch.is_ended:
@@ -547,7 +548,7 @@ class OwnLoop(FitLoop):
                 "the sum is meant."
             )
         if not self._is_plain:
-            self._leave_forward()
+            self._forward.leave()
         try:
             returned = self._step.backward(loss, batch.index, **options)
         except StopTraining as request:
@@ -561,7 +562,7 @@ class OwnLoop(FitLoop):
             else returned
         )
         if not self._is_plain:
-            self._enter_forward()
+            self._forward.enter()
 
     def step(self, optimizer: Any = None, closure: Callable[[], Any] | None = None) -> None:
         """Step an optimizer at the end of an accumulation window; inside one do nothing.
@@ -584,7 +585,7 @@ class OwnLoop(FitLoop):
         if not batch.closes_window:
             return
         if not self._is_plain:
-            self._leave_forward()
+            self._forward.leave()
         self._is_in_closure = closure is not None
         try:
             if closure is not None or self._progress.has_gradients:
@@ -595,10 +596,10 @@ class OwnLoop(FitLoop):
         finally:
             self._is_in_closure = False
             if not self._is_plain:
-                self._leave_forward()
+                self._forward.leave()
         batch.backwards = 0
         if not self._is_plain:
-            self._enter_forward()
+            self._forward.enter()
 
     def zero_grad(self, optimizer: Any = None) -> None:
         """Clear the gradients of one optimizer, or of all, with the hook before it."""
@@ -708,7 +709,7 @@ class OwnLoop(FitLoop):
         if self._are_batches_left:
             self._leave_batches()
         batch = self._batch
-        self._leave_forward()
+        self._forward.leave()
         if batch is not None and not batch.is_ended:
             if batch.backwards or not batch.has_step:
                 missing = "run.step()" if batch.backwards else "run.backward(loss) and run.step()"
@@ -750,7 +751,7 @@ class OwnLoop(FitLoop):
         if self._batch is not None:
             self.context.training.metrics.batch = self._batch.batch
             if not self._is_plain:
-                self._enter_forward()
+                self._forward.enter()
 
     # --- where the run is ---
 
@@ -771,7 +772,7 @@ class OwnLoop(FitLoop):
                     f"run.save_checkpoint(path) was called in {self._describe_batch(batch)} before "
                     "its step, where no run can go on: write it after run.step()."
                 )
-            self._leave_forward()
+            self._forward.leave()
             self._end_own_batch(batch)
         has_effect = self._come_to_stop()
         if batch is not None and has_effect and not batch.is_flushed:
@@ -827,18 +828,6 @@ class OwnLoop(FitLoop):
 
     def _describe_batch(self, batch: OwnBatch) -> str:
         return f"epoch {self._progress.epochs_completed}, training batch {batch.index}"
-
-    def _enter_forward(self) -> None:
-        """Let the user's lines run in the precision of the run."""
-        if not self._is_plain and self._forward is None:
-            self._forward = self.context.precision.forward_context()
-            self._forward.__enter__()
-
-    def _leave_forward(self) -> None:
-        """Leave the precision of the user's lines."""
-        forward, self._forward = self._forward, None
-        if forward is not None:
-            forward.__exit__(None, None, None)
 
 
 class UpdateNumbers:

@@ -81,6 +81,30 @@ class Precision:
         """Restore the scaler's state."""
 
 
+class OpenForward:
+    """The forward context of a precision around lines that no `with` block can hold.
+
+    Args:
+        precision: the precision.
+    """
+
+    def __init__(self, precision: Precision) -> None:
+        self._precision = precision
+        self._entered: AbstractContextManager[Any] | None = None
+
+    def enter(self) -> None:
+        """Enter the context, unless it is entered already."""
+        if self._entered is None and not self._precision.is_plain:
+            self._entered = self._precision.forward_context()
+            self._entered.__enter__()
+
+    def leave(self) -> None:
+        """Leave the context, if it is entered."""
+        entered, self._entered = self._entered, None
+        if entered is not None:
+            entered.__exit__(None, None, None)
+
+
 class _TruePrecision(Precision):
     """Parameters, batches and new tensors of one dtype.
 
