@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import pytest
 import torch
 
-from trainer_hooks.data.resume_checks import LastBatch, differing_part, fingerprint
+from trainer_hooks.data.resume_checks import (
+    LastBatch,
+    _weighted_sum,
+    differing_part,
+    fingerprint,
+)
 
 
 def differing(first, second) -> str:
@@ -26,6 +33,20 @@ def test_equal_batches_have_equal_fingerprints() -> None:
         "batch['x'][1][2]",
         "batch[4]",
     ]
+
+
+@pytest.mark.parametrize("kind", ["drawn", "largest"])
+@pytest.mark.parametrize("size", [0, 1, 1023, 2**15 - 1, 2**15, 2**15 + 1, 100_003, 2**22])
+def test_a_large_tensor_has_the_sum_of_the_plain_formula(size, kind) -> None:
+    """Checkpoints hold the sum: each version must come to the same."""
+    drawn = torch.randint(0, 256, (size,), generator=torch.Generator().manual_seed(size))
+    content = (drawn if kind == "drawn" else torch.full((size,), 255)).to(torch.uint8)
+    total = int((content.long() * torch.arange(1, size + 1)).sum())
+    digest = crc32(f"torch.uint8 ({size},) {total}".encode())
+    # of a tensor of more than a quarter of a million numbers, every n-th is read
+    if size <= 2**18:
+        assert fingerprint(content) == {"batch": [0, digest]}
+    assert _weighted_sum(content) == total
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,8 @@ _WORKERS = "num_workers"
 _IS_STREAM = "is a stream"
 _MAX_PARTS = 64
 _MAX_NUMBERS = 2**18
+_ROW = 1024
+_LARGE = 2**15
 _MAX_DEPTH = 4
 
 
@@ -68,13 +70,29 @@ def fingerprint(batch: Any) -> dict[str, list[int]]:
             flat = part.resolve_conj().resolve_neg().reshape(-1)
             # Every n-th number, before the copy to the host; so few cannot overflow the sum.
             flat = flat[:: flat.numel() // _MAX_NUMBERS + 1].cpu().contiguous()
-            content = flat.view(torch.uint8).long()
-            # Weighted by position, so that the same values in another order give another sum.
-            checksum = int((content * torch.arange(1, len(content) + 1)).sum())
+            checksum = _weighted_sum(flat.view(torch.uint8))
             text = f"{part.dtype} {tuple(part.shape)} {checksum}"
         # Not `hash`: for a text it differs from process to process.
         digests[path] = [version, crc32((text or repr(part)).encode())]
     return digests
+
+
+def _weighted_sum(content: torch.Tensor) -> int:
+    """Return the sum of bytes, each times its position from 1.
+
+    By the positions, the same values in another order give another sum.
+    """
+    # The large part as a table: only its sums of rows and columns are multiplied. Each is below
+    # 2**24, which float32 holds exactly, and takes a fifth of the time of products in int64.
+    rows = len(content) // _ROW if len(content) >= _LARGE else 0
+    rest = content[rows * _ROW :].long()
+    total = (rest * torch.arange(rows * _ROW + 1, len(content) + 1)).sum()
+    if rows:
+        table = content[: rows * _ROW].view(rows, _ROW).float()
+        by_row, by_column = table.sum(dim=1).long(), table.sum(dim=0).long()
+        total += (by_row * torch.arange(rows)).sum() * _ROW
+        total += (by_column * torch.arange(1, _ROW + 1)).sum()
+    return int(total)
 
 
 def differing_part(saved: dict[str, list[int]], present: dict[str, list[int]]) -> str:
