@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def short_state_keys(keys: Iterable[str]) -> dict[str, str]:
     return {key: _distinct(key, parts) if len(key) > _LONG else key for key in parts}
 
 
-def _distinct(key: str, parts: Mapping[str, tuple[str, dict[str, str]]]) -> str:
+def _distinct(key: str, parts: Mapping[str, tuple[str, Mapping[str, str]]]) -> str:
     name, options = parts[key]
     if not options:
         return key
@@ -45,7 +46,8 @@ def _distinct(key: str, parts: Mapping[str, tuple[str, dict[str, str]]]) -> str:
     return key if alike else _joined(name, shown)
 
 
-def _parts(key: str) -> tuple[str, dict[str, str]]:
+@lru_cache(maxsize=256)  # each save asks for the keys of all callbacks
+def _parts(key: str) -> tuple[str, Mapping[str, str]]:
     """Return the class name and the options of a key such as `"Counter{'unit': 'epochs'}"`.
 
     An option's value is its source text: some keys hold values that no literal stands for.

@@ -37,6 +37,8 @@ def metric_parts(module: nn.Module, owners: Mapping[str, object]) -> dict[str, A
         for name, value in list(getattr(owner, "__dict__", {}).items()):
             if name in _OF_TORCH or not isinstance(value, _HOLDERS):
                 continue
+            if not value and not isinstance(value, nn.Module):  # most are torch's dicts of hooks
+                continue
             path = f"{owner_name}.{name}" if owner_name else name
             for metric_name, metric in _metrics_in(path, value, 2):
                 if id(metric) not in known:
