@@ -156,6 +156,14 @@ def measure(folder: Path) -> dict[str, float]:
     return measure_saves(folder) | measure_steps(folder)
 
 
+def rows_of(figures: dict[str, list[float]]) -> list[list[str]]:
+    """Return a row for each name: the median and the least of its figures."""
+    return [
+        [name, f"{statistics.median(found):.2f}", f"{min(found):.2f}"]
+        for name, found in figures.items()
+    ]
+
+
 def main(argv: list[str] | None = None) -> int:
     """Measure in fresh processes, print, and return 1 only if `--check` found the target missed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
@@ -168,23 +176,16 @@ def main(argv: list[str] | None = None) -> int:
     command = [sys.executable, __file__, "--child", str(arguments.dir or "")]
     rounds = [run_child(command, hash_seed=number) for number in range(arguments.rounds)]
     over = [found["ours"] - found["torch"] for found in rounds]
-    rows = [
-        [name, *(f"{figure:.2f}" for figure in (statistics.median(spans), min(spans)))]
-        for name, spans in (
-            ("torch.save and fsync", [found["torch"] for found in rounds]),
-            ("trainer.save_checkpoint", [found["ours"] for found in rounds]),
-            ("the difference", over),
-        )
-    ]
-    print(table([f"of {rounds[0]['bytes'] / 1000:.0f} KB", "ms", "least"], rows))
+    spans = {
+        "torch.save and fsync": [found["torch"] for found in rounds],
+        "trainer.save_checkpoint": [found["ours"] for found in rounds],
+        "the difference": over,
+    }
+    print(table([f"of {rounds[0]['bytes'] / 1000:.0f} KB", "ms", "least"], rows_of(spans)))
     places = "at once", "in the background"
     ratios = {name: [found[name] for found in rounds] for name in places}
-    rows = [
-        [name, *(f"{figure:.2f}" for figure in (statistics.median(found), min(found)))]
-        for name, found in ratios.items()
-    ]
     step = statistics.median(found["step"] for found in rounds)
-    print(table([f"after each step of {step:.1f} ms", "ratio", "least"], rows))
+    print(table([f"after each step of {step:.1f} ms", "ratio", "least"], rows_of(ratios)))
     is_missed = (
         statistics.median(over) > TARGET_MS
         or statistics.median(ratios["in the background"]) > TARGET_RATIO

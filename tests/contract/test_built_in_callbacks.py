@@ -537,13 +537,13 @@ CASES = {
 }
 
 
-VARIANTS = [
-    pytest.param(name, marks=pytest.mark.exhaustive) if ", " in name else name for name in CASES
-]
-"""All cases; those of a callback with other options are exhaustive."""
-CONTRACT = one_in(2, (name for name in CASES if ", " not in name)) + [
+_PLAIN = [name for name in CASES if ", " not in name]
+_WITH_OTHER_OPTIONS = [
     pytest.param(name, marks=pytest.mark.exhaustive) for name in CASES if ", " in name
 ]
+VARIANTS = [*_PLAIN, *_WITH_OTHER_OPTIONS]
+"""All cases; those of a callback with other options are exhaustive."""
+CONTRACT = [*one_in(2, _PLAIN), *_WITH_OTHER_OPTIONS]
 """All cases; half of the callbacks are checked always, as each takes seconds."""
 
 

@@ -316,10 +316,8 @@ def test_the_model_is_trained_as_without(fit, models, case: str) -> None:
 @pytest.mark.parametrize(
     "case",
     [
-        "confused",
-        "latent",
-        pytest.param("images", marks=pytest.mark.exhaustive),
-        pytest.param("evaluator", marks=pytest.mark.exhaustive),
+        pytest.param(case, marks=pytest.mark.exhaustive if case in ("images", "evaluator") else ())
+        for case in CASES
     ],
 )
 def test_they_keep_the_contract_of_callbacks(models, case: str) -> None:
