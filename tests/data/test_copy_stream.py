@@ -64,6 +64,40 @@ def test_what_computes_waits_for_the_copy_and_keeps_its_memory():
     ]  # fmt: skip
 
 
+def test_a_batch_that_lies_on_the_device_needs_no_stream():
+    """It is not copied, so that nothing waits; one tensor elsewhere is enough for a copy."""
+    cuda, there = Cuda(), torch.ones(1, device=META)
+    stream = CopyStream(META, cuda)
+    assert stream(list, [there, {"twice": (there,), "number": 3}])[0] is there
+    assert cuda.told == []
+    stream(lambda batch: None, [there, {"twice": (torch.ones(1),)}])
+    assert cuda.told[0] == "copies begin"
+
+
+def test_a_conversion_is_computed_on_the_stream_of_the_step():
+    """Its input may be a kernel's result, for which only the stream of the step waits."""
+    cuda = Cuda()
+
+    class Precise:
+        converts_batches = True
+
+        def convert_batch(self, batch):
+            cuda.told.append("converts")
+            return batch.bfloat16()
+
+    class Moves(Module):
+        def transfer_batch_to_device(self, batch, device, dataloader_idx):
+            return batch.to(device).as_subclass(Noting)
+
+    transfer = BatchTransfer(Moves(), None, META, Precise())
+    transfer.copy_stream = CopyStream(META, cuda)
+    assert transfer(torch.ones(2)).dtype is torch.bfloat16
+    assert cuda.told == [
+        "copies begin", "copies are handed over", "computing waits for the copies",
+        "keeps a tensor", "converts",
+    ]  # fmt: skip
+
+
 def test_hooks_of_ones_own_stay_on_the_stream_of_the_step():
     """Who overrides a transfer hook computes in it, and on the CPU there are no streams."""
 
@@ -89,7 +123,7 @@ def test_batches_arrive_whole_on_a_gpu(pins):
             self.layer = torch.nn.Linear(1000, 1)
 
         def training_step(self, batch, batch_idx):
-            sums.append(batch.sum())
+            sums.append(batch.double().sum())  # exact on either device
             torch.cuda._sleep(10_000_000)
             return self.layer(batch).mean()
 
@@ -102,4 +136,6 @@ def test_batches_arrive_whole_on_a_gpu(pins):
         enable_progress_bar=False, enable_model_summary=False,
     )  # fmt: skip
     trainer.fit(Busy(), loader)
-    assert [value.item() for value in sums] == [batch.sum().item() for batch in data.split(4)]
+    assert [value.item() for value in sums] == [
+        batch.double().sum().item() for batch in data.split(4)
+    ]

@@ -204,6 +204,7 @@ def differences(first: Any, second: Any, path: str = "") -> list[str]:
     if type(first) is not type(second):
         return [f"{path}: {first!r} and {second!r}"]
     if isinstance(first, Tensor):
+        first, second = first.cpu(), second.cpu()  # a file's tensors lie there
         same = first.dtype == second.dtype and first.shape == second.shape
         same = same and torch.equal(torch.isnan(first), torch.isnan(second))
         same = same and torch.equal(torch.nan_to_num(first), torch.nan_to_num(second))

@@ -24,7 +24,7 @@ import torch
 from random_chains import draw_chain, examine_chain, simpler_chains, without_particulars
 from random_known import allowed
 from random_runs import Result, examine
-from random_space import SPACE, Options, fitting
+from random_space import NOT_DRAWN, SPACE, Options, fitting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -40,20 +40,21 @@ SEEDS_OF_A_POOL = 250
 """Then fresh processes are begun, so that what runs leave behind does not pile up."""
 
 
-def draw(seed: int, loop: str = "trainer") -> Options:
+def draw(seed: int, loop: str = "trainer", accelerator: str = "cpu") -> Options:
     """Return the configuration of a seed: each option is the simplest in half of them.
 
     Args:
         seed: the seed.
         loop: who goes through the batches, which is not drawn.
+        accelerator: the device of all runs, which is not drawn.
     """
     chosen = random.Random(seed)
     options = {
         name: values[0] if chosen.random() < 0.5 else chosen.choice(values)
         for name, values in SPACE.items()
-        if name != "loop"
+        if name not in NOT_DRAWN
     }
-    options["loop"] = loop
+    options |= {"loop": loop, "accelerator": accelerator}
     if seed % CHAINS_OF == 0:
         options["chain"] = draw_chain(chosen)
     return allowed(options)
@@ -128,10 +129,10 @@ def result_of(options: Options, folder: Path, seed: int) -> Result:
     return examine_chain(options, folder) if options["chain"] else examine(options, folder, seed)
 
 
-def check(seed: int, tries: int = MOST_TRIES, loop: str = "trainer") -> tuple[int, Result, Options]:
+def check(seed: int, tries: int = MOST_TRIES, **not_drawn: str) -> tuple[int, Result, Options]:
     """Examine the configuration of a seed; one that fails is shrunk by so many tries."""
     torch.set_num_threads(1)
-    options = draw(seed, loop)
+    options = draw(seed, **not_drawn)
     with tempfile.TemporaryDirectory(prefix="random-configurations-") as folder:
 
         def result(candidate: Options) -> Result:
@@ -181,6 +182,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--options", help="what is not the simplest, as a failure is printed")
     parser.add_argument("--own-loop", action="store_true", help="by Run, in the place of fit")
+    parser.add_argument("--accelerator", choices=SPACE["accelerator"], default="cpu")
     parser.add_argument("--only", choices=["chains", "others"], help="leave the others out")
     given = parser.parse_args(arguments)
     first, _, last = given.seeds.partition(":")
@@ -196,8 +198,9 @@ def main(arguments: list[str]) -> int:
         # spawned, since threads of torch do not survive a fork
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(given.jobs, context, _begin) as pool:
-            loop = "run" if given.own_loop else "trainer"
-            for found in pool.map(partial(check, tries=given.tries, loop=loop), part):
+            not_drawn = {"loop": "run" if given.own_loop else "trainer"}
+            not_drawn["accelerator"] = given.accelerator
+            for found in pool.map(partial(check, tries=given.tries, **not_drawn), part):
                 _count(found[1], statuses, reasons)
                 if found[1].status == "differs":
                     print(told(*found), flush=True)

@@ -55,7 +55,8 @@ class Net(Module):
             return None
         inputs = batch[0]
         if self.options["module_generator"]:
-            inputs = inputs + torch.randn(inputs.shape, generator=self.generator)
+            noise = torch.randn(inputs.shape, generator=self.generator)
+            inputs = inputs + noise.to(inputs.device)
         loss = (self.layers(inputs.to(self.layers[0].weight.dtype)) - batch[1]).square().mean()
         self._log_training(loss, batch_idx)
         kind = self.options["optimization"]
@@ -74,7 +75,7 @@ class Net(Module):
         if self.options["metric_objects"]:
             self.error(loss.detach())
             self.log("error", self.error, on_step=True, on_epoch=True)
-            self.kept["worst"].update(loss.detach())
+            self.kept["worst"].update(loss.detach().cpu())
 
     def _step_by_hand(self, kind: str, loss: Tensor, batch: Any, batch_idx: int) -> None:
         found = self.optimizers()

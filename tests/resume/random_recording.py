@@ -42,7 +42,7 @@ def digest(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         held = value.detach().contiguous()
         held = held.view(torch.uint8) if held.dim() else held.reshape(1).view(torch.uint8)
-        bits = hashlib.blake2b(held.numpy().tobytes(), digest_size=8).hexdigest()
+        bits = hashlib.blake2b(held.cpu().numpy().tobytes(), digest_size=8).hexdigest()
         return (str(value.dtype), tuple(value.shape), bits)
     if isinstance(value, dict):
         return {name: digest(part) for name, part in value.items()}

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 Options = dict[str, Any]
 
 OFF: dict[str, Any] = {
-    "accelerator": "cpu",
     "logger": False,
     "plugins": False,
     "enable_progress_bar": False,
@@ -95,6 +94,7 @@ def run(
         trainer = trainer_class(options)(
             callbacks=callbacks,
             default_root_dir=folder,
+            accelerator=options["accelerator"],
             enable_checkpointing=any(isinstance(one, Checkpoint) for one in callbacks),
             **{**OFF, **setup.options},
         )

@@ -107,10 +107,13 @@ SPACE: dict[str, tuple[Any, ...]] = {
     "guest": ("none", "none", "none", "none", "none", "none", "none", *GUESTS),
     # drawn by nobody: `--own-loop` lets a loop by Run take the place of fit
     "loop": ("trainer", "run"),
+    "accelerator": ("cpu", "cuda"),  # by `--accelerator`
 }
 
 
-CHAINED = tuple(SPACE)[tuple(SPACE).index("chain") + 1 : -1]
+NOT_DRAWN = ("loop", "accelerator")
+
+CHAINED = tuple(SPACE)[tuple(SPACE).index("chain") + 1 : -len(NOT_DRAWN)]
 """The options that only chains have."""
 
 STATEFUL_MAP = ("stateful map", "stateful map with state")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks._names import names_left_to_user
-from trainer_hooks.runtime.nested_tensors import map_tensors, move_to_device
+from trainer_hooks.runtime.nested_tensors import lies_on, map_tensors, move_to_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,7 +119,8 @@ class BatchTransfer:
     def __call__(self, batch: Any, dataloader_idx: int = 0) -> Any:
         """Return the batch on the device."""
         if self.copy_stream is not None:
-            return self.copy_stream(self._run_hooks, batch, dataloader_idx)
+            # No hook is overridden. The conversion computes, so it runs on the stream of the step.
+            return self._convert(self.copy_stream(self._move, batch, self._device, dataloader_idx))
         if self._is_overridden:
             with self._context_of_hooks():
                 return self._run_hooks(batch, dataloader_idx)
@@ -159,7 +160,14 @@ class CopyStream:
         self._stream = cuda.Stream(device)
 
     def __call__(self, move: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the result of `move`, whose copies run on the separate stream."""
+        """Return the result of `move`, whose copies run on the separate stream.
+
+        Args:
+            move: moves a batch to the device.
+            arguments: its arguments, of which the first is the batch.
+        """
+        if lies_on(arguments[0], self._device):
+            return move(*arguments)
         compute_stream = self._cuda.current_stream(self._device)
         with self._cuda.stream(self._stream):
             moved = move(*arguments)

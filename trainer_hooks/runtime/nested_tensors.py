@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections import UserDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -85,15 +85,29 @@ def first_tensor(batch: Any) -> Tensor | None:
     """Return the first tensor in `batch` with a dimension, depth first; None without one."""
     if isinstance(batch, Tensor):
         return batch if batch.ndim else None
-    items: Any = ()
-    if isinstance(batch, Mapping):
-        items = batch.values()
-    elif isinstance(batch, list | tuple):
-        items = batch
-    else:
-        items = [getattr(batch, name) for name in field_names(batch)]
-    for item in items:
+    for item in _items(batch):
         tensor = first_tensor(item)
         if tensor is not None:
             return tensor
     return None
+
+
+def lies_on(batch: Any, device: torch.device) -> bool:
+    """Return whether every tensor in `batch` is on `device` already.
+
+    Another object with a method `to` counts as elsewhere, since it does not tell.
+    """
+    if isinstance(batch, Tensor):
+        return batch.device == device
+    if callable(getattr(batch, "to", None)):
+        return False
+    return all(lies_on(item, device) for item in _items(batch))
+
+
+def _items(batch: Any) -> Iterable[Any]:
+    """Return the values, items or fields of a container; nothing for another object."""
+    if isinstance(batch, Mapping):
+        return batch.values()
+    if isinstance(batch, list | tuple):
+        return batch
+    return [getattr(batch, name) for name in field_names(batch)]

@@ -150,7 +150,7 @@ def test_a_child_may_train_for_itself(bare, Tiny, batches) -> None:
 
 def test_a_fork_between_runs_is_free(bare, Tiny, batches, tmp_path) -> None:
     """After a fit the child may use the trainer, also where a save was pending at the fork."""
-    trainer = bare()
+    trainer = bare(accelerator="cpu")  # a fork cannot use CUDA
     trainer.fit(Tiny(), batches(2))
 
     def child() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -196,8 +197,8 @@ class Profiler(Callback):
             _WHERE, f"Leave one of them out, or choose other batches with {_WHERE}(skip_first=...)."
         )
         self._begun_at = trainer.progress.batches_completed
-        # a new one for each cycle: torch warns that a single one discards the cycle before
-        self._profile = profile(
+        # a new one for each cycle, since a single one discards the cycle before
+        begun = profile(
             activities=self.activities,
             schedule=self._action_at,
             on_trace_ready=self._write,
@@ -207,7 +208,11 @@ class Profiler(Callback):
             with_flops=self.with_flops,
             with_modules=self.with_modules,
         )
-        self._profile.start()
+        with warnings.catch_warnings():
+            # torch 2.11 says of every profiler that a next cycle would clear its events
+            warnings.filterwarnings("ignore", "Warning: Profiler clears events")
+            begun.start()
+        self._profile = begun  # one that failed to start cannot be stopped
 
     def _action_at(self, step: int) -> ProfilerAction:
         """Return the profiler's action at a batch of a cycle, counted from the warm-up on."""
