@@ -170,7 +170,9 @@ def handlers_of() -> str:
 
 
 def _event(name: str) -> str:
-    return f"`{name}`" if name else "the model's forward"
+    if not name:
+        return "the model's forward"
+    return name if " " in name else f"`{name}`"  # a moment in words is no name
 
 
 def _slot(name: str) -> str:

@@ -120,6 +120,26 @@ class TestToOnnx:
         with pytest.raises(OptionError, match=r"to_onnx\(input_sample=None\)"):
             Net().to_onnx("net.onnx")
 
+    def test_a_missing_package_names_the_extra(self, monkeypatch):
+        """Torch's exporter asks for onnxscript; the error says how to install it."""
+
+        def export(*_, **__):
+            raise ModuleNotFoundError("No module named 'onnxscript'", name="onnxscript")
+
+        monkeypatch.setattr(torch.onnx, "export", export)
+        with pytest.raises(UsageError, match=r"onnxscript.*trainer-hooks\[export\]"):
+            Net().to_onnx("net.onnx", torch.ones(4, 2))
+
+    def test_a_module_that_the_forward_misses_is_the_users(self, monkeypatch):
+        """Another missing package is no matter of the extra."""
+
+        def export(*_, **__):
+            raise ModuleNotFoundError("No module named 'mine'", name="mine")
+
+        monkeypatch.setattr(torch.onnx, "export", export)
+        with pytest.raises(ModuleNotFoundError, match="mine"):
+            Net().to_onnx("net.onnx", torch.ones(4, 2))
+
 
 class TestStrictLoading:
     """Weights that a module leaves out of its checkpoints."""

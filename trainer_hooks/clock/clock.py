@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -390,7 +390,7 @@ class Timekeeper:
     def state_dict(self) -> dict[str, Any]:
         """Return the remembered counts as plain data, without wall times."""
         return {
-            name: {key: n for key, n in asdict(counts).items() if key not in _TIMES}
+            name: {key: getattr(counts, key) for key in _COUNTED if key not in _TIMES}
             for name, counts in self._starts.items()
         }
 

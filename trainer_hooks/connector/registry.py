@@ -190,6 +190,8 @@ class CallbackRegistry:
 
 def _advice(callback: Callback) -> str:
     """Return a sentence on how to give a callback its own state key."""
+    if advice := getattr(callback, "state_key_advice", ""):  # of an adapter, which makes the key
+        return str(advice)
     if "name" in inspect.signature(type(callback)).parameters:
         return f"Give one of them a name of its own: {type(callback).__qualname__}(..., name=...)."
     return (

@@ -396,15 +396,16 @@ class Guard:
         self.errors += 1
         # one traceback only: an outage of a night would fill the log file
         if self.errors == 1:
+            kept = f"its calls are kept in memory and tried again, up to {_MOST_CALLS}"
+            dropped = "a call with such an error is dropped, as it would fail again"
             log.error(
-                "%s failed in %s: %s: %s. The training goes on; what it is given is kept in memory "
-                "and tried again, up to %d calls. To have such an error end the run, set "
-                "on_error = 'raise' on the logger.",
+                "%s failed in %s: %s: %s. The training goes on; %s. To have such an error end the "
+                "run, set on_error = 'raise' on the logger.",
                 type(self.logger).__qualname__,
                 name,
                 type(error).__name__,
                 error_message(error),
-                _MOST_CALLS,
+                dropped if is_permanent_error(error) else kept,
                 exc_info=error,
             )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks._options import Rule, check_option
-from trainer_hooks.errors import OptionError
+from trainer_hooks.errors import OptionError, UsageError
 from trainer_hooks.module.torch_wrappers import hide_run_attributes
 from trainer_hooks.runtime.nested_tensors import move_to_device
 
@@ -42,11 +42,14 @@ def to_onnx(
         file: a path, a file open for writing bytes, or None.
         sample: an input for the forward; None for the module's `example_input_array`.
         options: options of `torch.onnx.export`.
+
+    Raises:
+        UsageError: a package of the extra `export` is not installed.
     """
     example = _example(module, sample, "to_onnx", "input_sample")
     arguments = example if isinstance(example, tuple) else (example,)
     target = os.fspath(file) if isinstance(file, str | os.PathLike) else None
-    with evaluation_mode(module), hide_run_attributes(module, base):
+    with _naming_extra(), evaluation_mode(module), hide_run_attributes(module, base):
         if file is None or target is not None:
             return torch.onnx.export(module, arguments, target, **options)
         if options.get("dynamo", True):  # this exporter writes to paths only
@@ -55,6 +58,20 @@ def to_onnx(
             file.write(program.model_proto.SerializeToString())
             return program
         return torch.onnx.export(module, arguments, file, **options)
+
+
+@contextmanager
+def _naming_extra() -> Iterator[None]:
+    """Name the extra where torch's exporter misses a package of it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("onnx"):  # a user's forward may import, too
+            raise
+        raise UsageError(
+            f"Module.to_onnx: it needs {error.name}, which cannot be imported. Install it: "
+            "pip install 'trainer-hooks[export]'."
+        ) from error
 
 
 def to_torchscript(

@@ -13,6 +13,8 @@ from pairs import (
     runs_in,
 )
 
+from trainer_hooks import Callback
+from trainer_hooks.adapters import to_lightning
 from trainer_hooks.adapters.export.lightning import LIGHTNING_EVENTS
 from trainer_hooks.errors import CallbackError
 
@@ -40,3 +42,11 @@ def test_it_is_refused_as_it_is_converted(name):
     make, _, reason = REFUSED[name]
     with pytest.raises(CallbackError, match=reason):
         InLightning().convert(make(InLightning()))
+
+
+@pytest.mark.parametrize("hook", ["on_log", "on_checkpoint_saved"])
+def test_a_hook_that_lightning_never_calls_is_refused(hook):
+    """A callback that has no other would do nothing."""
+    callback = type("Listens", (Callback,), {hook: lambda *_: None})()
+    with pytest.raises(CallbackError, match=f"none of its hooks '{hook}' is called in Lightning"):
+        to_lightning(callback)

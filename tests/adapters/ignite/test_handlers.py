@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("ignite")
 
 import torch
-from ignite.engine import Engine, Events
+from ignite.engine import Engine, EventEnum, Events
 from ignite.handlers import (
     Checkpoint,
     DiskSaver,
@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from trainer_hooks import Callback, Trainer
 from trainer_hooks.adapters.ignite import adapt, attach
 from trainer_hooks.connector.connector import CallbackConnector
-from trainer_hooks.errors import CallbackError, UsageError
+from trainer_hooks.errors import CallbackError, StateKeyError, UsageError
 from trainer_hooks.testing import TinyModule
 
 pytestmark = pytest.mark.slow  # the import of the framework alone is
@@ -187,6 +187,35 @@ def test_generators_of_loaders_are_not_saved_as_those_of_a_handler() -> None:
     trainer.fit(TinyModule(), *loaders)
     assert set(seen) == set(map(id, loaders))
     assert names == set()
+
+
+def test_an_event_of_ones_own_is_refused() -> None:
+    """The engines here do not know it; the message names the event."""
+
+    class Own(EventEnum):
+        FOO = "foo"
+
+    with pytest.raises(CallbackError, match=r"on Own\.FOO: such an event is not fired here"):
+        adapt(lambda: None, event=Own.FOO)
+    with pytest.raises(ValueError, match="the user's"):
+        attach(lambda *_: raise_value_error())
+
+
+def raise_value_error() -> None:
+    raise ValueError("the user's")
+
+
+def test_two_handlers_of_one_class_need_two_keys() -> None:
+    """The error says how: the key is made of the class's name."""
+
+    def patient():
+        return EarlyStopping(2, lambda _: 0.0, Engine(lambda *_: None))
+
+    with pytest.raises(StateKeyError, match="Make one of them an object of a subclass"):
+        Trainer(callbacks=[patient(), patient()], **OFF)
+    other = type("Other", (EarlyStopping,), {})(2, lambda _: 0.0, Engine(lambda *_: None))
+    keys = {one.state_key for one in Trainer(callbacks=[patient(), other], **OFF).callbacks}
+    assert {"ignite:EarlyStopping", "ignite:Other"} <= keys
 
 
 def test_a_copy_keeps_its_place() -> None:

@@ -151,6 +151,15 @@ def test_what_is_missing_or_damaged_is_noted(tmp_path) -> None:
     assert "hparams.json could not be read" in notes
 
 
+def test_secrets_among_the_hyperparameters_are_hidden(tmp_path) -> None:
+    """A report is sent to others: a key that a module saved does not stand in it."""
+    run = make(tmp_path / "v0", "0,0,1")
+    saved = {"lr": 0.1, "api_key": "hunter2", "store": {"password": "hunter2"}}
+    (run / "hparams.json").write_text(json.dumps(saved))
+    hidden = {"lr": 0.1, "api_key": "***", "store": {"password": "***"}}
+    assert read_run(run, "v0", 100).hparams == hidden
+
+
 def test_labels_tell_all_apart(tmp_path) -> None:
     """A label has as many folders as it needs."""
     paths = [tmp_path / "a" / "v0", tmp_path / "b" / "v0"]

@@ -458,6 +458,10 @@ def test_what_is_not_offered_says_so() -> None:
     bare = Trainer(model, None, torch.optim.SGD(model.parameters(), lr=0.1), callbacks=())
     with pytest.raises(UsageError, match="override calculate_train_batch_loss"):
         bare.train(data(), 1, **QUICK)
+    with pytest.raises(AttributeError, match=r"pass the folder to train\(resume_from=\.\.\.\)"):
+        bare.load_training_state("folder")
+    with pytest.raises(AttributeError, match=r"use trainer_hooks\.callbacks\.Backbone"):
+        _ = trainer_hooks.compat.accelerated.finetuning
 
 
 def test_a_scheduler_that_is_there_already_steps() -> None:

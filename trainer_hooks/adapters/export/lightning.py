@@ -45,8 +45,6 @@ LIGHTNING_EVENTS: dict[str, str] = {
     "on_epoch_checkpoint": "on_train_epoch_end",
     "on_evaluation_run_start": "setup",
     "on_evaluation_run_end": "teardown",
-    "on_checkpoint_saved": "",
-    "on_log": "",
 }
 """Lightning's hook at which each hook of ours is called."""
 

@@ -145,6 +145,10 @@ class IgniteAdapter(HostedCallback):
 
     framework: ClassVar[str] = "ignite"
     bases: ClassVar[frozenset[str]] = frozenset({"ignite.base.mixins.Serializable"})
+    state_key_advice: ClassVar[str] = (
+        "Make one of them an object of a subclass, or a function of another name: these names are "
+        "the keys. Or attach both handlers in one function, `trainer_hooks.adapters.ignite.attach`."
+    )
 
     def __init__(self, guest: Any) -> None:
         super().__init__(guest)
@@ -168,7 +172,15 @@ class IgniteAdapter(HostedCallback):
         self._attachment = attachment
         # on engines of its own: only attaching tells which events a handler wants
         train, validation = new_engine(), new_engine()
-        self.attach_to(train, validation)
+        try:
+            self.attach_to(train, validation)
+        except ValueError as error:
+            if attachment.event is None:  # the user's own function raised it
+                raise
+            raise CallbackError(
+                f"handler {name_of(self.guest)} of Ignite on {attachment.event!s}: such an event "
+                "is not fired here. Use one of ignite.engine.Events."
+            ) from error
         for where, engine, events in (
             ("train", train, TRAIN_EVENTS), ("validation", validation, VALIDATION_EVENTS),
         ):  # fmt: skip

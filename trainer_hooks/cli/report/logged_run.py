@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._text import printable
 from trainer_hooks.callbacks.reporting.journal import JOURNAL
-from trainer_hooks.callbacks.reporting.run_facts import process_start_time
+from trainer_hooks.callbacks.reporting.run_facts import process_start_time, without_secrets
 from trainer_hooks.checkpoint.inspection import as_mapping
 from trainer_hooks.cli.report.metrics import METRICS, Metrics
 from trainer_hooks.errors import TrainerHooksError
@@ -476,4 +476,4 @@ def _read_hparams(run: LoggedRun) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         run.notes.append(f"{path} could not be read: {type(error).__name__}: {error}.")
         return {}
-    return as_mapping(hparams)
+    return as_mapping(without_secrets(hparams))

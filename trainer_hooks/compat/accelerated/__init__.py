@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainer_hooks._lazy import loader_of
+from trainer_hooks.compat.not_offered import refusing_getattr
 
 if TYPE_CHECKING:
     from trainer_hooks.adapters.pytorch_accelerated.callback_handler import CallbackHandler
@@ -30,7 +31,13 @@ __all__ = [
     "trainer",
 ]
 
-__getattr__ = loader_of(
+NOT_OFFERED = {
+    "TrainerWithTimmScheduler": "override Trainer.scheduler_step",
+    "finetuning": "use trainer_hooks.callbacks.BackboneFinetuning",
+}
+"""What to write in place of a name that is not offered."""
+
+_load = loader_of(
     __name__,
     {
         "CallbackHandler": ":trainer_hooks.adapters.pytorch_accelerated.callback_handler",
@@ -41,6 +48,7 @@ __getattr__ = loader_of(
         "callbacks run_config tracking trainer": "",
     },
 )
+__getattr__ = refusing_getattr(__name__, NOT_OFFERED, _load)
 
 
 def __dir__() -> list[str]:

@@ -6,7 +6,7 @@ import math
 import os
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import torch
 from torch.utils.data import DataLoader
@@ -32,6 +32,7 @@ from trainer_hooks.compat.accelerated.run_config import (
     TrainerRunConfig,
     fill_placeholders,
 )
+from trainer_hooks.compat.not_offered import not_offered_attribute
 from trainer_hooks.errors import OptionError, UsageError
 from trainer_hooks.module.module import Module
 from trainer_hooks.trainer.trainer import Trainer as BaseTrainer
@@ -154,6 +155,7 @@ DEFAULT_CALLBACKS: tuple[type[Callback], ...] = (
 """The callbacks of a Trainer for which none are passed."""
 
 _STATE_FILE = "state.ckpt"
+_NOT_OFFERED = {"load_training_state": "pass the folder to train(resume_from=...)"}
 """The file in a folder of `save_training_state`."""
 
 
@@ -588,6 +590,10 @@ class Trainer(BaseTrainer):
             self.optimizer if load_optimizer else None,
             self.scheduler if load_scheduler else None,
         )
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Raise an error for an unknown member; it names a replacement for one of theirs."""
+        raise not_offered_attribute(self, name, _NOT_OFFERED)
 
     def save_training_state(
         self, output_dir: str | os.PathLike[str], checkpoint_kwargs: Mapping[str, Any] | None = None
