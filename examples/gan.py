@@ -5,8 +5,8 @@ from those of scikit-learn. That does not fit "one loss, one step", so `training
 optimization itself: `automatic_optimization = False`, `manual_backward`, and a step of each
 optimizer.
 
-All is in the checkpoint: both nets, both optimizers, the random numbers of the noise. The latent vectors of the pictures written after
-each epoch are a buffer, so it has these, too.
+All is in the checkpoint: both nets, both optimizers, the random numbers of the noise. The latent
+vectors of the pictures written after each epoch are a buffer, so it has these, too.
 """
 
 import argparse

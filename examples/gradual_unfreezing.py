@@ -1,7 +1,8 @@
 """Unfreeze a backbone gradually.
 
-A net that knows the digits 0 to 4 learns 5 to 9. At first only its new head is trained; then each epoch unfreezes one more layer of the
-backbone, from the top, at a smaller learning rate than the one above it. Early noise of the new head cannot destroy the backbone.
+A net that knows the digits 0 to 4 learns 5 to 9. At first only its new head is trained; then each
+epoch unfreezes one more layer of the backbone, from the top, at a smaller learning rate than the
+one above it. Early noise of the new head cannot destroy the backbone.
 
 The optimizer begins with the head's parameters and gets a group with each layer. A resume in the
 middle restores the frozen layers and the optimizer's groups as they were.

@@ -5,9 +5,10 @@ sets. The script starts two processes; each holds half of every layer's weights,
 optimizer state. The learning rate warms up and then follows a cosine, and the gradients of two
 batches make one step.
 
-Checkpoints are folders, to which each process writes its share. If the processes die, the same command goes on from the newest whole
-folder. With GPUs pass `--accelerator gpu`, and write `precision="bf16-mixed"`; `--devices` is the number of processes on a machine, also
-under `torchrun` and SLURM.
+Checkpoints are folders, to which each process writes its share. If the processes die, the same
+command goes on from the newest whole folder. With GPUs pass `--accelerator gpu`, and write
+`precision="bf16-mixed"`; `--devices` is the number of processes on a machine, also under `torchrun`
+and SLURM.
 """
 
 import argparse

@@ -4,8 +4,9 @@ An agent balances a pole on a cart. It plays a number of moves, and REINFORCE ma
 were followed by a longer balance more likely. The loop is an ordinary one; `Run` gives it bars,
 loggers and checkpoints.
 
-A checkpoint cannot see the variables of a loop, so what changes outside of the net is registered: here the pole, whose state would be
-lost in a kill. The moves are drawn from torch's random numbers, which are saved in any case.
+A checkpoint cannot see the variables of a loop, so what changes outside of the net is registered:
+here the pole, whose state would be lost in a kill. The moves are drawn from torch's random numbers,
+which are saved in any case.
 """
 
 import argparse
