@@ -75,6 +75,18 @@ def test_fan_out_keeps_the_members_order() -> None:
     assert seen == [(name, "on_fit_start", "trainer", "module") for name in "cab"]
 
 
+def test_a_hook_goes_on_after_a_member() -> None:
+    """A resume calls the members after the one in which the run was cut off, and no other."""
+    seen: list = []
+    callbacks = [Recorder(name, seen) for name in "abcd"]
+    relay = HookRelay([member(callback) for callback in callbacks])
+    relay.fire_after("on_fit_start", callbacks[1], "trainer", "module")
+    assert [name for name, *_ in seen] == ["c", "d"]
+    assert relay.has_listeners_after("on_fit_start", callbacks[2])
+    assert not relay.has_listeners_after("on_fit_start", callbacks[3])
+    assert not relay.has_listeners_after("on_fit_start", Recorder("elsewhere", seen))
+
+
 def test_return_values_are_ignored() -> None:
     """What a hook returns reaches nobody: the relay returns None."""
     callback = Callback()
