@@ -815,3 +815,11 @@ def test_a_class_that_derives_from_nobodys_is_not_said_to_be_foreign(quiet_train
     with pytest.raises(ModuleError) as caught:
         quiet_trainer().fit(mine)
     assert "a class of" not in str(caught.value)
+
+
+def test_a_class_whose_base_lies_in_another_package_is_to_be_called(quiet_trainer) -> None:
+    """It derives from Module, so that it is no other framework's."""
+    base = type("Base", (Module,), {"__module__": "shared_models"})
+    net = type("Net", (base,), {"__module__": "train"})
+    with refused(ModuleError, "Write Net(...) instead of Net"):
+        quiet_trainer().fit(net, [])

@@ -257,6 +257,11 @@ def foreign_hint(kind: type, name: str) -> str:
     packages = {base: base.__module__.partition(".")[0] for base in kind.__mro__}
     if not {"lightning", "pytorch_lightning"}.isdisjoint(packages.values()):
         return f" It is Lightning's: change the import, and derive it from trainer_hooks.{name}."
+    derives_here = any(
+        base.__name__ == name and packages[base] == "trainer_hooks" for base in kind.__mro__
+    )
+    if derives_here:
+        return ""
     own = {*_COMMON, packages[kind]}
     foreign = [base for base in kind.__mro__ if packages[base] not in own]
     if not foreign:

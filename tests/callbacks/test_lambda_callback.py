@@ -21,7 +21,7 @@ def test_what_a_callback_has_beside_hooks_cannot_be_given(name):
         LambdaCallback(**{name: print})
 
 
-@pytest.mark.parametrize("value", [None, 3, "print"])
+@pytest.mark.parametrize("value", [3, "print"])
 def test_value_that_cannot_be_called(value):
     """A value that is no function is refused, with the hook's name."""
     with pytest.raises(CallbackError, match=r"'on_fit_start' of LambdaCallback: .* cannot be call"):
@@ -77,3 +77,11 @@ def test_object_that_can_be_called():
     callback.on_fit_start(1, 2)
     assert recorder.seen == (1, 2)
     assert "Recorder" in callback.state_key
+
+
+def test_none_stands_for_no_function():
+    """As in Lightning, so that `on_x=f if wanted else None` can be written."""
+    callback = LambdaCallback(on_train_start=None, on_fit_end=print)
+    assert "on_train_start" not in vars(callback)
+    assert "on_train_start" not in callback.state_key
+    assert repr(callback) == "LambdaCallback(on_fit_end)"

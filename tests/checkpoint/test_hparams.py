@@ -202,3 +202,15 @@ def test_loggers_are_given_them_unless_told_otherwise():
     changed = All(3)
     changed.hparams.width = 4
     assert changed.logged_hparams["width"] == 3
+
+
+def test_a_list_of_names_says_how_names_are_passed():
+    """It is no object with hyperparameters, and no name."""
+
+    class Wrong(Module):
+        def __init__(self, a, b):
+            super().__init__()
+            self.save_hyperparameters(["a", "b"])
+
+    with pytest.raises(ModuleError, match=r"one by one as in save_hyperparameters\('a', 'b'\)"):
+        Wrong(1, 2)

@@ -10,6 +10,7 @@ import torch
 
 from trainer_hooks import DataModule, Module
 from trainer_hooks.data.data_hooks import BatchTransfer
+from trainer_hooks.errors import DataError
 from trainer_hooks.runtime.nested_tensors import map_tensors, move_to_device
 from trainer_hooks.runtime.precision import make_precision
 
@@ -206,3 +207,13 @@ def test_hooks_in_runs(Tiny, quiet_trainer, batches) -> None:
     trainer.test(net, batches(1), verbose=False)
     assert trainer.predict(net, batches(2)) == [10.0, 20.0]
     assert seen == [(what, 10.0) for what in ("start", "train", "validate", "test")]
+
+
+@pytest.mark.parametrize("hook", STEPS)
+def test_a_hook_that_returns_no_batch_is_named(hook) -> None:
+    """A forgotten `return batch` is the hook's fault, and not the loader's."""
+    Forgets = type("Forgets", (Module,), {hook: lambda self, *_: None})
+    with pytest.raises(DataError, match=rf"Forgets\.{hook} returned None: .*`return batch`"):
+        transfer(Forgets())(torch.zeros(2))
+    # a loader's own None is what it is
+    assert transfer(Forgets())(None) is None

@@ -12,10 +12,13 @@ from torch.utils.data import (
     DataLoader,
     IterableDataset,
     RandomSampler,
+    Sampler,
     SequentialSampler,
     SubsetRandomSampler,
     TensorDataset,
+    WeightedRandomSampler,
 )
+from torch.utils.data.distributed import DistributedSampler
 
 from trainer_hooks import CombinedLoader
 from trainer_hooks.data.loaders import (
@@ -412,6 +415,41 @@ def test_overfitting_takes_the_same_batches_each_epoch(Tiny, quiet_trainer) -> N
     shuffled = DataLoader(data, batch_size=2, shuffle=True)
     quiet_trainer(overfit_batches=2, max_epochs=2).fit(NotesBatches(), shuffled, shuffled)
     assert seen["train"] == seen["val"] == [[0.0, 2.0], [4.0, 6.0]] * 2
+
+
+class Backwards(Sampler):
+    """A sampler of a user's own."""
+
+    def __init__(self, data) -> None:
+        self.data = data
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __iter__(self):
+        return reversed(range(len(self.data)))
+
+
+def test_overfitting_replaces_any_sampler_but_that_of_a_part_or_a_rank() -> None:
+    """Weighted or a user's own: the first samples of the data set come, in each epoch the same."""
+    data = TensorDataset(torch.arange(6.0))
+
+    def order(sampler):
+        loader = without_shuffling(DataLoader(data, batch_size=2, sampler=sampler))
+        return [int(value) for batch in loader for value in batch[0]]
+
+    assert order(WeightedRandomSampler([1.0] * 6, 6)) == list(range(6))
+    assert order(Backwards(data)) == list(range(6))
+    assert order(SubsetRandomSampler([4, 2, 5])) == [4, 2, 5]
+    of_a_rank = DistributedSampler(data, num_replicas=2, rank=1, shuffle=False)
+    assert order(of_a_rank) == [1, 3, 5]
+    stream = DataLoader(RangeStream(), batch_size=2)
+    assert without_shuffling(stream) is stream
+
+
+class RangeStream(IterableDataset):
+    def __iter__(self):
+        return iter(range(4))
 
 
 def test_messages_of_a_loader_that_gave_nothing() -> None:

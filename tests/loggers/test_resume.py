@@ -315,3 +315,16 @@ def test_a_killed_process_goes_on_in_the_same_run(tmp_path, rows, scalars):
     assert [path.name for path in cut.iterdir()] == ["version_0"]
     assert rows(cut / "version_0") == rows(whole / "version_0")
     assert scalars(cut / "version_0") == scalars(whole / "version_0")
+
+
+def test_a_damaged_file_of_metrics_does_not_keep_a_run_from_going_on(train, save_each, tmp_path):
+    """A byte that is no text makes it another program's file, which is left alone."""
+    first = train(CSVLogger(tmp_path), callbacks=[save_each]).logger
+    path = Path(first.log_dir) / "metrics.csv"
+    damaged = path.read_bytes()[:30] + b"\xff" + path.read_bytes()[31:]
+    path.write_bytes(damaged)
+    again = CSVLogger(tmp_path)
+    with pytest.warns(TrainerHooksWarning, match="does not hold what it did"):
+        train(again, ckpt_path=save_each.folder / "batch-06.ckpt")
+    assert again.version == 1
+    assert path.read_bytes() == damaged

@@ -143,6 +143,43 @@ def test_hooks_and_counters_are_those_of_fit(case: str, tiny, batches) -> None:
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
+@pytest.mark.parametrize("at", [1, 2])
+@pytest.mark.parametrize(
+    "hook",
+    [
+        "on_batch_checkpoint",
+        "on_train_batches_end",
+        "on_validation_run_start",
+        "on_epoch_checkpoint",
+    ],
+)
+def test_a_resume_makes_the_calls_that_were_left(hook, at, tiny, batches, loader, tmp_path) -> None:
+    """From a checkpoint inside an epoch or at its end the calls, counters and weights follow."""
+    path = tmp_path / "cut.ckpt"
+
+    class Save(Callback):
+        seen = 0
+
+    def save(self: Any, trainer: Any, module: Any) -> None:
+        self.seen += 1
+        if self.seen == at:
+            trainer.save_checkpoint(path)
+
+    setattr(Save, hook, save)
+    calls, weights = [], []
+    for callback, ckpt_path in ((Save(), None), (Callback(), path)):
+        trace, module = Trace(), tiny()
+        options = QUIET | {"max_epochs": 3, "callbacks": [trace, callback]}
+        fit_by_run(module, loader(3), batches(2), ckpt_path=ckpt_path, **options)
+        weights.append(module.state_dict())
+        calls.append([call for call in trace.calls if "checkpoint" not in call[0]])
+    whole, resumed = calls
+    resumed = resumed[[name for name, *_ in resumed].index("on_train_start") + 1 :]
+    assert 5 < len(resumed) < len(whole)
+    assert resumed == whole[-len(resumed) :]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
 def test_several_validation_loaders(tiny, batches, loader) -> None:
     """With several loaders the hooks get the loader's index, and metrics its suffix."""
     traces, metrics = [], []

@@ -210,3 +210,14 @@ def test_a_metric_object_that_computes_several(bad: object) -> None:
         slot.reduce()
     with pytest.raises(MetricError, match=r"must compute one number"):
         slot.latest_of_metric()
+
+
+@pytest.mark.parametrize("value", [torch.tensor(3), torch.tensor(True), torch.tensor([7])])
+def test_a_whole_number_is_shown_as_a_float(value) -> None:
+    """In the type of Python's numbers, as in Lightning; a float64 keeps its own."""
+    slot = slot_of()
+    slot.add(value, 1)
+    assert slot.value.dtype is torch.float32
+    assert slot.value == float(value)
+    slot.add(torch.tensor(0.5, dtype=torch.float64), 1)
+    assert slot.value.dtype is torch.float64

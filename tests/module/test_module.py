@@ -326,6 +326,37 @@ def test_toggling(Tiny, quiet_trainer, batches) -> None:
     assert seen == [first, everything, second, everything, second, everything]
 
 
+@pytest.mark.parametrize("is_manual", [True, False])
+def test_an_optimizer_toggles_the_model(is_manual, Tiny, quiet_trainer, batches) -> None:
+    """Lightning's `optimizer.toggle_model()`: others' parameters require no gradient in it."""
+    seen = []
+
+    class Toggles(Tiny):
+        def __init__(self):
+            super().__init__()
+            self.other = torch.nn.Linear(2, 2)
+            self.automatic_optimization = not is_manual
+
+        def configure_optimizers(self):
+            return SGD(self.layer.parameters(), lr=0.1), SGD(self.other.parameters(), lr=0.1)
+
+        def training_step(self, batch, batch_idx):
+            first, _ = self.optimizers()
+            with first.toggle_model(sync_grad=True):
+                seen.append([self.layer.bias.requires_grad, self.other.bias.requires_grad])
+            seen.append([self.layer.bias.requires_grad, self.other.bias.requires_grad])
+
+    if is_manual:
+        quiet_trainer().fit(Toggles(), batches(1))
+        assert seen == [[True, False], [True, True]]
+    else:
+        toggles = Toggles()
+        toggles.configure_optimizers = lambda: SGD(toggles.parameters(), lr=0.1)
+        toggles.training_step = lambda *_: toggles.optimizers().toggle_model()
+        with pytest.raises(UsageError, match=r"toggle_model\(\) was called with automatic"):
+            quiet_trainer().fit(toggles, batches(1))
+
+
 def test_printing_goes_through_the_trainer(Tiny, quiet_trainer, batches, capsys) -> None:
     """self.print prints, whether there is a bar or not."""
 

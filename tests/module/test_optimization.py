@@ -673,3 +673,12 @@ def test_a_manual_step_passes_its_arguments_on(precision, quiet_trainer, batches
     trainer.fit(Manual(), rows)
     assert _Takes.taken == [5, 5]
     assert trainer.global_step == 2
+
+
+def test_one_scheduler_needs_no_list_beside_a_list_of_optimizers() -> None:
+    """As in Lightning; two optimizers in a tuple stay two optimizers."""
+    optimizer = sgd()
+    found = parse_optimizers(([optimizer], StepLR(optimizer, 1)), "Net")
+    assert found.optimizers == [optimizer]
+    assert [type(config.scheduler) for config in found.schedulers] == [StepLR]
+    assert len(parse_optimizers((sgd(), sgd()), "Net").optimizers) == 2

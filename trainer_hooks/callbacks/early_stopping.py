@@ -79,7 +79,8 @@ class EarlyStopping(Callback):
 
     Args:
         monitor: the name of the metric.
-        min_delta: the difference by which a value must beat the best one to count as improvement.
+        min_delta: the difference by which a value must beat the best one to count as improvement;
+            below 0 a slightly worse value counts, too.
         patience: the number of checks in a row without improvement after which it stops. A check is
             one validation or one epoch, see `check_on_train_epoch_end`.
         verbose: whether improvements and the decision are logged at level INFO.
@@ -113,7 +114,7 @@ class EarlyStopping(Callback):
 
     @option_rules(
         monitor=METRIC_NAME,
-        min_delta=finite_number(0.0),
+        min_delta=finite_number(),
         patience=whole_number(),
         verbose=FLAG,
         mode=one_of("min", "max"),

@@ -32,7 +32,7 @@ class LambdaCallback(Callback):
         Trainer(max_epochs=2, callbacks=[callback]).fit(module, train_loader)
     """
 
-    def __init__(self, **hooks: Callable[..., object]) -> None:
+    def __init__(self, **hooks: Callable[..., object] | None) -> None:
         known = {*HOOKS, *ALIASES}
         if not known.issuperset(hooks):
             # Hooks of plugins are looked up only for an unknown name: that reads the entry points.
@@ -49,6 +49,8 @@ class LambdaCallback(Callback):
                     f"hook {name!r} of LambdaCallback: is the older name of {ALIASES[name]!r}, "
                     "which is given too. Give one of them."
                 )
+            if function is None:  # as in Lightning: no function for this hook
+                continue
             if not callable(function):
                 raise CallbackError(
                     f"hook {name!r} of LambdaCallback: {function!r} cannot be called. "
@@ -57,7 +59,11 @@ class LambdaCallback(Callback):
             # The relay finds hooks on the instance too, so an attribute makes the hook overridden.
             setattr(self, name, function)
         # by name: the repr of a function holds its address, which differs in the next process
-        self._functions = {name: _qualified_name(function) for name, function in hooks.items()}
+        self._functions = {
+            name: _qualified_name(function)
+            for name, function in hooks.items()
+            if function is not None
+        }
 
     @property
     def state_key(self) -> str:

@@ -36,7 +36,7 @@ from trainer_hooks.checkpoint.atomic_write import (
 from trainer_hooks.checkpoint.encoding import decode, opened_by_trust
 from trainer_hooks.checkpoint.migrations import migrate
 from trainer_hooks.checkpoint.parts import require_types
-from trainer_hooks.checkpoint.paths import absolute_path, is_remote, modified_at
+from trainer_hooks.checkpoint.paths import absolute_path, can_be_mapped, is_remote, modified_at
 from trainer_hooks.checkpoint.pickled_object import reading_pickles_unopened
 from trainer_hooks.checkpoint.safetensors_file import SAFETENSORS_SUFFIX, read_safetensors
 from trainer_hooks.checkpoint.seal import CheckpointSummary, load_verified
@@ -254,7 +254,8 @@ def summarize(path: str) -> CheckpointSummary:
     # without a seal, another tool wrote it
     with _at_hand(path) as file_at_hand:
         # tensors are not read
-        checkpoint = _unpickle(file_at_hand, path, map_location="cpu", mmap=True)
+        mmap = can_be_mapped(file_at_hand)
+        checkpoint = _unpickle(file_at_hand, path, map_location="cpu", mmap=mmap)
         return CheckpointSummary.of(checkpoint, modified_at(path))
 
 

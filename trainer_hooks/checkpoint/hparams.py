@@ -214,6 +214,12 @@ def select_hparams(
             chosen = {one.name: getattr(whole, one.name) for one in fields(whole)}
     elif wanted:
         for name in wanted:
+            if not isinstance(name, str):
+                raise ModuleError(
+                    f"save_hyperparameters({name!r}): it takes names of arguments of __init__, one "
+                    "by one as in save_hyperparameters('a', 'b'), or one dict, Namespace or "
+                    "dataclass."
+                )
             if name not in arguments:
                 raise ModuleError(
                     f"save_hyperparameters({name!r}): no such argument of __init__; there are "

@@ -26,6 +26,7 @@ from trainer_hooks.checkpoint.encoding import decode
 from trainer_hooks.checkpoint.file import absence_of, verify_checkpoint
 from trainer_hooks.checkpoint.lightning import lightning_progress
 from trainer_hooks.checkpoint.migrations import FORMAT, migrate
+from trainer_hooks.checkpoint.paths import can_be_mapped
 from trainer_hooks.checkpoint.pickled_object import reading_pickles_unopened
 from trainer_hooks.checkpoint.safetensors_file import is_safetensors, read_safetensors
 from trainer_hooks.checkpoint.seal import RUN, require_regular_files
@@ -277,7 +278,8 @@ def _loaded(file: Path, head: bytes) -> Any:
     try:
         # torch warns of files that it then refuses
         with warnings.catch_warnings(action="ignore"), reading_pickles_unopened():
-            return torch.load(file, map_location="cpu", weights_only=True, mmap=is_zip)
+            mmap = is_zip and can_be_mapped(file)
+            return torch.load(file, map_location="cpu", weights_only=True, mmap=mmap)
     except MemoryError:
         raise
     except Exception as error:  # torch raises errors of many types for a file of another format

@@ -142,3 +142,12 @@ def require_local(target: str) -> None:
             f"checkpoint {target!r}: a folder of several processes can be saved to a path of this "
             "machine alone. Take FSDPStrategy(state_dict_type='full'), or save to a path."
         )
+
+
+def can_be_mapped(path: Path) -> bool:
+    """Return whether torch can map a file into memory, for which its path must be UTF-8."""
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks._names import names_left_to_user
+from trainer_hooks.errors import DataError
 from trainer_hooks.runtime.nested_tensors import lies_on, map_tensors, move_to_device
 
 if TYPE_CHECKING:
@@ -104,11 +105,13 @@ class BatchTransfer:
         self._move = _select_hook("transfer_batch_to_device", module, datamodule)
         self._after = _select_hook("on_after_batch_transfer", module, datamodule)
         self._context_of_hooks = context_of_hooks
-        self._is_overridden = any(
-            owner is not None and defines(owner, name)
+        self._overridden = [
+            f"{type(owner).__qualname__}.{name}"
             for owner in (module, datamodule)
             for name in _TRANSFER_HOOKS
-        )
+            if owner is not None and defines(owner, name)
+        ]
+        self._is_overridden = bool(self._overridden)
         self.is_needed = self._is_overridden or device.type != "cpu" or precision.converts_batches
 
         self.copy_stream: CopyStream | None = None
@@ -127,11 +130,22 @@ class BatchTransfer:
         return self._run_hooks(batch, dataloader_idx)
 
     def _run_hooks(self, batch: Any, dataloader_idx: int) -> Any:
-        """Return the batch after all three hooks and the conversion."""
+        """Return the batch after all three hooks and the conversion.
+
+        Raises:
+            DataError: a hook returned None.
+        """
+        was_none = batch is None
         batch = self._before(batch, dataloader_idx)
         batch = self._move(batch, self._device, dataloader_idx)
+        batch = self._after(batch, dataloader_idx)
+        if batch is None and not was_none:
+            raise DataError(
+                f"one of {', '.join(self._overridden)} returned None: such a hook must return the "
+                "batch. End it with `return batch`."
+            )
         # The conversion comes last: the hooks get the types that the loader yields.
-        return self._convert(self._after(batch, dataloader_idx))
+        return self._convert(batch)
 
 
 def _select_hook(name: str, module: DataHooks, datamodule: DataHooks | None) -> Callable[..., Any]:

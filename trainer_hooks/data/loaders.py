@@ -14,10 +14,10 @@ from torch.utils.data import (
     DataLoader,
     Dataset,
     IterableDataset,
-    RandomSampler,
     SequentialSampler,
     SubsetRandomSampler,
 )
+from torch.utils.data.distributed import DistributedSampler
 
 from trainer_hooks.data.workers import reproducible_iterator
 from trainer_hooks.errors import DataError
@@ -453,10 +453,10 @@ def copy_loader(
 
 
 def without_shuffling(loader: Any) -> Any:
-    """Return the loader with its samples in order, if it draws them at random.
+    """Return the loader with the samples of its data set in order, whatever its sampler draws.
 
-    Loaders in a CombinedLoader are changed one by one. A loader with a custom sampler or batch
-    sampler is returned as it is.
+    Loaders in a CombinedLoader are changed one by one. A loader with a custom batch sampler is
+    returned as it is.
     """
     if isinstance(loader, CombinedLoader):
         return loader.mapped(without_shuffling)
@@ -464,8 +464,11 @@ def without_shuffling(loader: Any) -> Any:
     # batching.
     if type(loader) is not DataLoader or loader.batch_size is None:
         return loader
-    if isinstance(loader.sampler, RandomSampler):
-        return copy_loader(loader, sampler=SequentialSampler(loader.dataset))  # type: ignore[arg-type]
     if isinstance(loader.sampler, SubsetRandomSampler):
         return copy_loader(loader, sampler=loader.sampler.indices)
-    return loader
+    # a stream has no order of its own, and a rank keeps its share of the samples
+    fixed = (SequentialSampler, DistributedSampler, list, tuple, range)
+    keeps_order = isinstance(loader.sampler, fixed)
+    if keeps_order or isinstance(loader.dataset, IterableDataset):
+        return loader
+    return copy_loader(loader, sampler=SequentialSampler(loader.dataset))  # type: ignore[arg-type]

@@ -338,7 +338,10 @@ def append_rows(path: Path, rows: Iterable[Sequence[Any]]) -> None:
 
 def holds_rows(path: Path, rows: int, last: Sequence[str]) -> bool:
     """Return whether a file has at least `rows` rows, the last of them with the cells `last`."""
-    _, kept, _ = _read(path, rows)
+    try:
+        _, kept, _ = _read(path, rows)
+    except (UnicodeDecodeError, csv.Error):  # damaged, or written by another program
+        return False
     return len(kept) == rows and (not kept or without_gaps(kept[-1]) == without_gaps(last))
 
 

@@ -14,6 +14,7 @@ from trainer_hooks.module.optimization import ManualOptimizer, needs_closure, ta
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from torch import Tensor
     from torch.optim import Optimizer
@@ -144,3 +145,12 @@ class ClosureStep(TrainStep):
     def zero_grad_manually(self, optimizer: Optimizer, set_to_none: bool) -> None:
         """Clear the gradients of an optimizer."""
         optimizer.zero_grad(set_to_none=set_to_none)
+
+    def toggle_manually(
+        self,
+        optimizer: Optimizer,
+        *,
+        sync_grad: bool,  # noqa: ARG002 - the trainer decides when gradients are averaged
+    ) -> AbstractContextManager[None]:
+        """Return a context in which only one optimizer's parameters require gradients."""
+        return self.module.toggled_optimizer(optimizer)

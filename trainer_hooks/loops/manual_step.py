@@ -10,6 +10,7 @@ from trainer_hooks.module.optimization import ManualOptimizer, needs_closure, ta
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from torch import Tensor
     from torch.optim import Optimizer
@@ -122,3 +123,18 @@ class ManualStep:
         """Clear one optimizer's gradients, with the hook before it."""
         self.hooks.on_before_zero_grad(self.trainer, self.module, optimizer)
         optimizer.zero_grad(set_to_none=set_to_none)
+
+    def toggle_manually(
+        self, optimizer: Optimizer, *, sync_grad: bool
+    ) -> AbstractContextManager[None]:
+        """Return a context in which only one optimizer's parameters require gradients.
+
+        Raises:
+            UsageError: gradients are not to be averaged, and there are several ranks.
+        """
+        if not sync_grad and self.sync is not None:
+            raise UsageError(
+                "toggle_model(sync_grad=False): each manual_backward averages the gradients over "
+                "the ranks. Leave it out."
+            )
+        return self.module.toggled_optimizer(optimizer)

@@ -226,7 +226,10 @@ class MetricAggregator:
         if self._attached is not None:
             return self._attached
         if isinstance(self._latest, Tensor):
-            return self._latest.clone()
+            if self._dtype is None or self._dtype.is_floating_point:
+                return self._latest.clone()
+            # whole numbers are kept in 64 bits, and shown in the type of Python's numbers
+            return self._latest.to(torch.get_default_dtype(), copy=True)
         return None if self._latest is None else torch.tensor(self._latest)
 
     @property

@@ -34,6 +34,7 @@ from trainer_hooks.module.loaded_states import require_usable_schedule, require_
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
+    from contextlib import AbstractContextManager
 
     from torch import nn
 
@@ -298,6 +299,10 @@ class _Stepper(Protocol):
 
     def zero_grad_manually(self, optimizer: Optimizer, set_to_none: bool) -> None: ...
 
+    def toggle_manually(
+        self, optimizer: Optimizer, *, sync_grad: bool
+    ) -> AbstractContextManager[None]: ...
+
 
 class ManualOptimizer:
     """An optimizer in manual optimization: its `step` is counted and fires the hooks.
@@ -338,6 +343,15 @@ class ManualOptimizer:
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear the gradients and fire the hook."""
         self._stepper.zero_grad_manually(self.optimizer, set_to_none)
+
+    def toggle_model(self, sync_grad: bool = True) -> AbstractContextManager[None]:
+        """Return a context in which only this optimizer's parameters require gradients.
+
+        Args:
+            sync_grad: whether ranks average the gradients of a backward in it, which they always
+                do; False is an error in several processes.
+        """
+        return self._stepper.toggle_manually(self.optimizer, sync_grad=sync_grad)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.optimizer, name)
@@ -410,9 +424,12 @@ def parse_optimizers(returned: Any, owner: str, *, is_manual: bool = False) -> O
         # two lists are optimizers and schedulers; two optimizers are no lists
         isinstance(returned, list | tuple)
         and len(returned) == 2
-        and all(isinstance(part, list | tuple) for part in returned)
+        and isinstance(returned[0], list | tuple)
     ):
         optimizers, schedulers = returned
+        # one scheduler, as Lightning takes it too
+        if not isinstance(schedulers, list | tuple):
+            schedulers = [schedulers]
         result.optimizers += [_checked_optimizer(optimizer, owner) for optimizer in optimizers]
         result.schedulers += [_scheduler_config(scheduler, owner) for scheduler in schedulers]
     elif isinstance(returned, Sequence) and not isinstance(returned, str):
@@ -530,6 +547,13 @@ class _Refusal:
     def zero_grad_manually(self, optimizer: Optimizer, set_to_none: bool) -> None:
         # not refused: it counts nothing, and scripts call it out of habit
         optimizer.zero_grad(set_to_none=set_to_none)
+
+    def toggle_manually(self, optimizer: Optimizer, *, sync_grad: bool) -> NoReturn:
+        raise UsageError(
+            f"{self._owner}.optimizers() gave {type(optimizer).__qualname__}, whose toggle_model() "
+            "was called with automatic optimization: call it with manual optimization, where you "
+            "choose the optimizer of a backward."
+        )
 
 
 def without_step(optimizer: Optimizer, owner: str) -> ManualOptimizer:

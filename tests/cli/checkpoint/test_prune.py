@@ -108,6 +108,16 @@ def test_the_newest_whole_one_stays_where_newer_ones_are_damaged(folder, ask) ->
     assert names(folder) == {"two.ckpt"}
 
 
+def test_a_folder_whose_name_is_not_utf_8_holds_whole_files(folder, ask) -> None:
+    """Torch cannot map such a file; it is read, and not called damaged and removed."""
+    odd = folder.with_name(os.fsdecode(b"run\xff"))
+    folder.rename(odd)
+    assert ask("verify", odd).code == 0
+    assert ask("show", odd / "end.ckpt").code == 0
+    ask("prune", odd, "--yes", "--damaged", "--keep", "2")
+    assert names(odd) == {"end.ckpt", "three.ckpt"}
+
+
 def test_what_a_resume_needs_stays(folder, ask, save) -> None:
     """Where the newest holds weights alone, the newest to go on from stays too."""
     save("run/weights.ckpt", weights_only=True)

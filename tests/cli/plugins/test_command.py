@@ -46,6 +46,20 @@ def test_without_plugins_the_list_says_how_to_begin(installed_distributions, cap
     assert capsys.readouterr().out == "[]\n"
 
 
+@pytest.mark.parametrize("action", [["list"], ["list", "--json"], ["check"]])
+def test_a_misspelt_name_in_the_environment_is_one_line(
+    action: list[str], monkeypatch, capsys
+) -> None:
+    """The command with which one looks for the mistake names it, with the exit code of misuse."""
+    pytest.importorskip("trainer_hooks_monitoring")  # so that there is a plugin to block
+    monkeypatch.delenv("TRAINER_HOOKS_DISABLE_PLUGINS", raising=False)
+    monkeypatch.setenv("TRAINER_HOOKS_BLOCK_PLUGINS", "nosuch")
+    code = main(["plugins", *action])
+    captured = capsys.readouterr()
+    assert (code, captured.out, captured.err.count("\n")) == (2, "", 1)
+    assert "plugin 'nosuch' in TRAINER_HOOKS_BLOCK_PLUGINS is not installed" in captured.err
+
+
 def test_a_new_plugin_is_written_whole(tmp_path: Path, capsys) -> None:
     """All files are there, no placeholder is left in them, and what to do next is said."""
     assert main(["plugins", "new", "My.Rate-meter"]) == 0

@@ -81,6 +81,15 @@ def test_of_runs_of_one_moment_the_highest_number_is_taken(tmp_path) -> None:
     assert newest_run(tmp_path) == (tmp_path / "version_10", 3)
 
 
+def test_a_folder_of_checkpoints_beside_a_run_is_no_run(tmp_path) -> None:
+    """`ModelCheckpoint(dirpath=...)` puts them there; alone they are what is left of a run."""
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "a.ckpt").touch()
+    assert newest_run(tmp_path) == (tmp_path / "weights", 1)
+    run = make(tmp_path / "trainer_logs" / "version_0", "0,0,1")
+    assert newest_run(tmp_path) == (run, 1)
+
+
 @pytest.mark.parametrize(
     ("name", "logger"),
     [("events.out.tfevents.1.vm", "TensorBoard"), ("wandb", "wandb"), ("mlruns", "MLflow")],

@@ -1024,3 +1024,28 @@ def test_a_forked_child_can_be_told_to_end(bare) -> None:
 def _answer(connection) -> None:
     while True:
         connection.send(connection.recv())
+
+
+def test_a_mode_that_a_hook_sets_outlasts_the_fit(bare) -> None:
+    """As in Lightning; a run that fails, and an evaluation, put the modes back."""
+
+    class Freezes(Line):
+        fails = False
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = torch.nn.BatchNorm1d(2)
+
+        def on_train_start(self) -> None:
+            self.norm.eval()
+            if self.fails:
+                raise ZeroDivisionError
+
+    module = Freezes()
+    bare().fit(module, DATA)
+    assert not module.norm.training
+    module.norm.train()
+    module.fails = True
+    with pytest.raises(ZeroDivisionError):
+        bare().fit(module, DATA)
+    assert module.norm.training

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer_hooks.cli.commands import add_target
+from trainer_hooks.cli.commands import add_target, print_failure
 from trainer_hooks.cli.templates import PackageNames, write_package
+from trainer_hooks.errors import PluginError
 
 if TYPE_CHECKING:
     import argparse
@@ -79,21 +80,11 @@ def add_parser(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the chosen subcommand and return the exit code."""
-    # imported here: `new` and the help answer without loading a plugin, `list` without torch
-    if arguments.action == "list":
-        from trainer_hooks.cli.plugins.survey import list_plugins
-
-        return list_plugins(is_json=arguments.json)
-    if arguments.action == "check":
-        from trainer_hooks.cli.plugins.check import check_plugins
-
-        return check_plugins(
-            arguments.names,
-            may_differ=arguments.may_differ,
-            skip=arguments.skip,
-            everywhere=arguments.everywhere,
-            is_json=arguments.json,
-        )
+    if arguments.action in ("list", "check"):
+        try:
+            return _run_on_installed(arguments)
+        except PluginError as error:  # the environment names a plugin that is not there
+            return print_failure(f"plugins {arguments.action}", str(error))
     names = PackageNames(arguments.name)
     return write_package(
         "plugins new",
@@ -116,4 +107,22 @@ def run(arguments: argparse.Namespace) -> int:
             "trainer-hooks plugins list",
             f"hooks, in {Path('src', names.package, 'callback.py')}",
         ),
+    )
+
+
+def _run_on_installed(arguments: argparse.Namespace) -> int:
+    """List or check the installed plugins, and return the exit code."""
+    # imported here: `new` and the help answer without loading a plugin, `list` without torch
+    if arguments.action == "list":
+        from trainer_hooks.cli.plugins.survey import list_plugins
+
+        return list_plugins(is_json=arguments.json)
+    from trainer_hooks.cli.plugins.check import check_plugins
+
+    return check_plugins(
+        arguments.names,
+        may_differ=arguments.may_differ,
+        skip=arguments.skip,
+        everywhere=arguments.everywhere,
+        is_json=arguments.json,
     )

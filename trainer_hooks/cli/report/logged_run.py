@@ -232,8 +232,10 @@ def newest_run(folder: Path) -> tuple[Path, int]:
     """
     if folder.is_dir() and not _is_run(folder):
         # a pattern that ends in a slash finds folders alone
-        runs = [path for path in folder.glob("*/") if _is_run(path)]
-        runs = runs or [path for path in folder.glob("*/*/") if _is_run(path)]
+        inner = [path for pattern in ("*/", "*/*/") for path in folder.glob(pattern)]
+        # a folder of checkpoints alone may belong to a run beside it
+        runs = [path for path in inner if _is_logged(path)]
+        runs = runs or [path for path in inner if _is_run(path)]
         if runs:
             return max(runs, key=_written_at), len(runs)
     require_run(folder)
@@ -267,8 +269,12 @@ def require_run(folder: Path) -> None:
     )
 
 
+def _is_logged(folder: Path) -> bool:
+    return (folder / METRICS).is_file() or (folder / JOURNAL).is_file()
+
+
 def _is_run(folder: Path) -> bool:
-    if (folder / METRICS).is_file() or (folder / JOURNAL).is_file():
+    if _is_logged(folder):
         return True
     return any(folder.glob("*.ckpt")) or any(folder.glob("checkpoints/*.ckpt"))
 

@@ -302,9 +302,7 @@ class TrainerRun:
                     add_note(
                         fault, f"and then, while tearing down: {error_summary_with_notes(error)}"
                     )
-        for part, mode in self._modes:
-            # not train(mode), which would set all submodules
-            part.training = mode
+        self._restore_modes()
         core.connector.relay.end_run()
         for callback in core.connector.callbacks:
             ours(callback).attach_module(None)
@@ -314,6 +312,17 @@ class TrainerRun:
         # the run's own error is on its way out of the call already
         if fault is not None and fault is not self._error:
             raise fault
+
+    def _restore_modes(self) -> None:
+        """Put each part of the module back into its mode before the run.
+
+        A fit that ends in order leaves the modes that the user's hooks have set.
+        """
+        if self._error is None and self.core.state.fn == TrainerFn.FITTING:
+            return
+        for part, mode in self._modes:
+            # not train(mode), which would set all submodules
+            part.training = mode
 
     def _begin(self, module: Module) -> RunContext:
         """Make the run's context: guard loggers, attach module and callbacks, open folders."""

@@ -162,9 +162,13 @@ def check_inputs(inputs: RunInputs) -> None:
             )
     if inputs.datamodule is not None and not isinstance(inputs.datamodule, DataModule):
         kind = type(inputs.datamodule)
+        hint = foreign_hint(kind, "DataModule")
+        if isinstance(inputs.datamodule, type):
+            name = inputs.datamodule.__qualname__
+            hint = f" Write {name}(...) instead of {name}."
         raise DataError(
             f"{inputs.fn} was given {kind.__qualname__} as datamodule: it must be an instance of "
-            f"trainer_hooks.DataModule.{foreign_hint(kind, 'DataModule')}"
+            f"trainer_hooks.DataModule.{hint}"
         )
 
 
