@@ -121,8 +121,13 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "counts optimizer steps over all epochs",
         ),
         (
-            "An unknown key of a scheduler's dict",
+            "An unknown key of the dict of an optimizer or a scheduler",
             "gives a warning",
+            "is an error",
+        ),
+        (
+            "`self.optimizers().step()` with automatic optimization",
+            "steps once more",
             "is an error",
         ),
     ),
@@ -169,6 +174,21 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "`StochasticWeightAveraging` of a module with BatchNorm",
             "trains one more epoch without steps, with hooks, logged values and a validation",
             "makes one more pass over the training batches, without any",
+        ),
+        (
+            "The members of `EarlyStoppingReason`",
+            "are the numbers 0 to 4",
+            "are texts such as `patience_exhausted`",
+        ),
+        (
+            "`ModelCheckpoint` with `every_n_train_steps` and `monitor`, at an epoch's last batch",
+            "ranks by the validation before",
+            "ranks by that of the epoch's end",
+        ),
+        (
+            "`batch_indices` in a `BasePredictionWriter`, where the sampler is not known",
+            "is `[]`",
+            "is None, after a warning",
         ),
         (
             "An unknown `annealing_strategy` of `StochasticWeightAveraging`",
@@ -273,6 +293,11 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "starts at epoch 0; with the same module it continues to count",
         ),
         (
+            "A second `fit` with the same module",
+            "makes new optimizers",
+            "goes on with the states of its optimizers and schedulers",
+        ),
+        (
             "`test`, `validate`, `predict` without a model, after a fit that saved nothing",
             "an error",
             (
@@ -322,6 +347,16 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "goes to the loggers once, at the first step that is logged after it",
         ),
         (
+            "`on_step=True` with a metric object that was only updated",
+            "gives no step value",
+            "gives its value over the epoch so far",
+        ),
+        (
+            "One name in several evaluation loaders with `add_dataloader_idx=False`",
+            "is an error",
+            "has a value for each loader",
+        ),
+        (
             "`reduce_fx` that is a function of one's own",
             "is an error",
             "is called with the tensor of all values",
@@ -366,6 +401,11 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "`ModelCheckpoint(save_last=True)` with a monitor",
             "`last.ckpt` is the last state that was among the best",
             "is the state at the last save that was due",
+        ),
+        (
+            "`save_hyperparameters()` in another method, which `__init__` calls",
+            "saves the arguments of `__init__`",
+            "is an error: call it in `__init__`, or pass a dict",
         ),
         (
             "Hyperparameters of a module that another module makes in its `__init__`",
