@@ -181,11 +181,6 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "are texts such as `patience_exhausted`",
         ),
         (
-            "`ModelCheckpoint` with `every_n_train_steps` and `monitor`, at an epoch's last batch",
-            "ranks by the validation before",
-            "ranks by that of the epoch's end",
-        ),
-        (
             "`batch_indices` in a `BasePredictionWriter`, where the sampler is not known",
             "is `[]`",
             "is None, after a warning",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -255,3 +256,50 @@ def throughput_monitor(x):
         "batches": [row.get("train|batches") for _, row in rows],
         "names": [sorted(row) for _, row in rows],
     }
+
+
+@differs(
+    "`batch_indices` in a `BasePredictionWriter`, where the sampler is not known",
+    indices=([], None),
+)
+def prediction_writer_of_a_list(x):
+    """A list of batches has no sampler."""
+    calls = []
+
+    class Own(x.callbacks.BasePredictionWriter):
+        def write_on_batch_end(self, trainer, pl_module, prediction, batch_indices, *_):
+            calls.append(batch_indices)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        x.trainer(Own("batch")).predict(x.Net(), [torch.ones(2, 2)])
+    return {"indices": calls[0]}
+
+
+def lambda_without_functions(x):
+    """None stands for no function."""
+    seen = []
+    callback = x.callbacks.LambdaCallback(on_fit_start=None, on_fit_end=lambda *_: seen.append(1))
+    x.trainer(callback).fit(x.Net(), x.loader(1))
+    return {"seen": seen}
+
+
+def modes_that_a_hook_sets(x):
+    """They outlast the fit, and begin the next."""
+    seen = []
+
+    class Net(x.Net):
+        def __init__(self):
+            super().__init__()
+            self.norm = torch.nn.BatchNorm1d(1)
+
+        def on_train_start(self):
+            seen.append(self.norm.training)
+            self.norm.eval()
+
+    module = Net()
+    trainer = x.trainer(max_epochs=1)
+    trainer.fit(module, x.loader(1), x.loader(1))
+    seen.append(module.norm.training)
+    x.trainer(max_epochs=1).fit(module, x.loader(1))
+    return {"seen": seen}

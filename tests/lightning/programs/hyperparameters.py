@@ -135,3 +135,21 @@ def hyperparameters_can_be_changed(x):
 def without_hyperparameters(x):
     """A module that saves none."""
     return {"hparams": dict(x.Net().hparams)}
+
+
+@differs(
+    "`save_hyperparameters()` in another method, which `__init__` calls",
+    error=("none", error("ModuleError")),
+)
+def save_hyperparameters_in_another_method(x):
+    """The arguments of `__init__` are those of the caller's frame."""
+
+    class Net(x.Net):
+        def __init__(self, width=1):
+            super().__init__()
+            self.keep()
+
+        def keep(self):
+            self.save_hyperparameters()
+
+    return {"error": x.error(lambda: Net(3))}

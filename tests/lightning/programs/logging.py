@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torchmetrics
 
 from programs import differs, error
 
@@ -205,3 +206,52 @@ def without_a_logger(x):
     """`logger=False`: nothing to log to, and logging does no harm."""
     found = _logged(x, lambda m, loss, i: m.log("loss", loss), logger=False)
     return {name: found[name] for name in ("callback", "logged", "bar")}
+
+
+@differs(
+    "`on_step=True` with a metric object that was only updated",
+    steps=([], [0.0, 0.5]),
+)
+def a_metric_that_is_only_updated(x):
+    """Without `forward` there is no value of the batch."""
+
+    class Net(x.Net):
+        def __init__(self):
+            super().__init__()
+            self.seen = torchmetrics.MeanMetric()
+
+        def training_step(self, batch, batch_idx):
+            self.seen.update(float(batch_idx))
+            self.log("seen", self.seen, on_step=True, on_epoch=True)
+            return self.cost(batch)
+
+    journal = x.journal()
+    trainer = x.trainer(logger=journal, log_every_n_steps=1, max_epochs=1)
+    trainer.fit(Net(), x.loader(2))
+    rows = [row for _, row in journal.rows]
+    return {
+        "steps": [row["seen_step"] for row in rows if "seen_step" in row],
+        "epoch": [row["seen_epoch"] for row in rows if "seen_epoch" in row],
+    }
+
+
+@differs(
+    "One name in several evaluation loaders with `add_dataloader_idx=False`",
+    error=(error("MisconfigurationException"), "none"),
+)
+def one_name_in_two_loaders(x):
+    """The name has no index, so that both loaders log it."""
+
+    class Net(x.Net):
+        def validation_step(self, batch, batch_idx, dataloader_idx=0):
+            self.log("a", float(dataloader_idx), add_dataloader_idx=False)
+
+    trainer = x.trainer()
+    return {"error": x.error(lambda: trainer.validate(Net(), [x.loader(1), x.loader(1)]))}
+
+
+def a_whole_number(x):
+    """Of a tensor of integers and of a bool."""
+    return _logged(
+        x, lambda m, loss, i: m.log_dict({"a": torch.tensor(i), "b": torch.tensor(True)})
+    )

@@ -119,7 +119,7 @@ def configured_wrongly(x):
 
 
 @differs(
-    "An unknown key of a scheduler's dict",
+    "An unknown key of the dict of an optimizer or a scheduler",
     error=("none", {"kinds": ["OptimizationError"]}),
 )
 def unknown_key_of_a_scheduler(x):
@@ -199,3 +199,36 @@ def frozen_layers(x):
         "frozen": frozen,
         "thawed": [module.training, module.layer.weight.requires_grad],
     }
+
+
+@differs(
+    "`self.optimizers().step()` with automatic optimization",
+    error=("none", {"kinds": ["UsageError"]}),
+)
+def step_by_hand_beside_the_trainer(x):
+    """A step of one's own in automatic optimization."""
+
+    class Net(x.Net):
+        def training_step(self, batch, batch_idx):
+            self.optimizers().step()
+            return self.cost(batch)
+
+    return {"error": x.error(lambda: fitted(x, Net()))}
+
+
+@differs("A second `fit` with the same module", rate=(0.05, 0.025))
+def second_fit(x):
+    """The rate of a scheduler after a fit of one epoch, twice."""
+
+    class Net(x.Net):
+        def configure_optimizers(self):
+            optimizer = SGD(self.parameters(), lr=0.1)
+            return [optimizer], torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+
+    module = Net()
+    trainer = x.trainer(max_epochs=1)
+    trainer.fit(module, x.loader(2))
+    first = trainer.optimizers[0].param_groups[0]["lr"]
+    trainer.fit_loop.max_epochs = 2
+    trainer.fit(module, x.loader(2))
+    return {"first": first, "rate": trainer.optimizers[0].param_groups[0]["lr"]}

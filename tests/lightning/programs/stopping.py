@@ -148,3 +148,21 @@ def timer(x):
         "started": clock.start_time() is not None, "none": x.callbacks.Timer().time_remaining(),
         "interval": x.error(lambda: x.callbacks.Timer(interval="odd")),
     }  # fmt: skip
+
+
+@differs("The members of `EarlyStoppingReason`", reason=("int", "str"))
+def early_stopping_reason(x):
+    """Why it stopped, as a member of an enumeration."""
+    stopper = x.callbacks.EarlyStopping("val", patience=1)
+    trainer = x.trainer(stopper, max_epochs=4)
+    trainer.fit(_decaying(x, [1.0, 2.0, 3.0, 4.0])(), x.loader(2), x.loader(1))
+    value = stopper.stopping_reason.value
+    return {
+        "reason": "str" if isinstance(value, str) else "int",
+        "name": stopper.stopping_reason.name,
+    }
+
+
+def early_stopping_tolerance(x):
+    """With a negative `min_delta` a value may be a little worse."""
+    return _stopped(x, [1.0, 1.05, 1.1, 1.5, 2.0], min_delta=-0.2, patience=1)
