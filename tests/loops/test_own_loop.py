@@ -150,9 +150,11 @@ def test_hooks_and_counters_are_those_of_fit(case: str, tiny, batches) -> None:
         "on_batch_checkpoint",
         "on_train_batches_end",
         "on_validation_run_start",
+        "on_train_epoch_end",
         "on_epoch_checkpoint",
     ],
 )
+@pytest.mark.filterwarnings("ignore:a checkpoint was saved in the hook on_train_epoch_end")
 def test_a_resume_makes_the_calls_that_were_left(hook, at, tiny, batches, loader, tmp_path) -> None:
     """From a checkpoint inside an epoch or at its end the calls, counters and weights follow."""
     path = tmp_path / "cut.ckpt"
