@@ -278,6 +278,10 @@ def test_bad_input_is_told_in_one_line(tmp_path, fails) -> None:
     assert "was not written by a CSVLogger" in fails(tmp_path)
     (tmp_path / "metrics.csv").write_text("step,a\n0,1\n")
     assert "No such file" in fails(tmp_path, "-o", tmp_path / "no" / "folder" / "x.html")
+    # a checkpoint beside the run, taken by mistake, stays what it is
+    (tmp_path / "a.ckpt").write_bytes(b"weights")
+    assert "by its name it is no page" in fails(tmp_path, "-o", tmp_path / "a.ckpt")
+    assert (tmp_path / "a.ckpt").read_bytes() == b"weights"
 
 
 @pytest.mark.parametrize("package", ["plotly", "jinja2"])

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from trainer_hooks.cli.commands import Commands
 
+_PAGES = (".html", ".htm")
+"""The suffixes of files that a report may replace."""
+
 
 def add_parser(commands: Commands) -> None:
     """Declare both commands."""
@@ -119,6 +122,11 @@ def write_report(run_paths: list[Path], output: Path | None) -> Path:
     # before the work: a file of that name is replaced, and nothing else
     if not is_missing(target) and (fault := file_fault(target)):
         raise UsageError(f"output {str(target)!r}: {fault}. Name a file.")
+    if target.suffix not in _PAGES and not is_missing(target):
+        raise UsageError(
+            f"output {str(target)!r} is there already, and by its name it is no page. Name a file "
+            "that ends in .html."
+        )
     page = render_page(make_page(runs))
     replace_file(target, lambda file: file.write(page))
     return target
