@@ -125,7 +125,7 @@ def train(task: dict[str, Any], folder: Path) -> int:
     trainer = trainer_class(options)(
         callbacks=callbacks,
         default_root_dir=run,
-        accelerator="cpu",
+        accelerator=options["accelerator"],
         logger=loggers_of(options, run / "logs"),
         plugins=False,
         enable_progress_bar=False,

@@ -37,6 +37,8 @@ class LambdaCallback(Callback):
         if not known.issuperset(hooks):
             # Hooks of plugins are looked up only for an unknown name: that reads the entry points.
             known.update(installed_hooks())
+        # by name: the repr of a function holds its address, which differs in the next process
+        self._functions: dict[str, str] = {}
         for name, function in hooks.items():
             if name not in known:
                 raise CallbackError(
@@ -58,12 +60,7 @@ class LambdaCallback(Callback):
                 )
             # The relay finds hooks on the instance too, so an attribute makes the hook overridden.
             setattr(self, name, function)
-        # by name: the repr of a function holds its address, which differs in the next process
-        self._functions = {
-            name: _qualified_name(function)
-            for name, function in hooks.items()
-            if function is not None
-        }
+            self._functions[name] = _qualified_name(function)
 
     @property
     def state_key(self) -> str:

@@ -111,12 +111,13 @@ class BatchTransfer:
             for name in _TRANSFER_HOOKS
             if owner is not None and defines(owner, name)
         ]
-        self._is_overridden = bool(self._overridden)
-        self.is_needed = self._is_overridden or device.type != "cpu" or precision.converts_batches
+        self.is_needed = (
+            bool(self._overridden) or device.type != "cpu" or precision.converts_batches
+        )
 
         self.copy_stream: CopyStream | None = None
         # An overridden hook may compute on the batch, which must happen on the stream of the step.
-        if device.type == "cuda" and not self._is_overridden:
+        if device.type == "cuda" and not self._overridden:
             self.copy_stream = CopyStream(device)
 
     def __call__(self, batch: Any, dataloader_idx: int = 0) -> Any:
@@ -124,7 +125,7 @@ class BatchTransfer:
         if self.copy_stream is not None:
             # No hook is overridden. The conversion computes, so it runs on the stream of the step.
             return self._convert(self.copy_stream(self._move, batch, self._device, dataloader_idx))
-        if self._is_overridden:
+        if self._overridden:
             with self._context_of_hooks():
                 return self._run_hooks(batch, dataloader_idx)
         return self._run_hooks(batch, dataloader_idx)

@@ -421,7 +421,7 @@ def parse_optimizers(returned: Any, owner: str, *, is_manual: bool = False) -> O
     if isinstance(returned, Optimizer | Mapping):
         returned = [returned]
     if (
-        # two lists are optimizers and schedulers; two optimizers are no lists
+        # a list in the first place is of optimizers; two optimizers are no lists
         isinstance(returned, list | tuple)
         and len(returned) == 2
         and isinstance(returned[0], list | tuple)

@@ -88,6 +88,10 @@ def test_a_folder_of_checkpoints_beside_a_run_is_no_run(tmp_path) -> None:
     assert newest_run(tmp_path) == (tmp_path / "weights", 1)
     run = make(tmp_path / "trainer_logs" / "version_0", "0,0,1")
     assert newest_run(tmp_path) == (run, 1)
+    # a run one level down goes before those two levels down, whichever is newer
+    nearer = make(tmp_path / "version_3", "0,0,1")
+    os.utime(nearer / "metrics.csv", (5, 5))
+    assert newest_run(tmp_path) == (nearer, 1)
 
 
 @pytest.mark.parametrize(

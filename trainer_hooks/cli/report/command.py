@@ -120,13 +120,14 @@ def write_report(run_paths: list[Path], output: Path | None) -> Path:
     # beside its run; a comparison belongs to none of the folders
     target = output or (folders[0] if len(folders) == 1 else Path()) / "report.html"
     # before the work: a file of that name is replaced, and nothing else
-    if not is_missing(target) and (fault := file_fault(target)):
-        raise UsageError(f"output {str(target)!r}: {fault}. Name a file.")
-    if target.suffix not in _PAGES and not is_missing(target):
-        raise UsageError(
-            f"output {str(target)!r} is there already, and by its name it is no page. Name a file "
-            "that ends in .html."
-        )
+    if not is_missing(target):
+        if fault := file_fault(target):
+            raise UsageError(f"output {str(target)!r}: {fault}. Name a file.")
+        if target.suffix not in _PAGES:
+            raise UsageError(
+                f"output {str(target)!r} is there already, and by its name it is no page. Name a "
+                "file that ends in .html."
+            )
     page = render_page(make_page(runs))
     replace_file(target, lambda file: file.write(page))
     return target

@@ -231,13 +231,13 @@ def newest_run(folder: Path) -> tuple[Path, int]:
         RunFolderError: the folder is not a run's, and holds none.
     """
     if folder.is_dir() and not _is_run(folder):
-        # a pattern that ends in a slash finds folders alone
-        inner = [path for pattern in ("*/", "*/*/") for path in folder.glob(pattern)]
         # a folder of checkpoints alone may belong to a run beside it
-        runs = [path for path in inner if _is_logged(path)]
-        runs = runs or [path for path in inner if _is_run(path)]
-        if runs:
-            return max(runs, key=_written_at), len(runs)
+        for is_run in (_is_logged, _is_run):
+            # a pattern that ends in a slash finds folders alone
+            for pattern in ("*/", "*/*/"):
+                runs = [path for path in folder.glob(pattern) if is_run(path)]
+                if runs:
+                    return max(runs, key=_written_at), len(runs)
     require_run(folder)
     return folder, 0
 

@@ -162,14 +162,17 @@ def check_inputs(inputs: RunInputs) -> None:
             )
     if inputs.datamodule is not None and not isinstance(inputs.datamodule, DataModule):
         kind = type(inputs.datamodule)
-        hint = foreign_hint(kind, "DataModule")
-        if isinstance(inputs.datamodule, type):
-            name = inputs.datamodule.__qualname__
-            hint = f" Write {name}(...) instead of {name}."
+        is_class = isinstance(inputs.datamodule, type)
+        hint = _call_hint(inputs.datamodule) if is_class else foreign_hint(kind, "DataModule")
         raise DataError(
             f"{inputs.fn} was given {kind.__qualname__} as datamodule: it must be an instance of "
             f"trainer_hooks.DataModule.{hint}"
         )
+
+
+def _call_hint(kind: Any) -> str:
+    """Return the cure where a class was given in place of its object."""
+    return f" Write {kind.__qualname__}(...) instead of {kind.__qualname__}."
 
 
 def _module_hint(inputs: RunInputs, kind: type, is_class: bool) -> str:
@@ -177,7 +180,7 @@ def _module_hint(inputs: RunInputs, kind: type, is_class: bool) -> str:
     if foreign := foreign_hint(kind, "Module"):
         return foreign
     if is_class:
-        return f" Write {kind.__qualname__}(...) instead of {kind.__qualname__}."
+        return _call_hint(kind)
     if isinstance(inputs.train, Module) or isinstance(inputs.evaluation, Module):
         return f" The model comes first: {inputs.fn}(model, loaders)."
     if issubclass(kind, nn.Module):
