@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+from typing import Any
+
 import pytest
 
 from trainer_hooks.callback import Callback
@@ -102,6 +106,50 @@ def test_dataloader_idx_may_be_left_out() -> None:
             pass
 
     assert hook_errors(OneLoader()) == ()
+
+
+def test_every_signature_is_judged_by_a_call() -> None:
+    """A hook is reported if Python refuses to call it with the hook's arguments, and only then."""
+    parts = itertools.product(
+        ("", "self, ", "self, trainer, /, "),
+        ("", "module, ", "module, outputs, ", "module=0, "),
+        ("", "batch, batch_idx, ", "batch=0, batch_idx=0, more=0, "),
+        ("", "*, key, ", "*, key=0, ", "*args, ", "*args, key, ", "**kwargs"),
+    )
+    for words in map("".join, parts):
+        made: dict[str, Any] = {}
+        try:
+            exec(f"def on_train_batch_start({words}): pass", made)
+        except SyntaxError:  # a parameter with a default before one without
+            continue
+        hook = made["on_train_batch_start"]
+        callback = type("Drawn", (Callback,), {"on_train_batch_start": hook})()
+        try:
+            callback.on_train_batch_start(*range(4))
+        except TypeError:
+            is_callable = False
+        else:
+            is_callable = True
+        assert (not hook_errors(callback)) is is_callable, words
+
+
+def test_a_decorated_hook_is_judged_by_its_own_signature() -> None:
+    """A decorator that passes all arguments on hides nothing."""
+
+    def logged(method):
+        @functools.wraps(method)
+        def call(*args):
+            return method(*args)
+
+        return call
+
+    class Short(Callback):
+        @logged
+        def on_train_epoch_end(self, trainer):
+            pass
+
+    [fault] = hook_errors(Short())
+    assert "Define on_train_epoch_end(self, trainer, module)" in fault
 
 
 def test_an_async_hook_is_reported() -> None:

@@ -26,7 +26,7 @@ import torch
 from torch.utils.data import DataLoader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 _MAX_OBJECTS = 2000
 _MAX_ITEMS = 64
@@ -71,14 +71,18 @@ class _ClassTraits:
 
     Attributes:
         is_leaf: whether an object is data, code or a name, which holds no other object.
-        contents: yields the objects that one holds beside its attributes and slots, with the steps
-            of their paths; None if there are none.
+        contents: returns the objects that one holds beside its attributes and slots, each after its
+            key; None if there are none.
+        step: the step of their paths, as a `%` format of the key.
+        has_attributes: whether an object has a dict of attributes, and not only slots.
         slots: its slots: index of the class in the MRO, and name.
         skipped_attributes: attributes that are not followed.
     """
 
     is_leaf: bool
-    contents: Callable[[Any], Iterator[tuple[str, Any]]] | None
+    contents: Callable[[Any], Iterable[tuple[Any, Any]]] | None
+    step: str
+    has_attributes: bool
     slots: tuple[tuple[int, str], ...]
     skipped_attributes: frozenset[str]
 
@@ -106,28 +110,28 @@ def walk_objects(name: str, owner: Any, seen_ids: set[int]) -> Iterator[tuple[st
         seen_ids.add(id(item))
         remaining -= 1
         yield path, item
-        for step, child in _children(item, traits_of[type(item)]):
-            # Leaves are not queued: a list of numbers would use up `_MAX_OBJECTS`.
-            if not traits_of[type(child)].is_leaf and id(child) not in seen_ids:
-                queue.append((path + step, child))
+        for step, held in _held_by(item, traits_of[type(item)]):
+            for key, child in held:
+                # Leaves are not queued: a list of numbers would use up `_MAX_OBJECTS`. Nor do they
+                # get a path, as most objects are leaves.
+                if not traits_of[type(child)].is_leaf and id(child) not in seen_ids:
+                    queue.append((path + step % (key,), child))
 
 
-def _children(item: Any, traits: _ClassTraits) -> Iterator[tuple[str, Any]]:
-    """Yield the objects that one holds, with the steps of their paths."""
+def _held_by(item: Any, traits: _ClassTraits) -> Iterator[tuple[str, Iterable[tuple[Any, Any]]]]:
+    """Yield the objects that one holds, each after its key, with the format of the path's step."""
     if traits.contents is not None:
-        yield from traits.contents(item)
-    try:
+        yield traits.step, traits.contents(item)
+    if traits.has_attributes:
         # Not vars(item): a class may override `__getattribute__` with code that must not run.
-        attributes = object.__getattribute__(item, "__dict__")
-    except AttributeError:  # an object with slots only
-        attributes = {}
-    for name, child in [*attributes.items()]:
-        if name not in traits.skipped_attributes:
-            yield f".{name}", child
+        attributes = object.__getattribute__(item, "__dict__").copy()
+        for name in traits.skipped_attributes:
+            attributes.pop(name, None)
+        yield ".%s", attributes.items()
     # Through the class that declares the slot: a subclass may use its name for something else.
     for index, name in traits.slots:
         with suppress(AttributeError):  # an empty slot
-            yield f".{name}", vars(type(item).__mro__[index])[name].__get__(item)
+            yield ".%s", [(name, vars(type(item).__mro__[index])[name].__get__(item))]
 
 
 class _ClassTraitsCache(dict[type, _ClassTraits]):
@@ -165,57 +169,55 @@ def _inspect_class(cls: type) -> _ClassTraits:
     if issubclass(cls, DataLoader):
         # The iterator of persistent workers belongs to the epoch, and holds queues and processes.
         skipped_attributes |= {"_iterator"}
-    return _ClassTraits(is_leaf, _contents_of(cls), tuple(slots), skipped_attributes)
-
-
-def _contents_of(cls: type) -> Callable[[Any], Iterator[tuple[str, Any]]] | None:
-    """Return the function that is `contents` in the traits of a class."""
     # By the class and not by isinstance, which would read an object's own `__class__`.
-    return next((contents for base, contents in _CONTENTS.items() if issubclass(cls, base)), None)
+    ways = (way for base, way in _CONTENTS.items() if issubclass(cls, base))
+    contents, step = next(ways, (None, ""))
+    has_attributes = cls.__dictoffset__ != 0
+    return _ClassTraits(is_leaf, contents, step, has_attributes, tuple(slots), skipped_attributes)
 
 
-def _of_dict(item: Any) -> Iterator[tuple[str, Any]]:
-    for key, child in islice(item.items(), _MAX_ITEMS):
-        # Other keys have no stable text for the path.
-        if isinstance(key, str | int):
-            yield f"[{key!r}]", child
+def _of_dict(item: Any) -> list[tuple[Any, Any]]:
+    # Other keys have no stable text for the path.
+    items = islice(item.items(), _MAX_ITEMS)
+    return [(key, child) for key, child in items if isinstance(key, str | int)]
 
 
-def _of_sequence(item: Any) -> Iterator[tuple[str, Any]]:
-    for position, child in enumerate(islice(item, _MAX_ITEMS)):
-        yield f"[{position}]", child
+def _of_sequence(item: Any) -> list[tuple[Any, Any]]:
+    return list(enumerate(islice(item, _MAX_ITEMS)))
 
 
-def _of_function(item: Any) -> Iterator[tuple[str, Any]]:
+def _of_function(item: Any) -> list[tuple[Any, Any]]:
+    held = []
     for name, cell in zip(item.__code__.co_freevars, item.__closure__ or (), strict=True):
-        with suppress(ValueError):  # a cell that is not set yet
-            yield f".{name}", cell.cell_contents
-    yield from ((".__defaults__", item.__defaults__), (".__kwdefaults__", item.__kwdefaults__))
+        try:  # noqa: SIM105 - `suppress` takes longer than all the rest
+            held.append((name, cell.cell_contents))
+        except ValueError:  # a cell that is not set yet
+            pass
+    return [*held, ("__defaults__", item.__defaults__), ("__kwdefaults__", item.__kwdefaults__)]
 
 
-def _of_method(item: Any) -> Iterator[tuple[str, Any]]:
-    yield from ((".__self__", item.__self__), (".__func__", getattr(item, "__func__", None)))
+def _of_method(item: Any) -> list[tuple[Any, Any]]:
+    return [("__self__", item.__self__), ("__func__", getattr(item, "__func__", None))]
 
 
-def _of_partial(item: Any) -> Iterator[tuple[str, Any]]:
-    yield from ((".func", item.func), (".args", item.args), (".keywords", item.keywords))
+def _of_partial(item: Any) -> list[tuple[Any, Any]]:
+    return [("func", item.func), ("args", item.args), ("keywords", item.keywords)]
 
 
-def _of_module(item: Any) -> Iterator[tuple[str, Any]]:
-    for name, child in item._modules.items():  # noqa: SLF001 - torch's name
-        yield f".{name}", child
+def _of_module(item: Any) -> list[tuple[Any, Any]]:
+    return [*item._modules.items()]  # noqa: SLF001 - torch's name
 
 
-_CONTENTS: dict[type | tuple[type, ...], Callable[[Any], Iterator[tuple[str, Any]]]] = {
-    dict: _of_dict,
-    (list, tuple, set, frozenset, deque): _of_sequence,
-    FunctionType: _of_function,
+_CONTENTS: dict[type | tuple[type, ...], tuple[Callable[[Any], list[tuple[Any, Any]]], str]] = {
+    dict: (_of_dict, "[%r]"),
+    (list, tuple, set, frozenset, deque): (_of_sequence, "[%s]"),
+    FunctionType: (_of_function, ".%s"),
     # A builtin method as well: `random.Random(0).random` leads to its generator.
-    (MethodType, BuiltinMethodType): _of_method,
-    functools.partial: _of_partial,
-    torch.nn.Module: _of_module,
+    (MethodType, BuiltinMethodType): (_of_method, ".%s"),
+    functools.partial: (_of_partial, ".%s"),
+    torch.nn.Module: (_of_module, ".%s"),
 }
-"""By the class: what objects hold beside attributes and slots, with the step of each path."""
+"""By the class: the function and the format that are `contents` and `step` of its traits."""
 
 
 class StatefulGenerator(Protocol):

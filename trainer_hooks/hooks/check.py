@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._names import (
@@ -13,7 +14,7 @@ from trainer_hooks._names import (
     ours_if_left,
 )
 from trainer_hooks.errors import did_you_mean
-from trainer_hooks.hooks.spec import ALIASES, EVENT_NAMES, HOOKS, HookSpec, overrides
+from trainer_hooks.hooks.spec import ALIASES, EVENT_NAMES, HOOKS, HookSpec, overridden, overrides
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -26,6 +27,9 @@ _STATE = (
 
 _MAX_ARGUMENTS = max(len(spec.arguments) for spec in HOOKS.values())
 """The largest number of arguments of a hook."""
+
+_OTHER_SIGNATURE = frozenset(("__wrapped__", "__signature__"))
+"""Attributes by which a function has another signature than its code, as decorators set them."""
 
 REMOVED_METHODS = {
     "training_epoch_end": "on_train_epoch_end(), and keep outputs in an attribute,",
@@ -124,10 +128,10 @@ def _hook_errors(implementer: object, hooks: Mapping[str, HookSpec], skip: int) 
                 )
     # an adapter translates the arguments of these, so their signatures are another framework's
     translated = getattr(type(implementer), "translated_hooks", ())
-    for name, spec in (*hooks.items(), *((old, hooks[new]) for old, new in ALIASES.items())):
-        if skip and not spec.takes_module:
-            continue  # never called, which `hook_warnings` reports
-        if name not in translated and overrides(implementer, name, hooks):
+    for name in overridden(implementer, hooks):
+        spec = hooks[ALIASES.get(name, name)]
+        # a module's hook that takes no module is never called, which `hook_warnings` reports
+        if name not in translated and (spec.takes_module or not skip):
             yield from _uncallable(implementer, name, "hook", spec, skip)
     if skip == 0:
         for spec in _STATE:
@@ -296,16 +300,46 @@ def _attribute(implementer: object, name: str) -> object:
 
 def _takes(method: object, arguments: tuple[str, ...]) -> bool:
     """Return whether `method` takes `arguments` by position, with or without `dataloader_idx`."""
+    # a run passes the index only where there are several loaders
+    needed = [name for name in arguments if name != "dataloader_idx"]
+    counts = len(arguments), len(needed)
+    plain = _plain_function(method)
+    if plain is not None:
+        function, given = plain
+        return any(_takes_count(function, given + count) for count in counts)
     try:
         signature = inspect.signature(method)  # type: ignore[arg-type]
     except (TypeError, ValueError):  # some callables written in C have no signature
         return True
-    # a run passes the index only where there are several loaders
-    needed = [name for name in arguments if name != "dataloader_idx"]
-    for names in (arguments, needed):
+    for count in counts:
         try:
-            signature.bind(*names)
+            signature.bind(*range(count))
         except TypeError:
             continue
         return True
     return False
+
+
+def _plain_function(method: object) -> tuple[FunctionType, int] | None:
+    """Return the function behind a method and the number of arguments that it brings, or None.
+
+    None stands for a callable that is no plain function, of which `inspect.signature` knows more.
+    """
+    given = 0
+    if isinstance(method, MethodType):
+        method, given = method.__func__, 1
+    # the relay calls a hook without the wrapper that accepts other names of its arguments
+    method = getattr(method, "declared_hook", method)
+    if not isinstance(method, FunctionType) or _OTHER_SIGNATURE & method.__dict__.keys():
+        return None
+    return method, given
+
+
+def _takes_count(function: FunctionType, count: int) -> bool:
+    """Return whether a function takes that many positional arguments, and needs no others."""
+    # not `inspect.signature`, which takes longer than all the other checks of a run's start
+    code, defaults = function.__code__, function.__kwdefaults__ or {}
+    keywords = code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]
+    has_room = count <= code.co_argcount or code.co_flags & inspect.CO_VARARGS
+    least = code.co_argcount - len(function.__defaults__ or ())
+    return bool(has_room) and count >= least and all(name in defaults for name in keywords)

@@ -21,10 +21,10 @@ from trainer_hooks.errors import (
 )
 from trainer_hooks.hooks.catalogue import Hooks
 from trainer_hooks.hooks.forked_copy import allow_in_forks, end_process, refuse_in_forks
-from trainer_hooks.hooks.spec import ALIASES, HOOKS, overrides
+from trainer_hooks.hooks.spec import ALIASES, HOOKS, overridden, overrides
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import FrameType
 
     from trainer_hooks.hooks.spec import HookSpec
@@ -95,6 +95,14 @@ class RelayMember:
     routes_events: bool = False
     on_failure: Callable[[str, BaseException], None] | None = None
     supplier: str = ""
+
+    def candidates(self, hooks: Mapping[str, HookSpec]) -> Iterable[str]:
+        """Return the hooks that may have a `listener`, in their order; no others have one."""
+        if self.routes_events:
+            return hooks
+        names = {ALIASES.get(name, name) for name in overridden(self.implementer, hooks)}
+        names.update(getattr(type(self.implementer), "translated_hooks", ()))
+        return [hook for hook in hooks if hook in names]
 
     def listener(
         self, hook: str, hooks: Mapping[str, HookSpec] = HOOKS
@@ -413,7 +421,7 @@ class HookRelay(Hooks):
     def _listeners(self, members: Sequence[RelayMember]) -> dict[str, list[_Listener]]:
         listeners: dict[str, list[_Listener]] = {}
         for member in members:
-            for hook in self.hooks:
+            for hook in member.candidates(self.hooks):
                 listener = self._listener(hook, member)
                 if listener is not None and not (member.skip and hook in _MODULE_FIRST):
                     listeners.setdefault(hook, []).append(listener)

@@ -11,7 +11,7 @@ from trainer_hooks._names import class_attribute, names_left_to_user, ours_if_le
 from trainer_hooks.hooks.catalogue import Hooks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 _Method = TypeVar("_Method", bound="Callable[..., Any]")
 
@@ -138,19 +138,40 @@ def overrides(implementer: object, hook: str, hooks: Mapping[str, HookSpec] = HO
         hook: the hook's name, or an older name of one.
         hooks: all known hooks by name.
     """
+    return bool(overridden(implementer, hooks, (hook,)))
+
+
+def overridden(
+    implementer: object, hooks: Mapping[str, HookSpec] = HOOKS, names: Iterable[str] = ()
+) -> list[str]:
+    """Return the hooks that an object overrides, older names last: see `overrides`.
+
+    Args:
+        implementer: a callback or a module.
+        hooks: all known hooks by name.
+        names: the hooks to look at, in place of all and their older names.
+    """
+    # one loop for all hooks of an object: each run's start has it for each callback, several times
     kind = type(implementer)
     # not `hasattr` of the instance: a foreign class's `__getattr__` may answer any name
     own = getattr(implementer, "__dict__", {})
-    # under a name that is left to the user it may have anything, for another framework
-    if hook in own and hook not in names_left_to_user(kind):
-        return own[hook] is not None
-    method = class_attribute(kind, hook)
-    # `is True`: a Mock in a hook's place answers every attribute with another, truthy Mock
-    if method is None or getattr(method, "is_empty_hook", False) is True:
-        return False
-    # an older name has no spec: a class that defines it overrides the hook
-    spec = hooks.get(hook)
-    return spec is None or method is not spec.declared
+    left = names_left_to_user(kind)
+    found = []
+    for name in names or (*hooks, *ALIASES):
+        # under a name that is left to the user it may have anything, for another framework
+        if name in own and name not in left:
+            if own[name] is not None:
+                found.append(name)
+            continue
+        method = class_attribute(kind, name) if name in left else getattr(kind, name, None)
+        # `is True`: a Mock in a hook's place answers every attribute with another, truthy Mock
+        if method is None or getattr(method, "is_empty_hook", False) is True:
+            continue
+        # an older name has no spec: a class that defines it overrides the hook
+        spec = hooks.get(name)
+        if spec is None or method is not spec.declared:
+            found.append(name)
+    return found
 
 
 def empty_hook(hook: str) -> Callable[..., None]:

@@ -24,7 +24,7 @@ from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.check import hook_errors, hook_warnings
 from trainer_hooks.hooks.discovery import installed_hooks
 from trainer_hooks.hooks.relay import HookRelay, RelayMember
-from trainer_hooks.hooks.spec import ALIASES, HOOKS, overrides
+from trainer_hooks.hooks.spec import HOOKS, overridden
 from trainer_hooks.testing.contract_report import CheckNote, Defect, Findings, defect_from_error
 from trainer_hooks.testing.harness import run_entry_point
 from trainer_hooks.testing.nested_diff import nested_differences, summarize_differences
@@ -420,9 +420,8 @@ class _HookTimer:
         if ours(callback).routes_events:
             self._time(callback, "run_event")
         else:
-            for name in (*HOOKS, *ALIASES):
-                if overrides(callback, name):
-                    self._time(callback, name)
+            for name in overridden(callback):
+                self._time(callback, name)
 
     def _time(self, callback: Callback, method: str) -> None:
         """Replace a method of the callback by one that adds its seconds."""

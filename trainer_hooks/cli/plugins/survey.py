@@ -21,7 +21,7 @@ from trainer_hooks.connector.plugin_validation import (
 from trainer_hooks.errors import TrainerHooksWarning, error_summary, is_interruption
 from trainer_hooks.hooks.discovery import installed_plugins, iter_plugin_records
 from trainer_hooks.hooks.plugin import Plugin, PluginFilter
-from trainer_hooks.hooks.spec import ALIASES, overrides
+from trainer_hooks.hooks.spec import overridden
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -185,7 +185,7 @@ def _listened(callback: Callback, hooks: Mapping[str, HookSpec]) -> list[str]:
     """Return the hooks that a callback overrides; `run_event` stands for all of them."""
     if ours(callback).routes_events:
         return ["run_event"]
-    return [name for name in (*hooks, *ALIASES) if overrides(callback, name, hooks)]
+    return overridden(callback, hooks)
 
 
 def _show(records: list[dict[str, Any]]) -> None:
