@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import logging
 import os
 import re
 import signal
@@ -101,6 +102,12 @@ def pytest_collection_finish() -> None:
     gc.enable()
     # after each 700 objects, as Python has it, collecting takes a tenth of the tests' time
     gc.set_threshold(10_000, 10, 10)
+    # pytest gives its handlers to each logger that passes nothing on, six times a test: torch has
+    # fifty of them
+    for name, logger in logging.root.manager.loggerDict.items():
+        if name.startswith("torch.") and isinstance(logger, logging.Logger):
+            logger.propagate = True
+            logger.handlers.clear()
 
 
 @pytest.fixture(autouse=True)

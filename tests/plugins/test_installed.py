@@ -15,6 +15,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 def test_nothing_installed_is_nothing_loaded(probe) -> None:
     """Without a plugin there is no callback, no record and no warning."""
     probed = probe()
@@ -91,6 +92,7 @@ def test_the_way_out_that_the_warning_names_works(probe) -> None:
     assert probed.callbacks == ["EventLog"]
 
 
+@pytest.mark.slow
 def test_a_factory_in_both_groups_is_called_once(probe) -> None:
     """A package that registers under both group names gives one callback, not two."""
     probed = probe("fleet")
@@ -116,6 +118,7 @@ def test_two_distributions_that_clash(probe) -> None:
     assert "a_rival.factories.EventLog (from plugin a-rival 5.0)" in message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "callbacks"),
     [
@@ -149,6 +152,7 @@ def test_a_misspelt_name_is_an_error(probe) -> None:
     assert "Did you mean 'event-log'?" in probed.error
 
 
+@pytest.mark.slow
 def test_the_warning_is_shown_by_default(run_with_plugins) -> None:
     """With Python's own filters the warning reaches stderr, at the user's line, every time."""
     code = (

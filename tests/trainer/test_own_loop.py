@@ -534,6 +534,7 @@ def test_schedulers_step_at_their_interval() -> None:
     assert run.trainer.optimizers[0].param_groups[0]["lr"] == 0.5**4
 
 
+@pytest.mark.slow
 def test_a_compiled_model_keeps_its_names() -> None:
     """torch.compile's wrapper trains, and the weights have the names of the model inside it."""
     net = a_net()

@@ -216,7 +216,7 @@ def test_the_events_of_a_run(run, result):
     ]
 
 
-@pytest.mark.parametrize("exits", [True, False])
+@pytest.mark.parametrize("exits", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_the_target(exits, run, result, tmp_path):
     """At the target, inside the first epoch, the result is complete; the fit goes on or stops."""
 

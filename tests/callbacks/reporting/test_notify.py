@@ -312,6 +312,7 @@ def test_a_command_that_hangs_is_killed(quiet_trainer, net, batches, caplog, tmp
     os.close(reader)
 
 
+@pytest.mark.slow
 def test_an_address_that_hangs_is_given_up(quiet_trainer, net, batches, server, caplog):
     """A server that takes the request and never answers holds the end for the timeout at most."""
     server.is_released.clear()

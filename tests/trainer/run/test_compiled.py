@@ -104,6 +104,7 @@ def test_all_entry_points_run_it_compiled(bare) -> None:
     assert backend.calls >= before + 4
 
 
+@pytest.mark.slow
 def test_the_module_is_left_as_it_was(bare) -> None:
     """After a run nothing of the compiler is on it."""
     module = LogsInEachStage()
