@@ -15,7 +15,7 @@ import pyte
 import pytest
 
 from trainer_hooks import Callback, Hooks
-from trainer_hooks.cli.hooks import example_of, signature_of
+from trainer_hooks.cli.hooks.listing import example_of, signature_of
 from trainer_hooks.cli.main import main
 from trainer_hooks.hooks.check import hook_warnings
 from trainer_hooks.hooks.loop_tree import positions_of

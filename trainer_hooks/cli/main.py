@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._version import __version__
-from trainer_hooks.cli import hooks
 from trainer_hooks.cli.checkpoint import command as checkpoint
 from trainer_hooks.cli.commands import (
     INTERRUPTED,
@@ -19,6 +18,7 @@ from trainer_hooks.cli.commands import (
 )
 from trainer_hooks.cli.demo import command as demo_command
 from trainer_hooks.cli.doctor import command as doctor
+from trainer_hooks.cli.hooks import command as hooks
 from trainer_hooks.cli.new import command as new
 from trainer_hooks.cli.plugins import command as plugins
 from trainer_hooks.cli.port import command as port

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks._names import is_of_package
 from trainer_hooks.cli.commands import install_hint, print_failure
 from trainer_hooks.errors import DataError, OptionError, error_message
-from trainer_hooks.hooks.spec import overrides
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -62,6 +61,9 @@ def run_command(
 
 def _takes_predictions(trainer: Trainer) -> bool:
     """Return whether a callback from outside the package gets the outputs of `predict_step`."""
+    # not at the top: `trainer-hooks --help` imports this module
+    from trainer_hooks.hooks.spec import overrides
+
     return any(
         overrides(callback, "on_predict_batch_end")
         for callback in trainer.callbacks

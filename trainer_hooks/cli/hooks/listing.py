@@ -1,4 +1,4 @@
-"""`trainer-hooks hooks [NAME]`: list the hook catalogue, or describe one hook."""
+"""The hook catalogue as `trainer-hooks hooks` prints it: a list, and a page of each hook."""
 
 from __future__ import annotations
 
@@ -21,65 +21,47 @@ from trainer_hooks.hooks.relay import is_isolated
 from trainer_hooks.hooks.spec import HOOKS
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator, Mapping
 
-    from trainer_hooks.cli.commands import Commands
     from trainer_hooks.hooks.spec import HookSpec
 
 _WIDTH = 88
 """Columns that a signature may take, beside the indentation of the class that it goes into."""
 
 
-def add_parser(commands: Commands) -> None:
-    """Declare the command."""
-    parser = commands.add_parser(
-        "hooks",
-        help="list the hooks, or tell all about one",
-        description=(
-            "List every hook, or tell all about one: when it fires, what it is given, its names in "
-            "other frameworks, its place in the loop, and a method to copy."
-        ),
-        epilog="Example: trainer-hooks hooks on_train_batch_end",
-    )
-    parser.add_argument(
-        "name",
-        nargs="?",
-        metavar="NAME",
-        help="a hook, by its name here, in Lightning, in Composer or in pytorch-accelerated",
-    )
-    parser.add_argument("--json", action="store_true", help="write JSON")
-    parser.set_defaults(run=run)
+def show_hooks(name: str | None, *, as_json: bool) -> int:
+    """List the hooks or describe one, and return the exit code.
 
-
-def run(arguments: argparse.Namespace) -> int:
-    """List the hooks or describe one, and return the exit code."""
+    Args:
+        name: a hook's name here or in another framework; None lists all hooks.
+        as_json: whether to write JSON.
+    """
     # plugins that add hooks are imported, and may print where JSON is written
     with prints_diverted():
         hooks = {**HOOKS, **installed_hooks()}
-    if arguments.name is None:
-        if arguments.json:
+    if name is None:
+        if as_json:
             print_json([_summary(spec) for spec in hooks.values()])
         else:
             _show_list(hooks)
         return 0
-    matches = find_hooks(arguments.name, hooks)
+    matches = find_hooks(name, hooks)
     if not matches:
         return print_failure(
             "hooks",
-            f"{arguments.name!r} is no hook, here or in another framework."
-            f"{did_you_mean(arguments.name, known_names(hooks))} "
+            f"{name!r} is no hook, here or in another framework."
+            f"{did_you_mean(name, known_names(hooks))} "
             "List them with: trainer-hooks hooks",
         )
-    if arguments.json:
-        record = {"name": arguments.name, "hooks": [_details(match) for match in matches]}
+    if as_json:
+        record = {"name": name, "hooks": [_details(match) for match in matches]}
         print_json(record)
         return 0
     for index, match in enumerate(matches):
         if index:
             print()
         # a package may have added the hook, and wrote its name and its docstring
-        print(*map(printable_lines, _page(match, arguments.name)), sep="\n")
+        print(*map(printable_lines, _page(match, name)), sep="\n")
     return 0
 
 

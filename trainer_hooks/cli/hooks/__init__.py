@@ -1,0 +1,1 @@
+"""The command `hooks`: list the hook catalogue, or describe one hook."""
