@@ -433,7 +433,7 @@ def test_the_state_is_plain_and_goes_on(store: MetricStore) -> None:
     store.enter(LogScope.TRAIN_EPOCH)
     log(store, "note", 7.0)
     store.callback_metrics["mine"] = 0.5  # type: ignore[assignment] - users do
-    state = store.state_dict({})
+    state = store.state_dict(dict)
     require_plain(state, "the store")
     other = MetricStore()
     other.load_state_dict(state, {}, torch.device("cpu"))

@@ -146,7 +146,7 @@ def test_a_resume_that_is_cut_before_another_batch_is_compared_again():
             first.last.keep(next(batches))
         again = stream(1)
         again.reopen(0, 2, first.state_dict())
-        assert again.state_dict()["last_print"] == first.state_dict()["last_print"] != {}
+        assert again.state_dict()["last_digests"] == first.state_dict()["last_digests"] != {}
         with pytest.warns(TrainerHooksWarning, match="loaded again"):
             stream(2).reopen(0, 2, again.state_dict())
 

@@ -22,10 +22,16 @@ if TYPE_CHECKING:
 _WORKERS = "num_workers"
 _IS_STREAM = "is a stream"
 _MAX_PARTS = 64
-_MAX_NUMBERS = 2**18
+_MAX_NUMBERS = 2**14
 _ROW = 1024
 _LARGE = 2**15
 _MAX_DEPTH = 4
+
+LAST_DIGESTS = "last_digests"
+"""The key of the last batch's fingerprint in a checkpoint.
+
+Older checkpoints have `last_print` instead: a fingerprint of more numbers, which is not compared.
+"""
 
 
 class LastBatch:
@@ -57,8 +63,7 @@ def fingerprint(batch: Any) -> dict[str, list[int]]:
     """Return, by path, a version and a digest of each tensor, number and string in a nested batch.
 
     The version is the number of in-place changes of a tensor: after different changes by a training
-    step, digests tell nothing about the data. Of a large tensor, a quarter of a million numbers are
-    read.
+    step, digests tell nothing about the data. Of a large tensor, at most 16,384 numbers are read.
     """
     digests: dict[str, list[int]] = {}
     for path, part in islice(_parts(batch, "batch", _MAX_DEPTH), _MAX_PARTS):
@@ -250,7 +255,7 @@ def compare_last(
     if not all(getattr(individual, "in_order", True) for individual in individual_loaders(loader)):
         # `warn_of_workers` has warned already that batches come in any order.
         return
-    part = differing_part(state.get("last_print", {}), fingerprint(last))
+    part = differing_part(state.get(LAST_DIGESTS, {}), fingerprint(last))
     if not part:
         return
     if restored_loaders:

@@ -48,6 +48,7 @@ from trainer_hooks.data.loaders import (
     shortage_message,
 )
 from trainer_hooks.data.resume_checks import (
+    LAST_DIGESTS,
     LastBatch,
     compare_last,
     describe_structure,
@@ -195,7 +196,7 @@ class TrainStream:
             # The epoch is at its end, although this loader may have more: of several ranks all end
             # with the shortest, and only the ranks whose loader is at its end see that again.
             self.num_batches = num_done
-        self.last.forget(state.get("last_print"))
+        self.last.forget(state.get(LAST_DIGESTS))
         # Last: opening and skipping have drawn from these generators.
         restore_generators(self._generators(), state["generators"])
         return iterator
@@ -376,7 +377,7 @@ class TrainStream:
             "opened_with": self._opened_with,
             "position": position,
             "workers_have_drawn": False,
-            "last_print": self.last.fingerprint,
+            LAST_DIGESTS: self.last.fingerprint,
             "draws": self._recorded_draws(),
         }
 
@@ -460,7 +461,7 @@ class TrainStream:
             "records_all": self._recorder is not None and self._recorder.records_all,
             "workers_have_drawn": is_open and self._have_workers_drawn(),
             # the fingerprint of the last batch, which a resume compares; none of a batch not done
-            "last_print": {} if inside_batch else self.last.fingerprint,
+            LAST_DIGESTS: {} if inside_batch else self.last.fingerprint,
         }
 
     def require_same(self, state: dict[str, Any]) -> None:
@@ -831,7 +832,7 @@ def _next_recorded(number: int) -> int:
 
 def _is_other_batch(last: Any, state: dict[str, Any]) -> bool:
     """Return whether a batch differs from the last one before a checkpoint was saved."""
-    return bool(differing_part(state.get("last_print", {}), fingerprint(last)))
+    return bool(differing_part(state.get(LAST_DIGESTS, {}), fingerprint(last)))
 
 
 class LookaheadIterator:

@@ -469,14 +469,22 @@ class MetricStore:
 
     # --- checkpoints ---
 
-    def state_dict(self, parts: Mapping[str, Any]) -> dict[str, Any]:
+    def state_dict(self, find_parts: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
         """Return the latest values, and the values of an unfinished training epoch.
 
         Args:
-            parts: submodules and metric objects by name; a logged metric object is saved as the
-                name that it has there.
+            find_parts: returns submodules and metric objects by name; a logged metric object is
+                saved as the name that it has there.
         """
-        names = {id(part): name for name, part in parts.items()}
+        aggregators = [
+            (scope, name, aggregator)
+            for (scope, _), table in self._tables.items()
+            if scope in (LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH)
+            for name, aggregator in table.items()
+        ]
+        # most runs log no metric objects, and searching for them takes a third of this
+        has_metrics = any(aggregator.metric is not None for _, _, aggregator in aggregators)
+        names = {id(part): name for name, part in find_parts().items()} if has_metrics else {}
         # as_tensor: users may have written plain numbers into `callback_metrics`
         latest = {
             table_name: in_one_piece({k: torch.as_tensor(v).detach() for k, v in table.items()})
@@ -497,9 +505,7 @@ class MetricStore:
                     "has_metric": aggregator.metric is not None,
                     **aggregator.state_dict(),
                 }
-                for (scope, _), aggregators in self._tables.items()
-                if scope in (LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH)
-                for name, aggregator in aggregators.items()
+                for scope, name, aggregator in aggregators
             ],
         }
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
 from trainer_hooks.clock.progress import EpochStage
+from trainer_hooks.data.resume_checks import LAST_DIGESTS
 from trainer_hooks.errors import TrainerHooksWarning
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def fit_to_world_size(
     dropped: dict[str, Any] = {
         "loader": None,
         "position": None,
-        "last_print": {},
+        LAST_DIGESTS: {},
         "rng_ahead": None,
         "draws": {},
     }

@@ -77,7 +77,7 @@ def convert_lightning_checkpoint(
         "stream": position,
         "val_generators": {},
         "gradients": {},
-        "metrics": MetricStore().state_dict({}),
+        "metrics": MetricStore().state_dict(dict),
         "metric_objects": {},
         "clock": {},
         "wall_times": {},

@@ -95,7 +95,7 @@ def build_state_registry(
               lambda: (training.scaler if context is None else precision.state_dict()) or None,
               precision.load_state_dict, path=("MixedPrecision",), only_training_changes=True),
         # not rolled back: `MetricStore.isolated` does that for what an evaluation shows
-        entry("metrics", lambda: metrics.state_dict(metric_parts(module, owners_of(core))),
+        entry("metrics", lambda: metrics.state_dict(lambda: metric_parts(module, owners_of(core))),
               lambda s: metrics.load_state_dict(s, metric_parts(module, owners_of(core)), device),
               is_per_rank=True, is_rolled_back=False),
         entry("evaluated", lambda: dict(metrics.evaluated),
