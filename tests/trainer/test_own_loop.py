@@ -957,6 +957,41 @@ def test_a_resume_that_misses_the_validation_is_told(tmp_path) -> None:
         train(run, net, validates=False)
 
 
+def saved_between(folder: Any, ckpt_path: Any = None) -> tuple[nn.Module, list[str]]:
+    """Train a batch, save, leave the batches, validate, save; return the net and its hook calls."""
+    pairs = Pairs()
+    run, net = a_run(pairs, max_epochs=1, ckpt_path=ckpt_path)
+    with run:
+        for _ in run.epochs():
+            for batch in run.batches(batches()):
+                train_on(run, net, batch)
+                run.save_checkpoint(folder / "in-batch.ckpt")
+                break
+            with run.validation():
+                list(run.batches(batches(1)))
+            run.save_checkpoint(folder / "validated.ckpt")
+    return net, pairs.calls
+
+
+def test_a_resumed_loop_leaves_its_batch_as_the_first_did(tmp_path) -> None:
+    """The batch that a resume goes through once more is closed before the validation after it."""
+    net, calls = saved_between(tmp_path)
+    resumed, left = saved_between(tmp_path, tmp_path / "in-batch.ckpt")
+    assert torch.equal(resumed.weight, net.weight)
+    first = left.index("on_train_batches_end")
+    assert left[first:] == calls[calls.index("on_train_batches_end") :]
+
+
+def test_a_resumed_epoch_has_one_training_loader_too(tmp_path) -> None:
+    """Where the batches lie behind the resume, a second loader is refused as in the first run."""
+    saved_between(tmp_path)
+    run, _ = a_run(max_epochs=1, ckpt_path=tmp_path / "validated.ckpt")
+    with pytest.raises(UsageError, match="called a second time in epoch 0"), run:
+        for _ in run.epochs():
+            assert list(run.batches(batches())) == []
+            list(run.batches(batches()))
+
+
 # --- notebooks ---
 
 
@@ -981,6 +1016,46 @@ def test_a_loop_in_several_cells() -> None:
     run.close()
     run.close()
     assert seen == [(epoch, number) for epoch in range(2) for number in range(4)]
+
+
+def test_a_resume_that_is_interrupted_logs_in_batches(tmp_path) -> None:
+    """The next cell, which takes the batch after the resumed one, logs values of batches."""
+    saved_between(tmp_path)
+    run, net = a_run(max_epochs=1, ckpt_path=tmp_path / "in-batch.ckpt")
+    run.open()
+    loader, losses = batches(), []
+
+    def cell(*, interrupted: bool) -> None:
+        for _ in run.epochs():
+            for batch in run.batches(loader):
+                if interrupted:
+                    raise KeyboardInterrupt
+                losses.append(train_on(run, net, batch).item())
+
+    with pytest.raises(KeyboardInterrupt):
+        cell(interrupted=True)
+    cell(interrupted=False)
+    run.close()
+    assert len(losses) == 3
+    # by default a value of a batch is one of its step; outside of batches it would be a mean
+    assert run.trainer.callback_metrics["loss"].item() == losses[-1]
+
+
+def test_an_error_at_a_validations_end_leaves_eval_mode() -> None:
+    """Where a loop catches the error, it goes on in train mode."""
+
+    class Fails(Callback):
+        def on_validation_epoch_end(self, trainer: Any, module: Any) -> None:
+            raise LookupError("no such score")
+
+    run, net = a_run(Fails(), max_epochs=1)
+    with run:
+        for _ in run.epochs():
+            train_epoch(run, net)
+            with pytest.raises(LookupError), run.validation():
+                assert not net.training
+                list(run.batches(batches(1)))
+            assert net.training
 
 
 def test_with_again_goes_on(tmp_path) -> None:
