@@ -78,6 +78,18 @@ def test_file_of_somebody_else_is_left_alone(tmp_path):
     assert (folder / "metrics.csv").read_text() == "time,loss\n1,2\n"
 
 
+def test_a_damaged_file_is_not_continued(tmp_path) -> None:
+    """A byte that is no text is told with its place; the file stays as it is."""
+    file = tmp_path / "trainer_logs" / "version_0" / "metrics.csv"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"step,loss\n0,1.0\n1,\xff\n2,")
+    with pytest.raises(OptionError, match=r"is damaged \(.*byte 0xff in position 18"):
+        logger = CSVLogger(tmp_path, version=0)
+        logger.log_metrics({"loss": 1.0}, 2)
+        logger.save()
+    assert file.read_bytes() == b"step,loss\n0,1.0\n1,\xff\n2,"
+
+
 def test_rows_have_a_step_column_and_exact_values(tmp_path):
     """Each call is one row; a float is read back as the same float."""
     logger = CSVLogger(tmp_path)

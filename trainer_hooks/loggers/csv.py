@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 from contextlib import suppress
 from itertools import chain, count, islice
@@ -300,24 +301,29 @@ def continue_csv(path: Path) -> tuple[list[str], int, list[str]]:
     An incomplete row at the end is dropped.
 
     Raises:
-        OptionError: the file was not written by a CSVLogger.
+        OptionError: the file was not written by a CSVLogger, or is damaged.
     """
     content = path.read_bytes()
     whole = content.rfind(b"\n") + 1
+    rows, last, fault = 0, list[str](), ""
+    try:
+        lines = io.TextIOWrapper(io.BytesIO(content[:whole]), encoding="utf-8", newline="")
+        reader = csv.reader(lines)
+        header = next(reader, [STEP])
+        for row in reader:
+            rows, last = rows + 1, row
+        if header[0] != STEP:
+            fault = f"its first column is {header[0]!r}, not {STEP!r}"
+    except (UnicodeDecodeError, csv.Error) as error:
+        fault = str(error)
+    if fault:
+        raise OptionError(
+            f"version of CSVLogger: {path} was not written by a CSVLogger, or is damaged ({fault})."
+            " Choose another version or move that file away."
+        )
     # a killed process left a part of a row, to which the next row would be appended
     if whole != len(content):
         os.truncate(path, whole)
-    with path.open(encoding="utf-8", newline="") as file:
-        reader = csv.reader(file)
-        header = next(reader, [STEP])
-        rows, last = 0, list[str]()
-        for row in reader:
-            rows, last = rows + 1, row
-    if header[0] != STEP:
-        raise OptionError(
-            f"version of CSVLogger: {path} was not written by a CSVLogger (its first column is "
-            f"{header[0]!r}, not {STEP!r}). Choose another version or move that file away."
-        )
     # not even the header was complete
     if not whole:
         path.write_text(f"{STEP}\n", encoding="utf-8")
