@@ -982,6 +982,53 @@ def test_a_resumed_loop_leaves_its_batch_as_the_first_did(tmp_path) -> None:
     assert left[first:] == calls[calls.index("on_train_batches_end") :]
 
 
+@pytest.mark.parametrize("window", [1, 2])
+@pytest.mark.parametrize("last", [1, 2, 3])
+def test_a_loop_that_was_left_is_left_by_a_resume_too(tmp_path, window, last) -> None:
+    """No checkpoint lies between the break and the epoch's next stage."""
+
+    def train(folder: Any, cut: int = 0, ckpt_path: Any = None) -> tuple[nn.Module, list[Any], int]:
+        net, seen = a_net(), []
+        saver = ModelCheckpoint(folder, every_n_train_steps=1)
+        run = Run(
+            net, torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.5), callbacks=saver,
+            accumulate_grad_batches=window, ckpt_path=ckpt_path,
+            **QUIET | {"enable_checkpointing": True},
+        )  # fmt: skip
+        loader, moments = batches(5), count(1)
+
+        def come_here() -> None:
+            if next(moments) == cut:
+                raise KeyError("cut")
+
+        with run:
+            for epoch in run.epochs():
+                for batch in run.batches(loader):
+                    train_on(run, net, batch)
+                    seen.append((epoch, run.progress.batches_in_epoch))
+                    come_here()
+                    if run.progress.batches_in_epoch == last - 1:
+                        break
+                come_here()
+                with run.validation():
+                    for batch in run.batches(batches(1)):
+                        run.log("val_loss", net(batch).mean())
+                        come_here()
+                come_here()
+        return net, seen, next(moments)
+
+    net, seen, moments = train(tmp_path / "uncut")
+    assert len(seen) == 2 * last
+    for moment in range(1, moments):
+        folder = tmp_path / str(moment)
+        with pytest.raises(KeyError):
+            train(folder, moment)
+        (file,) = list(folder.glob("*.ckpt")) or (None,)
+        resumed, left, _ = train(folder, ckpt_path=file)
+        assert left == seen[len(seen) - len(left) :], moment
+        assert torch.equal(resumed.weight, net.weight), moment
+
+
 def test_a_resumed_epoch_has_one_training_loader_too(tmp_path) -> None:
     """Where the batches lie behind the resume, a second loader is refused as in the first run."""
     saved_between(tmp_path)

@@ -438,12 +438,14 @@ class OwnLoop(FitLoop):
             with rng.isolated():
                 context.data.restore_position(awaited.position, self._progress)
 
-    def _close_batch(self, *, is_left: bool = False) -> None:
-        """End the open batch, if there is one, and offer a checkpoint.
+    def _close_batch(self, *, is_left: bool = False, ends_epoch: bool = False) -> None:
+        """End the open batch, if there is one, and offer a checkpoint unless the epoch ends there.
 
         Args:
             is_left: whether the user's lines were left in the middle, so that the batch is dropped
                 unless it has made its step.
+            ends_epoch: whether the loop over the batches was left. As after `trainer.end_epoch()`,
+                a resume from a checkpoint of this batch would train the batches that are left.
         """
         batch, self._batch = self._batch, None
         if batch is None:
@@ -458,7 +460,9 @@ class OwnLoop(FitLoop):
         if not batch.is_flushed:
             batch.offers_checkpoint = self._batch_end.flush(batch.closes_window, self._outputs)
         self._position.stops = 0
-        if batch.offers_checkpoint:
+        if ends_epoch:
+            self._progress.is_batch_open = False
+        elif batch.offers_checkpoint:
             self._batch_end.offer_checkpoint()
 
     def _end_own_batch(self, batch: OwnBatch) -> None:
@@ -516,7 +520,7 @@ class OwnLoop(FitLoop):
         """End the epoch's batches where the user's loop has left them."""
         self._are_batches_left = False
         batch, progress = self._batch, self._progress
-        self._close_batch(is_left=True)
+        self._close_batch(is_left=True, ends_epoch=True)
         if progress.stage is EpochStage.BATCHES and self._has_batches:
             if progress.batches_in_epoch:
                 # as `trainer.end_epoch()` does: the epoch has as many batches as were trained
