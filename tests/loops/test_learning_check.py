@@ -10,7 +10,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 import trainer_hooks.compat.lightning as pl
 from trainer_hooks import Callback, Module, Trainer
-from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint
+from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint, NaNGuard
 from trainer_hooks.errors import TrainerHooksAdvice, TrainerHooksWarning
 
 OFF = {
@@ -366,3 +366,18 @@ def test_a_metric_of_which_less_is_better(kind, recwarn) -> None:
         kind(monitor=name)
     kind(monitor="val_acc", mode="max")
     assert told(recwarn) == []
+
+
+@pytest.mark.filterwarnings("ignore:.*not finite")
+def test_gradients_that_a_guard_dropped_say_nothing_of_the_loss(recwarn) -> None:
+    """A first batch that is skipped for its gradients is no loss without a way to the weights."""
+
+    class Nan(Callback):
+        def on_after_backward(self, trainer, module):
+            if trainer.progress.batches_completed < 2:
+                for parameter in module.parameters():
+                    parameter.grad.fill_(float("nan"))
+
+    trainer = Trainer(**OFF, max_epochs=1, callbacks=[Nan(), NaNGuard(action="skip")])
+    trainer.fit(Net(), torch.utils.data.DataLoader(torch.ones(8, 2), 2))
+    assert not [one for one in recwarn if issubclass(one.category, TrainerHooksAdvice)]

@@ -15,6 +15,8 @@ from trainer_hooks import Band, Callback, Module, TrainerHooksWarning
 from trainer_hooks.errors import MetricError, ModuleError, OptimizationError
 from trainer_hooks.module.optimization import LRSchedulerConfig, needs_closure, parse_optimizers
 
+SOURCE = "Net.configure_optimizers returned"
+
 
 def parameters() -> list[torch.nn.Parameter]:
     return [torch.nn.Parameter(torch.ones(2))]
@@ -30,7 +32,7 @@ def sgd() -> SGD:
 def refusal(returned: object) -> str:
     """Return the message with which a value is refused."""
     with pytest.raises(OptimizationError) as caught:
-        parse_optimizers(returned, "Net")
+        parse_optimizers(returned, SOURCE)
     message = str(caught.value)
     assert "Net.configure_optimizers" in message
     return message
@@ -121,7 +123,7 @@ def test_an_unknown_interval(interval: object) -> None:
     optimizer = sgd()
     scheduler = {"scheduler": StepLR(optimizer, 1), "interval": interval}
     message = refusal({"optimizer": optimizer, "lr_scheduler": scheduler})
-    assert f"interval={interval!r} of a scheduler must be 'epoch' or 'step'" in message
+    assert f"a scheduler with interval={interval!r}: it must be 'epoch' or 'step'" in message
 
 
 @pytest.mark.parametrize("frequency", [0, -1, 1.0, True, "1", None])
@@ -152,7 +154,7 @@ def test_a_scheduler_of_another_optimizer() -> None:
     """A scheduler that drives an optimizer that was not returned would do nothing."""
     message = refusal({"optimizer": sgd(), "lr_scheduler": StepLR(sgd(), 1)})
     assert "StepLR" in message
-    assert "return that optimizer too" in message
+    assert "give that optimizer too" in message
 
 
 # --- what is taken ---
@@ -192,7 +194,7 @@ def test_every_form() -> None:
         ([one, {"optimizer": two, "lr_scheduler": decays}], [one, two], [decays]),
     ]
     for returned, optimizers, schedulers in forms:
-        found = parse_optimizers(returned, "Net")
+        found = parse_optimizers(returned, SOURCE)
         assert [id(o) for o in found.optimizers] == [id(o) for o in optimizers], returned
         assert [id(c.scheduler) for c in found.schedulers] == [id(s) for s in schedulers], returned
 
@@ -210,9 +212,9 @@ def test_the_settings_of_a_scheduler() -> None:
         "monitor": "acc",
         "strict": False,
     }
-    [config] = parse_optimizers(([optimizer], [given]), "Net").schedulers
+    [config] = parse_optimizers(([optimizer], [given]), SOURCE).schedulers
     assert config == LRSchedulerConfig(**given)
-    [config] = parse_optimizers(([optimizer], [scheduler]), "Net").schedulers
+    [config] = parse_optimizers(([optimizer], [scheduler]), SOURCE).schedulers
     assert config == LRSchedulerConfig(scheduler, None, "epoch", 1, False, None, True)
 
 
@@ -232,7 +234,7 @@ def test_the_monitor_may_stand_at_both_places(wrap) -> None:
     """A plateau's monitor stands in its own dict, which counts more, or beside the optimizer."""
     optimizer = sgd()
     returned = {"optimizer": optimizer, **wrap(ReduceLROnPlateau(optimizer))}
-    [config] = parse_optimizers(returned, "Net").schedulers
+    [config] = parse_optimizers(returned, SOURCE).schedulers
     assert config.reduce_on_plateau
     assert config.monitor == "acc"
 
@@ -249,7 +251,7 @@ def test_a_scheduler_of_the_users_own() -> None:
         def load_state_dict(self, state): ...
 
     own = Own()
-    [config] = parse_optimizers(([sgd()], [own]), "Net").schedulers
+    [config] = parse_optimizers(([sgd()], [own]), SOURCE).schedulers
     assert config.scheduler is own
 
 
@@ -258,7 +260,7 @@ def test_what_was_returned_is_not_changed() -> None:
     optimizer = sgd()
     scheduler = {"scheduler": ReduceLROnPlateau(optimizer)}
     returned = {"optimizer": optimizer, "lr_scheduler": scheduler, "monitor": "acc"}
-    parse_optimizers(returned, "Net")
+    parse_optimizers(returned, SOURCE)
     assert set(scheduler) == {"scheduler"}
     assert set(returned) == {"optimizer", "lr_scheduler", "monitor"}
 
@@ -272,12 +274,12 @@ def test_only_an_optimizer_that_evaluates_the_loss_needs_a_closure() -> None:
 
 def test_the_number_of_states_must_fit() -> None:
     """States of other numbers of optimizers or schedulers are refused with both numbers."""
-    one = parse_optimizers(sgd(), "Net")
-    two = parse_optimizers([sgd(), sgd()], "Net")
+    one = parse_optimizers(sgd(), SOURCE)
+    two = parse_optimizers([sgd(), sgd()], SOURCE)
     with pytest.raises(OptimizationError, match=r"holds 2 entries under 'optimizer_states'.*1"):
         one.require_same(two.state_dict())
     optimizer = sgd()
-    scheduled = parse_optimizers(([optimizer], [StepLR(optimizer, 1)]), "Net")
+    scheduled = parse_optimizers(([optimizer], [StepLR(optimizer, 1)]), SOURCE)
     with pytest.raises(OptimizationError, match=r"holds 0 entries under 'lr_schedulers'"):
         scheduled.require_same(one.state_dict())
 
@@ -285,10 +287,10 @@ def test_the_number_of_states_must_fit() -> None:
 def test_states_go_into_the_same_places() -> None:
     """What state_dict returns is taken back by optimizers and schedulers in order."""
     optimizer, other = SGD(parameters(), lr=1.0), SGD(parameters(), lr=1.0)
-    saved = parse_optimizers(([optimizer], [StepLR(optimizer, 1, gamma=0.5)]), "Net")
+    saved = parse_optimizers(([optimizer], [StepLR(optimizer, 1, gamma=0.5)]), SOURCE)
     optimizer.step()
     saved.schedulers[0].scheduler.step()
-    target = parse_optimizers(([other], [StepLR(other, 1, gamma=0.5)]), "Net")
+    target = parse_optimizers(([other], [StepLR(other, 1, gamma=0.5)]), SOURCE)
     target.load_state_dict(saved.state_dict())
     assert other.param_groups[0]["lr"] == 0.5
     assert target.schedulers[0].scheduler.last_epoch == 1
@@ -308,7 +310,7 @@ class Stepping:
         self.weight = torch.nn.Parameter(torch.linspace(-1, 2, 6, dtype=dtype).reshape(2, 3))
         self.is_sparse = kind == "SparseAdam"
         optimizer = getattr(torch.optim, kind)([self.weight], **{"lr": 0.01, **options})
-        self.optimization = parse_optimizers(optimizer, "Net")
+        self.optimization = parse_optimizers(optimizer, SOURCE)
 
     def step(self) -> None:
         grad = self.weight.detach() ** 2 - 0.5
@@ -638,7 +640,7 @@ def test_a_plateau_without_a_monitor_in_manual_optimization() -> None:
     """The module steps it itself."""
     optimizer = sgd()
     plateau = ReduceLROnPlateau(optimizer)
-    found = parse_optimizers(([optimizer], [plateau]), "Net", is_manual=True)
+    found = parse_optimizers(([optimizer], [plateau]), SOURCE, is_manual=True)
     assert found.schedulers[0].scheduler is plateau
 
 
@@ -678,7 +680,7 @@ def test_a_manual_step_passes_its_arguments_on(precision, quiet_trainer, batches
 def test_one_scheduler_needs_no_list_beside_a_list_of_optimizers() -> None:
     """As in Lightning; two optimizers in a tuple stay two optimizers."""
     optimizer = sgd()
-    found = parse_optimizers(([optimizer], StepLR(optimizer, 1)), "Net")
+    found = parse_optimizers(([optimizer], StepLR(optimizer, 1)), SOURCE)
     assert found.optimizers == [optimizer]
     assert [type(config.scheduler) for config in found.schedulers] == [StepLR]
-    assert len(parse_optimizers((sgd(), sgd()), "Net").optimizers) == 2
+    assert len(parse_optimizers((sgd(), sgd()), SOURCE).optimizers) == 2

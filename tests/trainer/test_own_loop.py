@@ -14,7 +14,12 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from trainer_hooks import Callback, Module, Run, StopTraining
-from trainer_hooks.callbacks import BatchSizeFinder, LearningRateFinder, ModelCheckpoint
+from trainer_hooks.callbacks import (
+    BatchSizeFinder,
+    LearningRateFinder,
+    ModelCheckpoint,
+    StochasticWeightAveraging,
+)
 from trainer_hooks.errors import (
     CallbackError,
     CheckpointStateError,
@@ -366,6 +371,34 @@ def loss_without_gradient(run, net):
                 run.backward(net(batch).mean().detach())
 
 
+def a_number_as_loss(run, net):
+    with run:
+        for _ in run.epochs():
+            for batch in run.batches(batches()):
+                run.backward(net(batch).mean().item())
+
+
+def loaders_as_name(run, net):
+    with run, run.validation(2):
+        pass
+
+
+def a_value_to_keep(run, net):
+    with run:
+        for _ in run.epochs():
+            run.keep("rollouts", torch.ones(2))
+
+
+def keep_outside(run, net):
+    with run:
+        run.keep("rollouts", lambda: torch.ones(2))
+
+
+def a_list_of_values(run, net):
+    with run:
+        run.log_dict([("loss", 1.0)])
+
+
 FORGOTTEN: list[tuple[Any, type[Exception], str]] = [
     (no_with, UsageError, r"run.log\('a', ...\) was called on a Run that is not open.*with run:"),
     (no_epochs, UsageError, "outside of an epoch.*for epoch in run.epochs"),
@@ -385,6 +418,11 @@ FORGOTTEN: list[tuple[Any, type[Exception], str]] = [
     (foreign_optimizer, UsageError, "not an optimizer of this run"),
     (never_a_loss, ModuleError, "no run.backward.* for each of 4 batches of epoch 0"),
     (loss_without_gradient, ModuleError, "run.backward was given a loss that does not require"),
+    (a_number_as_loss, ModuleError, r"was given -?[\d.]+ of type float.*without .item\(\)"),
+    (loaders_as_name, UsageError, r"validation\(2\).*num_dataloaders=2"),
+    (a_value_to_keep, UsageError, r"keep\('rollouts', Tensor\): pass the function"),
+    (keep_outside, UsageError, "outside of an epoch.*loop of run.epochs"),
+    (a_list_of_values, MetricError, r"log_dict\(list\)"),
 ]
 
 
@@ -425,6 +463,8 @@ def test_a_batch_that_is_left_out_is_told_once() -> None:
         ({"microbatch_size": 2}, OptionError, "accumulate=True"),
         ({"max_epoch": 2}, OptionError, "max_epochs"),
         ({"overrides": ["lr"]}, OptionError, "without ckpt_path"),
+        ({"optimizers": []}, OptionError, r"Run\(optimizers=...\).*Did you mean 'optimizer'"),
+        ({"schedulers": []}, OptionError, r"Run\(schedulers=...\).*Did you mean 'scheduler'"),
         ({"callbacks": [LearningRateFinder()]}, CallbackError, "LearningRateFinder cannot take"),
         ({"callbacks": BatchSizeFinder()}, CallbackError, "BatchSizeFinder cannot take part"),
     ],
@@ -471,6 +511,75 @@ def test_wrong_models_and_optimizers(model, optimizer, kind, message) -> None:
     """What is no model or optimizer is refused at once."""
     with pytest.raises(kind, match=message):
         Run(model, optimizer, **QUIET)
+
+
+def of_another_optimizer(optimizer):
+    other = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
+    return torch.optim.lr_scheduler.StepLR(other, 1)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "message"),
+    [
+        (torch.optim.lr_scheduler.ReduceLROnPlateau, "'monitor': 'val_loss'"),
+        (lambda _: "cos", "'cos' as a scheduler: it must be a torch scheduler"),
+        (of_another_optimizer, "StepLR, which drives an optimizer that is not among them"),
+    ],
+)
+def test_wrong_schedulers(scheduler, message) -> None:
+    """The error names the Run, and not a method that nobody wrote."""
+    net = a_net()
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    run = Run(net, optimizer, scheduler(optimizer), **QUIET)
+    with pytest.raises(OptimizationError, match=f"Run was given .*{message}"), run:
+        pass
+
+
+@pytest.mark.filterwarnings("ignore:Run was given no optimizer, and trains nothing")
+def test_a_step_without_an_optimizer() -> None:
+    """The warning and the error name the option."""
+    net = a_net()
+    run = Run(net, **QUIET)
+    with pytest.raises(UsageError, match=r"without an optimizer: pass Run\(optimizer="), run:
+        for _ in run.epochs():
+            for batch in run.batches(batches()):
+                run.backward(net(batch).mean())
+                run.step()
+
+
+def test_a_closure_that_returns_nothing() -> None:
+    """LBFGS needs the loss, and would end in an error of its own."""
+    net = a_net()
+    run, _ = a_run(net=net, optimizer=torch.optim.LBFGS(net.parameters()))
+    with pytest.raises(UsageError, match="closure returned None, and LBFGS needs the loss"), run:
+        for _ in run.epochs():
+            for batch in run.batches(batches()):
+
+                def closure(batch=batch) -> None:
+                    run.zero_grad()
+                    run.backward(net(batch).square().mean())
+
+                run.step(closure=closure)
+
+
+def test_swa_with_batch_norm_ends_in_a_warning() -> None:
+    """A loop of the user's cannot be gone through again: the warning names torch's function."""
+    net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.Linear(2, 1))
+    swa = StochasticWeightAveraging(0.05, swa_epoch_start=1)
+    run, _ = a_run(swa, net=net, max_epochs=3)
+    run.open()
+    for _ in run.epochs():
+        train_epoch(run, net)
+    with pytest.warns(TrainerHooksWarning, match="update_bn"):
+        run.close()
+
+
+def test_a_metric_object_is_not_registered() -> None:
+    """Its state_dict is empty, so the error says where checkpoints look for it."""
+    metric = pytest.importorskip("torchmetrics").MeanMetric()
+    run, _ = a_run()
+    with pytest.raises(CheckpointStateError, match=r"MeanMetric\): .* net.mean = \.\.\."):
+        run.register("mean", metric)
 
 
 def test_an_optimizer_of_other_parameters() -> None:

@@ -8,6 +8,9 @@ from trainer_hooks._log import warn
 from trainer_hooks.errors import TrainerHooksAdvice
 from trainer_hooks.loops.train_step import ENDLESS_LOADER_LIMIT
 
+_UNREACHED_BATCHES = 3
+"""Batches without any gradient after which a loss is said not to depend on the weights."""
+
 if TYPE_CHECKING:
     from torch.nn import Parameter
     from torch.optim import Optimizer
@@ -45,6 +48,9 @@ class LearningCheck:
                 self._advise(
                     f"{_name_of(context)}.configure_optimizers returned None: fit runs without an "
                     "optimizer, and trains nothing. Return the optimizer, or [] if none is meant."
+                    if context.trainer.calls_steps
+                    else "Run was given no optimizer, and trains nothing: pass Run(optimizer=...), "
+                    "or [] if none is meant."
                 )
             return
         own = set(map(id, context.module.parameters()))
@@ -71,6 +77,8 @@ class LearningCheck:
                 self._is_settled = True  # steps that nobody counted, of the bare optimizer
             elif not is_trained and self._batches >= ENDLESS_LOADER_LIMIT:
                 self._advise_on_missing_steps()
+        if is_trained and self._is_unreached() and self._batches < _UNREACHED_BATCHES:
+            return True  # a callback may have dropped the gradients, as those that are not finite
         if is_trained and not self._is_settled:
             self._look_at_step()
         return not (is_trained or self._is_settled)
@@ -81,6 +89,8 @@ class LearningCheck:
             return
         if not self._context.module.automatic_optimization and not self._has_stepped():
             self._advise_on_missing_steps()
+        elif self._has_stepped() and self._is_unreached():  # an epoch of few batches
+            self._look_at_step()
         elif self._has_no_rate() and not self._had_rate:  # a decay may end at 0
             self._advise(
                 f"the learning rate of {self._names()} is still 0 after the first epoch, in which "
@@ -91,18 +101,14 @@ class LearningCheck:
     def _look_at_step(self) -> None:
         self._had_rate = not self._has_no_rate()
         parameters = self._parameters()
-        # also where a hook has dropped the gradients: then the weights have changed
-        is_unreached = all(p.grad is None for p in parameters) and (
-            self._version() == self._version_before
-        )
         if not any(parameter.requires_grad for parameter in parameters):
             self._advise(
                 f"each parameter of {self._names()} is frozen: nothing is trained. Call "
                 "requires_grad_(True) on the layers to train, and pass these to the optimizer."
             )
-        elif is_unreached:
+        elif self._is_unreached():
             self._advise(
-                f"no parameter of {self._names()} has a gradient after the first backward: the "
+                f"no parameter of {self._names()} has a gradient after the first batches: the "
                 f"loss of {_name_of(self._context)} does not depend on them, and nothing is "
                 "trained. Compute it from the output of the module's layers, without detach() or "
                 "a new tensor in between."
@@ -112,6 +118,12 @@ class LearningCheck:
                 f"the learning rate of {self._names()} is 0, and no scheduler changes it: nothing "
                 "is trained. Pass lr= to the optimizer."
             )
+
+    def _is_unreached(self) -> bool:
+        # also where a hook has dropped the gradients: then the weights have changed
+        return all(p.grad is None for p in self._parameters()) and (
+            self._version() == self._version_before
+        )
 
     def _has_stepped(self) -> bool:
         return self._context.training.progress.steps_completed > self._steps_before

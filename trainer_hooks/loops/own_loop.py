@@ -647,11 +647,16 @@ class OwnLoop(FitLoop):
         """Return the present optimizer that is meant.
 
         Raises:
-            UsageError: it is none of the run's, or there are several and none is named.
+            UsageError: it is none of the run's, or there are several and none is named, or none.
         """
         present = self._step.optimizers
-        if optimizer is None and len(present) <= 1:
-            return present[0] if present else None
+        if not present:
+            raise UsageError(
+                "run.step() was called in a Run without an optimizer: pass Run(optimizer=...), or "
+                "leave run.step() out."
+            )
+        if optimizer is None and len(present) == 1:
+            return present[0]
         for known, now in zip(self._optimizers, present, strict=False):
             if optimizer is known or optimizer is now:
                 return now
@@ -785,14 +790,26 @@ class OwnLoop(FitLoop):
         return has_effect
 
     def keep(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return a value that is made once an epoch, and that checkpoints in the epoch hold."""
+        """Return a value that is made once an epoch, and that checkpoints in the epoch hold.
+
+        Raises:
+            UsageError: there is no epoch, or nothing to call.
+        """
+        if not callable(make):
+            raise UsageError(
+                f"run.keep({name!r}, {type(make).__qualname__}): pass the function that makes the "
+                f"value, as in run.keep({name!r}, collect), so that a resume need not call it."
+            )
+        if self._progress.stage is EpochStage.BETWEEN:
+            raise UsageError(
+                f"run.keep({name!r}, ...) was called outside of an epoch, where no checkpoint "
+                "would hold the value: write it in the loop of run.epochs() or run.steps(). An "
+                "object of the whole run is kept by run.register(name, object)."
+            )
         kept = self._position.kept
-        if name in kept:
-            return kept[name]
-        value = make()
-        if self._progress.stage is not EpochStage.BETWEEN:
-            kept[name] = value
-        return value
+        if name not in kept:
+            kept[name] = make()
+        return kept[name]
 
     def _come_to_stop(self) -> bool:
         """Count a validation or a save; return whether it has an effect.

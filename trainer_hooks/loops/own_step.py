@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from torch import Tensor
 from torch.optim import Optimizer
 
-from trainer_hooks.errors import UsageError
+from trainer_hooks.errors import ModuleError, UsageError
 from trainer_hooks.loops.module_steps import check_loss
 from trainer_hooks.loops.train_step import MissingLossCheck, TrainStep
 from trainer_hooks.module.loop_module import LoopModule
@@ -14,8 +15,6 @@ from trainer_hooks.module.optimization import needs_closure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from torch import Tensor
 
     from trainer_hooks.context.context import RunContext
 
@@ -91,8 +90,13 @@ class OwnStep(TrainStep):
         """Run the backward of a loss; return the loss for hooks, None if a hook skipped it.
 
         Raises:
-            ModuleError: the loss has several elements, or no gradient.
+            ModuleError: the loss is no tensor, or has several elements, or no gradient.
         """
+        if not isinstance(loss, Tensor):
+            raise ModuleError(
+                f"run.backward was given {loss!r} of type {type(loss).__qualname__}: it must be "
+                "the tensor that the forward gave, without .item() or .numpy()."
+            )
         if loss.ndim or not loss.requires_grad:
             check_loss(loss, "run.backward was given")
         if self._stepped:
@@ -138,7 +142,18 @@ class OwnStep(TrainStep):
     def step_with(self, optimizer: Optimizer, closure: Callable[[], Any]) -> None:
         """Let an optimizer evaluate the loss itself, with the hooks before and after."""
         self.hooks.on_before_optimizer_step(self.trainer, self.module, optimizer)
-        optimizer.step(closure)
+        evaluates = id(optimizer) in self._evaluating
+
+        def evaluate() -> Any:
+            loss = closure()
+            if loss is None and evaluates:
+                raise UsageError(
+                    f"run.step(closure=...): the closure returned None, and "
+                    f"{type(optimizer).__qualname__} needs the loss. End it with `return loss`."
+                )
+            return loss
+
+        optimizer.step(evaluate)
         self.progress.steps_completed += 1
         self.hooks.on_after_optimizer_step(self.trainer, self.module, optimizer)
 

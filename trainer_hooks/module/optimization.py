@@ -400,7 +400,7 @@ def takes_closure(optimizer: Optimizer) -> bool:
     return not is_torchs and "closure" in inspect.signature(kind.step).parameters
 
 
-def parse_optimizers(returned: Any, owner: str, *, is_manual: bool = False) -> Optimization:
+def parse_optimizers(returned: Any, source: str, *, is_manual: bool = False) -> Optimization:
     """Return an `Optimization` from any form that `configure_optimizers` may return.
 
     The forms are: one optimizer; a list or tuple of them; a tuple of a list of optimizers and a
@@ -409,7 +409,7 @@ def parse_optimizers(returned: Any, owner: str, *, is_manual: bool = False) -> O
 
     Args:
         returned: the return value of `configure_optimizers`.
-        owner: the module's name, for messages.
+        source: who gave the value, for messages, as "Net.configure_optimizers returned".
         is_manual: whether the module steps its optimizers and schedulers itself.
 
     Raises:
@@ -430,17 +430,17 @@ def parse_optimizers(returned: Any, owner: str, *, is_manual: bool = False) -> O
         # one scheduler, as Lightning takes it too
         if not isinstance(schedulers, list | tuple):
             schedulers = [schedulers]
-        result.optimizers += [_checked_optimizer(optimizer, owner) for optimizer in optimizers]
-        result.schedulers += [_scheduler_config(scheduler, owner) for scheduler in schedulers]
+        result.optimizers += [_checked_optimizer(optimizer, source) for optimizer in optimizers]
+        result.schedulers += [_scheduler_config(scheduler, source) for scheduler in schedulers]
     elif isinstance(returned, Sequence) and not isinstance(returned, str):
         for item in returned:
             if isinstance(item, Mapping):
-                _add_dict(result, item, owner)
+                _add_dict(result, item, source)
             else:
-                result.optimizers.append(_checked_optimizer(item, owner))
+                result.optimizers.append(_checked_optimizer(item, source))
     else:
         raise OptimizationError(
-            f"{owner}.configure_optimizers returned {returned!r} of type "
+            f"{source} {returned!r} of type "
             f"{type(returned).__qualname__}: it must return an optimizer, a list of them, a dict "
             "with the key 'optimizer', ([optimizers], [schedulers]), or None."
         )
@@ -448,28 +448,28 @@ def parse_optimizers(returned: Any, owner: str, *, is_manual: bool = False) -> O
         # in manual optimization the module steps it with a value of its own
         if config.reduce_on_plateau and config.monitor is None and not is_manual:
             raise OptimizationError(
-                f"{owner}.configure_optimizers returned a ReduceLROnPlateau without a monitor: "
-                "name the logged value that it watches, as in {'optimizer': opt, 'lr_scheduler': "
-                "{'scheduler': plateau, 'monitor': 'val_loss'}}."
+                f"{source} a ReduceLROnPlateau without a monitor: "
+                "name the logged value that it watches, as in {'scheduler': plateau, 'monitor': "
+                "'val_loss'} in its place."
             )
         driven = getattr(config.scheduler, "optimizer", None)
         if driven is not None and not any(driven is optimizer for optimizer in result.optimizers):
             raise OptimizationError(
-                f"{owner}.configure_optimizers returned the scheduler "
-                f"{type(config.scheduler).__qualname__}, which drives an optimizer that was not "
-                "returned: return that optimizer too."
+                f"{source} the scheduler "
+                f"{type(config.scheduler).__qualname__}, which drives an optimizer that is not "
+                "among them: give that optimizer too."
             )
     return result
 
 
-def _add_dict(result: Optimization, given: Mapping[str, Any], owner: str) -> None:
+def _add_dict(result: Optimization, given: Mapping[str, Any], source: str) -> None:
     for key in given:
         if key not in _OPTIMIZER_KEYS:
             raise OptimizationError(
-                f"{owner}.configure_optimizers returned a dict with the key {key!r}: known keys "
+                f"{source} a dict with the key {key!r}: known keys "
                 f"are {', '.join(sorted(_OPTIMIZER_KEYS))}.{did_you_mean(key, _OPTIMIZER_KEYS)}"
             )
-    result.optimizers.append(_checked_optimizer(given.get("optimizer"), owner))
+    result.optimizers.append(_checked_optimizer(given.get("optimizer"), source))
     scheduler = given.get("lr_scheduler")
     if scheduler is None:
         return
@@ -477,34 +477,33 @@ def _add_dict(result: Optimization, given: Mapping[str, Any], owner: str) -> Non
     if isinstance(scheduler, Mapping) and monitor is not None:
         # the monitor in the scheduler's own dict wins
         scheduler = {"monitor": monitor, **scheduler}
-    result.schedulers.append(_scheduler_config(scheduler, owner, monitor))
+    result.schedulers.append(_scheduler_config(scheduler, source, monitor))
 
 
-def _checked_optimizer(optimizer: Any, owner: str) -> Optimizer:
+def _checked_optimizer(optimizer: Any, source: str) -> Optimizer:
     if not isinstance(optimizer, Optimizer):
         is_scheduler = isinstance(optimizer, LRScheduler)
         hint = " With schedulers, return ([optimizer], [scheduler])." if is_scheduler else ""
         raise OptimizationError(
-            f"{owner}.configure_optimizers returned {optimizer!r} of type "
+            f"{source} {optimizer!r} of type "
             f"{type(optimizer).__qualname__} where an optimizer was expected: it must be a "
             f"torch.optim.Optimizer.{hint}"
         )
     return optimizer
 
 
-def _scheduler_config(given: Any, owner: str, monitor: str | None = None) -> LRSchedulerConfig:
-    where = f"{owner}.configure_optimizers"
+def _scheduler_config(given: Any, source: str, monitor: str | None = None) -> LRSchedulerConfig:
     if isinstance(given, Mapping):
         known = {item.name for item in fields(LRSchedulerConfig)}
         for key in given:
             if key not in known:
                 raise OptimizationError(
-                    f"{where} returned a scheduler dict with the key {key!r}: known keys are "
+                    f"{source} a scheduler dict with the key {key!r}: known keys are "
                     f"{', '.join(sorted(known))}.{did_you_mean(key, known)}"
                 )
         if "scheduler" not in given:
             raise OptimizationError(
-                f"{where} returned the scheduler dict {dict(given)!r} without the key 'scheduler'."
+                f"{source} the scheduler dict {dict(given)!r} without the key 'scheduler'."
             )
         config = LRSchedulerConfig(**given)
     else:
@@ -515,18 +514,18 @@ def _scheduler_config(given: Any, owner: str, monitor: str | None = None) -> LRS
         for name in ("step", "state_dict", "load_state_dict")
     ):
         raise OptimizationError(
-            f"{where} returned {config.scheduler!r} as a scheduler: it must be a torch scheduler, "
+            f"{source} {config.scheduler!r} as a scheduler: it must be a torch scheduler, "
             "or have step(), state_dict() and load_state_dict()."
         )
     config.reduce_on_plateau |= isinstance(config.scheduler, ReduceLROnPlateau)
     if config.interval not in {"epoch", "step"}:
         raise OptimizationError(
-            f"{where}: interval={config.interval!r} of a scheduler must be 'epoch' or 'step'."
+            f"{source} a scheduler with interval={config.interval!r}: it must be 'epoch' or 'step'."
         )
     if not is_int(config.frequency, 1):
         raise OptimizationError(
-            f"{where}: frequency={config.frequency!r} of a scheduler must be an integer of at "
-            "least 1."
+            f"{source} a scheduler with frequency={config.frequency!r}: it must be an integer of "
+            "at least 1."
         )
     return config
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
@@ -14,6 +15,7 @@ from trainer_hooks.context.state_registry import RegisteredState
 from trainer_hooks.errors import (
     CallbackError,
     CheckpointStateError,
+    MetricError,
     OptimizationError,
     OptionError,
     UsageError,
@@ -59,6 +61,11 @@ _INSTEAD = {
 
 class LoopTrainer(Trainer):
     """The trainer that callbacks of a `Run` are handed: all that a Trainer has, but no loop."""
+
+    @property
+    def calls_steps(self) -> bool:
+        """False: the steps are lines of the user's."""
+        return False
 
     def running(self, inputs: RunInputs) -> RunScope:
         """Return a context with a run that is torn down however the `with` block ends.
@@ -206,6 +213,7 @@ class Run:
         if given is not None:
             options["callbacks"] = [given] if not isinstance(given, list | tuple) else list(given)
             refuse_steps_of(options["callbacks"])
+        _refuse_misspelt(options)
         self.trainer = self.trainer_class(num_sanity_val_steps=0, **options)
         self.trainer.refuse_steps()
         self._ckpt_path = ckpt_path
@@ -347,7 +355,15 @@ class Run:
         (self._loop or self._opened(f"run.log({name!r}, ...)")).log(name, value, **options)
 
     def log_dict(self, values: Mapping[str, Any], **options: Any) -> None:
-        """Log each item of a dict; the arguments are those of `Module.log`."""
+        """Log each item of a dict; the arguments are those of `Module.log`.
+
+        Raises:
+            MetricError: it is no dict.
+        """
+        if not isinstance(values, Mapping):
+            raise MetricError(
+                f"run.log_dict({type(values).__qualname__}): it must be a dict of names and values."
+            )
         for name, value in values.items():
             self.log(name, value, **options)
 
@@ -357,7 +373,15 @@ class Run:
         Args:
             name: a name that is added to those of its metrics, for a second validation set.
             num_dataloaders: number of loaders whose batches are gone through in it.
+
+        Raises:
+            UsageError: the name is no text.
         """
+        if not isinstance(name, str):
+            raise UsageError(
+                f"run.validation({name!r}): the first argument is the name of the validation. Of "
+                "several loaders, write run.validation(num_dataloaders=2)."
+            )
         return Validation(self._opened("run.validation()"), name, num_dataloaders)
 
     def stop(self, reason: str = "") -> None:
@@ -394,6 +418,9 @@ class Run:
         Args:
             name: its name.
             make: makes it; it must consist of plain data and tensors.
+
+        Raises:
+            UsageError: there is no epoch, or `make` cannot be called.
         """
         return self._opened(f"run.keep({name!r}, ...)").keep(name, make)
 
@@ -497,6 +524,11 @@ class UserStates:
                 f"run.register({name!r}, {type(part).__qualname__}): it has no "
                 f"{' and no '.join(missing)}, with which it is saved and restored. Define both."
             )
+        if hasattr(type(part), "metric_state"):  # of torchmetrics, whose state_dict is empty
+            raise CheckpointStateError(
+                f"run.register({name!r}, {type(part).__qualname__}): checkpoints find a metric "
+                f"object among the attributes of the model. Write net.{name} = ... for it instead."
+            )
         known = self._parts.get(name, part)
         if known is not part:
             raise CheckpointStateError(
@@ -521,6 +553,22 @@ class UserStates:
                 self._parts[name].load_state_dict(state)
             else:
                 self._awaited[name] = state
+
+
+def _refuse_misspelt(options: Mapping[str, Any]) -> None:
+    """Refuse options that are none of a Trainer's, and were probably meant for the Run itself.
+
+    Raises:
+        OptionError: there is one.
+    """
+    of_trainer = inspect.signature(Trainer).parameters
+    own = [name for name in inspect.signature(Run).parameters if name != "options"]
+    for name in options:
+        if name not in of_trainer and (hint := did_you_mean(name, own)):
+            raise OptionError(
+                f"Run({name}=...): there is no option {name!r}.{hint} help(trainer_hooks.Run) "
+                "lists its options, beside those of a Trainer."
+            )
 
 
 def refuse_steps_of(callbacks: Iterable[Any]) -> None:

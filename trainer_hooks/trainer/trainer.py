@@ -1222,7 +1222,7 @@ class Trainer:
             )
         fresh = parse_optimizers(
             module.configure_optimizers(),
-            type(module).__qualname__,
+            f"{type(module).__qualname__}.configure_optimizers returned",
             is_manual=not module.automatic_optimization,
         )
         training.optimization.take_rates(fresh, is_new=training.progress.steps_completed == 0)
@@ -1332,6 +1332,11 @@ class Trainer:
             context.local_requests.wants_checkpoint = True
         else:
             progress.is_checkpoint_requested = True
+
+    @property
+    def calls_steps(self) -> bool:
+        """Whether the trainer calls the module's steps: not in a `Run`, whose steps are lines."""
+        return True
 
     def replay_training_data(self) -> int:
         """Run the module on an epoch of training batches without training it.

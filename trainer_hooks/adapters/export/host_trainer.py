@@ -86,7 +86,8 @@ class HostTrainer:
     refuses: ClassVar[Mapping[str, str]] = {}
     """Built-in callbacks that this host cannot run for another reason, which is given."""
 
-    # options of our Trainer that hosts lack, with the values by which they behave
+    # options and attributes of our Trainer that hosts lack, with the values by which they behave
+    calls_steps = True
     fast_dev_run = 0
     min_epochs = 0
     min_steps = -1

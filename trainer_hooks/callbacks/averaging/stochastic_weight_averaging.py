@@ -237,11 +237,15 @@ class StochasticWeightAveraging(WeightOwner):
                 parameter.copy_(averaged[name])
         if not self.pl_module_contains_batch_norm(module):
             return
-        if not module.automatic_optimization or trainer.num_training_batches == math.inf:
+        if (
+            not module.automatic_optimization
+            or trainer.num_training_batches == math.inf
+            or not trainer.calls_steps
+        ):
             warn(
                 f"{_WHERE}: the statistics of {type(module).__qualname__}'s BatchNorm layers do "
-                "not belong to the averaged weights, as a module that optimizes by itself and a "
-                "loader without length cannot be gone through again. Call "
+                "not belong to the averaged weights, as a module that optimizes by itself, a loop "
+                "of your own and a loader without length cannot be gone through again. Call "
                 "torch.optim.swa_utils.update_bn(loader, module).",
                 TrainerHooksWarning,
             )

@@ -449,9 +449,13 @@ class TrainerRun:
         if is_rebuilt or not training.is_configured:
             if any(parameter.requires_grad for parameter in module.parameters()):
                 import_compiler()
-            wanted = (self.inputs.make_optimizers or module.configure_optimizers)()
+            make = self.inputs.make_optimizers
             training.optimization = parse_optimizers(
-                wanted, type(module).__qualname__, is_manual=not module.automatic_optimization
+                module.configure_optimizers() if make is None else make(),
+                f"{type(module).__qualname__}.configure_optimizers returned"
+                if make is None
+                else "Run was given",
+                is_manual=not module.automatic_optimization,
             )
             warn_of_foreign_parameters(training.optimization, module)
             training.setup = describe_setup(training.optimization, ours(module).saved_hparams)
