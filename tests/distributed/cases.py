@@ -37,7 +37,7 @@ from trainer_hooks import (
     seed_everything,
 )
 from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint, NaNGuard
-from trainer_hooks.errors import TrainerHooksError
+from trainer_hooks.errors import TrainerHooksError, UsageError
 from trainer_hooks.runtime.strategy_options import DDPStrategy
 
 RANK = int(os.environ["RANK"])
@@ -890,6 +890,12 @@ def strategy_names(folder: Path) -> dict:
         def training_step(self, batch, batch_idx):
             self.gathered = self.all_gather(torch.tensor([float(RANK)])).tolist()
             self.nested = self.all_gather({"a": RANK})["a"].tolist()
+            self.refused = []
+            for uneven in (torch.ones(2, 1 + RANK), torch.ones([2] * (1 + RANK))):
+                try:
+                    self.all_gather(uneven)
+                except UsageError as error:
+                    self.refused.append(str(error))
             return self.error(batch)
 
     module = Gathers()
@@ -898,7 +904,7 @@ def strategy_names(folder: Path) -> dict:
     strategy = fit.strategy
     strategy.barrier()
     return {
-        "gathered": module.gathered, "nested": module.nested,
+        "gathered": module.gathered, "nested": module.nested, "refused": module.refused,
         "broadcast": strategy.broadcast({"rank": RANK}),
         "mean": strategy.reduce(torch.tensor(float(RANK))).item(),
         "sum": strategy.reduce(torch.tensor(RANK), reduce_op="sum").item(),

@@ -59,6 +59,11 @@ def test_the_processes_may_have_shards_of_the_weights(ran, tmp_path):
                 (("interrupted", "0"), (130, -2, 1), ["KeyboardInterrupt"]),
                 (("after_the_run",), (1,), ["ValueError: after the run"]),
                 (
+                    ("fails_after_the_run",),
+                    (1,),
+                    ["ValueError: only here", "rank 0: rank 1 of 2 has ended with exit code 1"],
+                ),
+                (
                     ("before_the_run",),
                     (1,),
                     [

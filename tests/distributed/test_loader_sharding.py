@@ -44,6 +44,9 @@ def test_names_of_lightning(ended):
     for rank, one in enumerate(ended.found("strategy_names")):
         assert one["gathered"] == [[0.0], [1.0]]
         assert one["nested"] == [0, 1]
+        columns, dimensions = one["refused"]
+        assert "different shapes or types: rank 0 (2, 1), rank 1 (2, 2)." in columns
+        assert "rank 0 (2,), rank 1 (2, 2)." in dimensions
         assert one["broadcast"] == {"rank": 0}
         assert (one["mean"], one["sum"], one["any"], one["all"]) == (0.5, 1, True, False)
         assert one["names"] == [2, rank, rank, 0, 1, 2, [0, 1], rank == 0, 2, "cpu"]

@@ -10,6 +10,7 @@ of this module, only the watchdog, because the agent sees a rank that exits but 
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import signal
 import subprocess
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks._output import losing_output
+from trainer_hooks._output import flush_output, losing_output
 from trainer_hooks.errors import UsageError
 from trainer_hooks.runtime.device import usable_cpus
 from trainer_hooks.runtime.topology import STARTED
@@ -161,7 +162,10 @@ class LaunchedProcesses:
         threading.Thread(target=poll, name="trainer_hooks processes", daemon=True).start()
 
     def join(self) -> None:
-        """Wait for the other processes to exit; after a failure of this one, terminate them."""
+        """Wait for the other processes to exit, and exit with 1 if one of them has failed.
+
+        After a failure of this process they are terminated.
+        """
         # Stops the thread of `watch`: from here on an exit is no failure.
         self._is_finished.set()
         # The interpreter sets sys.last_value before atexit handlers run, if an exception ends the
@@ -179,6 +183,11 @@ class LaunchedProcesses:
         if not has_failed and any(process.returncode for process in self._processes.values()):
             with losing_output():
                 print(f"rank 0: {self.find_exit()[1]}", file=sys.stderr, flush=True)
+            # Python offers no other way to an exit code from here, and a job script would take 0
+            # for a success. What Python does after this handler must be done first.
+            flush_output()
+            logging.shutdown()
+            os._exit(1)
 
     def terminate(self, grace_s: float = 0.0) -> None:
         """Terminate the processes that do not exit within `grace_s` seconds, then kill them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import time
 import uuid
+import zlib
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
@@ -27,6 +28,9 @@ Decision = TypeVar("Decision")
 _EXIT_SEEN_S = 1.0
 """Seconds in which the exit of a process is seen once its connections are closed."""
 _POLL_S = 0.05
+
+_MOST_DIMENSIONS = 8
+"""Dimensions of a tensor that are compared before it is gathered."""
 
 _GROUPS: dict[Any, tuple[Any, Any, RankWatchdog]] = {}
 """Own groups and watchdog for each default process group, shared by all trainers.
@@ -235,7 +239,12 @@ class ProcessGroup(Processes):
             tensor: a tensor of the same shape on all ranks.
             group: a process group of torch; all ranks by default.
             sync_grads: whether gradients flow back to the rank that a part came from.
+
+        Raises:
+            UsageError: the shapes or types differ.
         """
+        if group is None:
+            self._require_one_shape(tensor)
         group = group or self._group_of(tensor)
         # torch's all_gather requires contiguous memory.
         tensor = tensor.contiguous()
@@ -248,6 +257,28 @@ class ProcessGroup(Processes):
             gathered = [torch.empty_like(tensor) for _ in range(dist.get_world_size(group))]
             dist.all_gather(gathered, tensor.detach(), group=group)
             return torch.stack(gathered)
+
+    def _require_one_shape(self, tensor: torch.Tensor) -> None:
+        """Raise on all ranks unless they have tensors of one shape and type to gather.
+
+        gloo and NCCL do not compare them: they mix up the values, or end a process.
+        """
+        numbers = torch.full((2 + _MOST_DIMENSIONS,), -1)
+        numbers[0], numbers[1] = zlib.crc32(str(tensor.dtype).encode()), tensor.ndim
+        shape = tensor.shape[:_MOST_DIMENSIONS]
+        numbers[2 : 2 + len(shape)] = torch.tensor(shape, dtype=torch.int64)
+        rows = self.all_gather_rows(numbers, "the shapes of tensors")
+        if (rows == rows[0]).all():
+            return
+        given = ", ".join(
+            f"rank {rank} {tuple(row[2:][row[2:] >= 0].tolist())}" for rank, row in enumerate(rows)
+        )
+        raise UsageError(
+            f"all_gather was given tensors of different shapes or types: {given}. They must be "
+            "alike. Where the ranks have shares of different size, as at the end of a validation, "
+            "pad the tensors to one shape, gather sums and counts, or use "
+            "torch.distributed.all_gather_object."
+        )
 
     def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:  # noqa: A002
         """Return whether all ranks decide True, or whether any does."""

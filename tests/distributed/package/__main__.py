@@ -69,6 +69,12 @@ def after_the_run() -> None:
     raise ValueError("after the run")
 
 
+def fails_after_the_run() -> None:
+    trainer().fit(Net(), loader())
+    if IS_STARTED:
+        raise ValueError("only here")
+
+
 def before_the_run() -> None:
     if IS_STARTED:
         raise ValueError("before the run")
