@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torch.optim.lr_scheduler import (
+    CosineAnnealingWarmRestarts,
+    CyclicLR,
+    LambdaLR,
+    LRScheduler,
+    OneCycleLR,
+    ReduceLROnPlateau,
+)
 
 from trainer_hooks._log import warn
 from trainer_hooks._options import is_int
@@ -37,6 +44,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from torch import nn
+
+_OF_FIXED_GROUPS = (CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR)
+"""Schedulers of torch that cannot take a group of parameters that is added later."""
 
 _OPTIMIZER_KEYS = frozenset({"optimizer", "lr_scheduler", "monitor"})
 
@@ -528,6 +538,44 @@ def _scheduler_config(given: Any, source: str, monitor: str | None = None) -> LR
             "at least 1."
         )
     return config
+
+
+def fit_schedulers_to_groups(configs: Sequence[LRSchedulerConfig], source: str) -> None:
+    """Let schedulers go on from the rates that a callback set in groups which it has added.
+
+    Some of torch's schedulers have a rate for each group that was there when they were made, and
+    stop with an error of their own at another group. A `LambdaLR` gets its first function for it.
+
+    Args:
+        configs: the schedulers.
+        source: who added the groups, for messages.
+
+    Raises:
+        OptimizationError: a scheduler cannot take a new group.
+    """
+    for config in configs:
+        scheduler = getattr(config.scheduler, "proxy_target", config.scheduler)
+        groups = getattr(getattr(scheduler, "optimizer", None), "param_groups", ())
+        if isinstance(scheduler, _OF_FIXED_GROUPS) and len(groups) > len(scheduler.base_lrs):
+            raise OptimizationError(
+                f"{source} has added a group of parameters to the optimizer, and "
+                f"{type(scheduler).__qualname__} cannot drive it: it is made for a number of "
+                "groups. Use LambdaLR, or a scheduler that changes each rate by a factor, such as "
+                "StepLR or CosineAnnealingLR."
+            )
+        if not isinstance(scheduler, LambdaLR):
+            continue
+        made = vars(scheduler).setdefault("trainer_hooks_groups", len(scheduler.base_lrs))
+        for index, group in enumerate(groups[made:], start=made):
+            # a resumed scheduler has the rate from its checkpoint, which holds no functions
+            if index == len(scheduler.base_lrs):
+                scheduler.base_lrs.append(group["lr"])
+            if index == len(scheduler.lr_lambdas):
+                scheduler.lr_lambdas.append(scheduler.lr_lambdas[0])
+            # the rate that the callback has set for this epoch, before the scheduler's share
+            share = scheduler.lr_lambdas[index](scheduler.last_epoch)
+            if share:
+                scheduler.base_lrs[index] = group["lr"] / share
 
 
 class _Refusal:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch.optim.lr_scheduler import LambdaLR
 
 from trainer_hooks._log import log
 from trainer_hooks._names import ours
@@ -27,6 +26,7 @@ from trainer_hooks.data.batch_counts import count_samples, count_tokens
 from trainer_hooks.errors import StopTraining, error_summary, is_interruption
 from trainer_hooks.hooks.relay import RelayMember
 from trainer_hooks.hooks.spec import HOOKS
+from trainer_hooks.module.optimization import fit_schedulers_to_groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from trainer_hooks.callback import Callback
-    from trainer_hooks.module.optimization import LRSchedulerConfig
 
 RUN_STATE = "trainer_hooks.run"
 """The key beside a callback's own state in a host's checkpoint: the counters of the training, and
@@ -216,7 +215,7 @@ class HookDriver:
             return
         self._is_load_told = True
         self.fire("on_load_checkpoint", self._loaded)
-        fit_schedulers_to_groups(self.trainer.lr_scheduler_configs)
+        fit_schedulers_to_groups(self.trainer.lr_scheduler_configs, "a callback")
         scheduler = self.trainer.epoch_scheduler
         if scheduler is not None and self._loaded_scheduler is not None:
             scheduler.scheduler.load_state_dict(self._loaded_scheduler)
@@ -281,7 +280,7 @@ class HookDriver:
         trainer.is_last_batch = False
         self.fire("on_epoch_start")
         self.fire("on_train_epoch_start")
-        fit_schedulers_to_groups(trainer.lr_scheduler_configs)
+        fit_schedulers_to_groups(trainer.lr_scheduler_configs, "a callback")
 
     def resume_epoch(self, batches: int) -> None:
         """Go on inside an epoch, of which some batches were trained before."""
@@ -581,27 +580,6 @@ def find_caller(package: str, name: str) -> Any:
                 return owner
         frame = frame.f_back
     return None
-
-
-def fit_schedulers_to_groups(configs: Sequence[LRSchedulerConfig]) -> None:
-    """Let a host's `LambdaLR` schedulers go on from the rates that a callback set in new groups.
-
-    torch's scheduler has a rate for each group that was there when it was made, and stops with an
-    error at a group that an unfreezing callback adds; some hosts always have such a scheduler.
-    """
-    for config in configs:
-        scheduler = getattr(config.scheduler, "proxy_target", config.scheduler)
-        if not isinstance(scheduler, LambdaLR):
-            continue
-        made = vars(scheduler).setdefault("trainer_hooks_groups", len(scheduler.base_lrs))
-        for index, group in enumerate(scheduler.optimizer.param_groups[made:], start=made):
-            if index == len(scheduler.base_lrs):
-                scheduler.base_lrs.append(group["lr"])
-                scheduler.lr_lambdas.append(scheduler.lr_lambdas[0])
-            # the rate that the callback has set for this epoch, before the scheduler's share
-            share = scheduler.lr_lambdas[index](scheduler.last_epoch)
-            if share:
-                scheduler.base_lrs[index] = group["lr"] / share
 
 
 def _leave_out(optimizers: Sequence[Optimizer], frozen: set[int]) -> None:

@@ -1,0 +1,102 @@
+"""Schedulers go on over a group of parameters that a callback adds."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.optim import lr_scheduler
+
+from trainer_hooks import Callback, Module, Trainer
+from trainer_hooks.callbacks import BackboneFinetuning
+from trainer_hooks.errors import OptimizationError
+
+QUIET = {
+    "accelerator": "cpu",
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+    "enable_checkpointing": False,
+    "logger": False,
+    "plugins": False,
+    "max_epochs": 4,
+}
+
+
+class Net(Module):
+    def __init__(self, make_scheduler) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.backbone = torch.nn.Linear(4, 3)
+        self.head = torch.nn.Linear(3, 1)
+        self.make_scheduler = make_scheduler
+
+    def training_step(self, batch, batch_idx):
+        return self.head(self.backbone(batch)).square().mean()
+
+    def configure_optimizers(self):
+        trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        optimizer = torch.optim.SGD(trained, lr=0.1, momentum=0.9)
+        return [optimizer], [self.make_scheduler(optimizer)]
+
+
+class Rates(Callback):
+    """Notes the rates of each epoch, and saves a checkpoint after it."""
+
+    def __init__(self, folder) -> None:
+        self.folder = folder
+        self.seen = []
+
+    def on_epoch_checkpoint(self, trainer, module):
+        trainer.save_checkpoint(self.folder / f"{trainer.current_epoch}.ckpt")
+
+    def on_train_epoch_end(self, trainer, module):
+        self.seen.append([group["lr"] for group in trainer.optimizers[0].param_groups])
+
+
+def batches():
+    return list(torch.arange(32.0).reshape(4, 2, 4).sin())
+
+
+def by_lambda(optimizer):
+    return lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.5**epoch)
+
+
+def by_step(optimizer):
+    return lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+
+
+def fit(make_scheduler, folder, ckpt_path=None):
+    net, rates = Net(make_scheduler), Rates(folder)
+    finetuning = BackboneFinetuning(1, lambda epoch: 1.5, 0.5, should_align=False)
+    trainer = Trainer(callbacks=[finetuning, rates], **QUIET)
+    trainer.fit(net, batches(), ckpt_path=ckpt_path)
+    return net, rates.seen
+
+
+def test_a_lambda_drives_the_group_from_its_rate_on(tmp_path) -> None:
+    """As a scheduler does that multiplies each rate, and is resumed with the same bits."""
+    net, rates = fit(by_lambda, tmp_path / "lambda")
+    _, by_factor = fit(by_step, tmp_path / "step")
+    assert [len(one) for one in rates] == [1, 2, 2, 2]
+    for one, other in zip(rates, by_factor, strict=True):
+        assert one == pytest.approx(other)
+    for epoch in range(3):
+        file = tmp_path / "lambda" / f"{epoch}.ckpt"
+        resumed, left = fit(by_lambda, tmp_path / f"resumed {epoch}", file)
+        assert left == rates[epoch + 1 :]
+        for name, weight in net.state_dict().items():
+            assert torch.equal(weight, resumed.state_dict()[name]), (epoch, name)
+
+
+@pytest.mark.parametrize(
+    "make_scheduler",
+    [
+        lambda optimizer: lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 2),
+        lambda optimizer: lr_scheduler.OneCycleLR(optimizer, 0.1, 16),
+        lambda optimizer: lr_scheduler.CyclicLR(optimizer, 0.01, 0.1),
+    ],
+    ids=["restarts", "one cycle", "cyclic"],
+)
+def test_a_scheduler_for_a_number_of_groups_is_told(make_scheduler, tmp_path) -> None:
+    """The error names the callback, the scheduler and those that fit."""
+    with pytest.raises(OptimizationError, match=r"BackboneFinetuning has added .* Use LambdaLR"):
+        fit(make_scheduler, tmp_path)
