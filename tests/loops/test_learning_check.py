@@ -11,7 +11,7 @@ from torch.optim.lr_scheduler import LambdaLR
 import trainer_hooks.compat.lightning as pl
 from trainer_hooks import Callback, Module, Trainer
 from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint, NaNGuard
-from trainer_hooks.errors import TrainerHooksAdvice, TrainerHooksWarning
+from trainer_hooks.errors import MetricError, TrainerHooksAdvice, TrainerHooksWarning
 
 OFF = {
     "accelerator": "cpu",
@@ -381,3 +381,24 @@ def test_gradients_that_a_guard_dropped_say_nothing_of_the_loss(recwarn) -> None
     trainer = Trainer(**OFF, max_epochs=1, callbacks=[Nan(), NaNGuard(action="skip")])
     trainer.fit(Net(), torch.utils.data.DataLoader(torch.ones(8, 2), 2))
     assert not [one for one in recwarn if issubclass(one.category, TrainerHooksAdvice)]
+
+
+def test_a_monitor_that_waits_for_the_first_validation_is_told_so() -> None:
+    """Before that nothing says that the module does not log it."""
+
+    class Validated(Net):
+        def training_step(self, batch, batch_idx):
+            loss = super().training_step(batch, batch_idx)
+            self.log("loss", loss)
+            return loss
+
+        def validation_step(self, batch, batch_idx):
+            self.log("val_loss", self.head(self.backbone(batch)).mean())
+
+    data = torch.utils.data.DataLoader(torch.ones(4, 2), 2)
+    stopper = EarlyStopping("val_loss", check_on_train_epoch_end=True)
+    trainer = Trainer(
+        **OFF, max_epochs=2, num_sanity_val_steps=0, check_val_every_n_epoch=2, callbacks=stopper
+    )
+    with pytest.raises(MetricError, match=r"logged so far: 'loss'\. No validation has run yet: if"):
+        trainer.fit(Validated(), data, data)

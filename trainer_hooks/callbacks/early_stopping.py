@@ -28,6 +28,7 @@ from trainer_hooks.callbacks.monitored_metric import (
     advise_on_misspelt_monitor,
     advise_on_mode,
     as_score,
+    has_validation,
     is_better,
     lacks_validation,
     missing_monitor_message,
@@ -249,9 +250,14 @@ class EarlyStopping(Callback):
             return
         metrics = trainer.callback_metrics
         if self.monitor not in metrics:
-            lacking = lacks_validation(self.monitor, trainer)
             self._report_missing(
-                missing_monitor_message(self.monitor, _WHERE, metrics, lacks_validation=lacking)
+                missing_monitor_message(
+                    self.monitor,
+                    _WHERE,
+                    metrics,
+                    lacks_validation=lacks_validation(self.monitor, trainer),
+                    awaits_validation=has_validation(trainer) and trainer.progress.validated_at < 0,
+                )
             )
             return
         score = as_score(metrics[self.monitor], self.monitor, _WHERE)

@@ -150,7 +150,12 @@ def resolve_metric_name(watched: str, logged: Container[str]) -> str:
 
 
 def missing_monitor_message(
-    monitor: str, where: str, logged: Iterable[str], *, lacks_validation: bool = False
+    monitor: str,
+    where: str,
+    logged: Iterable[str],
+    *,
+    lacks_validation: bool = False,
+    awaits_validation: bool = False,
 ) -> str:
     """Return the message for a monitor that is not among the `logged` metrics.
 
@@ -159,6 +164,7 @@ def missing_monitor_message(
         where: the callback that monitors.
         logged: the names that were logged.
         lacks_validation: whether only a validation could log it, and the fit runs none.
+        awaits_validation: whether the fit's first validation, which may log it, is still to come.
     """
     names = sorted(logged)
     listed = f"logged so far: {', '.join(map(repr, names))}" if names else "nothing was logged yet"
@@ -168,6 +174,11 @@ def missing_monitor_message(
         else f"{did_you_mean(monitor, names)} Call self.log({monitor!r}, ...) in the module, or "
         "choose another monitor."
     )
+    if awaits_validation:
+        cure = (
+            " No validation has run yet: if only that logs it, let the first one run before the "
+            f"metric is needed.{did_you_mean(monitor, names)}"
+        )
     return f"monitor {monitor!r} of {where}: it must be a metric that was logged; {listed}.{cure}"
 
 
