@@ -260,6 +260,62 @@ def test_a_ported_callback_in_lightnings_trainer():
         trained(pl.Trainer, Theirs(), loader(), callbacks=[ported.callbacks.EarlyStopping("loss")])
 
 
+# --- what callbacks and the Tuner set ---
+
+TUNERS = {"there": pl.tuner.Tuner, "here": trainer_hooks.Tuner}
+QUIET = {
+    "max_epochs": 1, "logger": False, "accelerator": "cpu", "enable_progress_bar": False,
+    "enable_model_summary": False, "enable_checkpointing": False,
+}  # fmt: skip
+
+
+class Rated(Theirs):
+    """A module whose learning rate is a hyperparameter alone."""
+
+    def __init__(self, lr=0.1):
+        super().__init__()
+        self.save_hyperparameters()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), self.hparams.lr)
+
+
+class RatedTwice(Rated):
+    """A module that has a copy of the hyperparameter as an attribute."""
+
+    def __init__(self, lr=0.1):
+        super().__init__(lr)
+        self.lr = lr
+
+
+@pytest.mark.parametrize("kind", [Rated, RatedTwice])
+@pytest.mark.parametrize("side", TUNERS)
+def test_the_tuner_sets_a_hyperparameter(side, kind, tmp_path):
+    """The rate that it finds is the one that the next fit trains with, and that is saved."""
+    # as many epochs as the search has steps in Lightning, which ends it with the fit
+    options = {**QUIET, "max_epochs": 5, "default_root_dir": tmp_path}
+    module, trainer = kind(), TRAINERS[side](**options)
+    found = TUNERS[side](trainer).lr_find(
+        module, loader(), num_training=20, early_stop_threshold=None
+    )
+    rate = found.suggestion()
+    assert rate != 0.1
+    assert module.hparams == {"lr": rate}
+    assert getattr(module, "lr", rate) == rate
+    trainer.fit(module, loader())
+    assert trainer.optimizers[0].param_groups[0]["lr"] == rate
+    trainer.save_checkpoint(tmp_path / "x.ckpt")
+    assert kind.load_from_checkpoint(tmp_path / "x.ckpt").hparams.lr == rate
+
+
+def test_our_finder_sets_a_hyperparameter():
+    """The fit that it is a part of trains with the rate."""
+    finder, module = trainer_hooks.callbacks.LearningRateFinder(num_training_steps=20), Rated()
+    trainer = trained(trainer_hooks.Trainer, module, loader(), callbacks=[finder])
+    assert finder.chosen != 0.1
+    assert module.hparams.lr == trainer.optimizers[0].param_groups[0]["lr"] == finder.chosen
+
+
 # --- hyperparameters ---
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._names import ours
 from trainer_hooks.errors import UsageError, did_you_mean
+from trainer_hooks.module.hyperparameters import HyperparametersMixin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,7 +40,9 @@ class TunedAttribute:
         for owner in self._owners:
             hparams = _hparams(owner)
             if self.name in hparams:
-                save = getattr(owner, "save_hyperparameters", None)
+                # Lightning's method of this name would take the mapping for a new argument
+                is_ours = isinstance(owner, HyperparametersMixin)
+                save = getattr(owner, "save_hyperparameters", None) if is_ours else None
                 if save is None:
                     hparams[self.name] = value
                 else:
@@ -58,15 +61,18 @@ def find_tuned_attribute(
 
     Args:
         names: possible names, the preferred one first.
-        module: the module.
-        datamodule: the data module, or None.
+        module: the module, also one of Lightning.
+        datamodule: the data module, also one of Lightning, or None.
         where: the finder, for the message.
         option: the finder's option that takes another name, for the message.
 
     Raises:
         UsageError: neither has an attribute of these names.
     """
-    parts = [part for part in (module, datamodule) if part is not None]
+    # of an adapter the object behind it, which has the attributes and the hyperparameters
+    parts = [
+        getattr(part, "lightning_object", part) for part in (module, datamodule) if part is not None
+    ]
     for name in names:
         owners = [part for part in parts if hasattr(part, name) or name in _hparams(part)]
         if owners:
