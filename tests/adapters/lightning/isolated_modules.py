@@ -316,6 +316,58 @@ def test_our_finder_sets_a_hyperparameter():
     assert module.hparams.lr == trainer.optimizers[0].param_groups[0]["lr"] == finder.chosen
 
 
+class Sized(pl.LightningDataModule):
+    """A data module whose batch size is an attribute, a hyperparameter, or both."""
+
+    def __init__(self, batch_size, places):
+        super().__init__()
+        if "hparams" in places:
+            self.save_hyperparameters("batch_size")
+        if "attribute" in places:
+            self.batch_size = batch_size
+
+    @property
+    def sizes(self):
+        """The batch size in each place."""
+        return [*self.hparams.values(), *(vars(self)[n] for n in ["batch_size"] if n in vars(self))]
+
+    def train_dataloader(self):
+        return torch.utils.data.DataLoader(torch.ones(64, 4), self.sizes[0])
+
+
+@pytest.mark.parametrize("places", [["attribute"], ["hparams"], ["attribute", "hparams"]])
+@pytest.mark.parametrize("side", TUNERS)
+def test_the_tuner_sets_the_batch_size_of_a_data_module(side, places, tmp_path):
+    """Wherever the data module keeps it, the size reaches the loaders of the trials."""
+    data, trainer = Sized(2, places), TRAINERS[side](**QUIET, default_root_dir=tmp_path)
+    found = TUNERS[side](trainer).scale_batch_size(Theirs(), datamodule=data, max_trials=3)
+    assert found == 8
+    assert data.sizes == [8] * len(places)
+
+
+@pytest.mark.parametrize("places", [["attribute"], ["hparams"], ["attribute", "hparams"]])
+@pytest.mark.parametrize("finder", [pl.callbacks.BatchSizeFinder, ported.callbacks.BatchSizeFinder])
+def test_a_finder_sets_the_batch_size_of_a_data_module(finder, places):
+    """Lightning's own finder and ours set the size, and the fit has batches of it."""
+    data = Sized(2, places)
+    trainer = trained(trainer_hooks.Trainer, Theirs(), data, callbacks=[finder(max_trials=3)])
+    assert data.sizes == [8] * len(places)
+    assert trainer.global_step == 8
+
+
+def test_what_a_callback_of_ours_sets_in_a_data_module():
+    """It is an attribute of Lightning's data module, whose loaders use it."""
+
+    class Sets(trainer_hooks.Callback):
+        def setup(self, trainer, module, stage):
+            trainer.datamodule.batch_size = 16
+
+    data = Sized(2, ["attribute"])
+    trainer = trained(trainer_hooks.Trainer, Theirs(), data, callbacks=[Sets()])
+    assert data.batch_size == 16
+    assert trainer.global_step == 4
+
+
 # --- hyperparameters ---
 
 

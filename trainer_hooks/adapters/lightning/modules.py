@@ -104,8 +104,24 @@ def _savable_hparams(foreign: Any, warned: dict[str, Any]) -> dict[str, Any] | N
     return {**plain, **pickled_hparams(objects)[0]} or None
 
 
-class _HostedHparams:
-    """The form of the hyperparameters of a LightningModule or LightningDataModule."""
+class _Hosted:
+    """What the adapters share: attributes and hyperparameters are the foreign object's."""
+
+    def __setattr__(self: Any, name: str, value: Any) -> None:
+        if name.startswith("_") or hasattr(type(self), name):
+            super().__setattr__(name, value)
+        else:
+            setattr(self.lightning_object, name, value)
+
+    @property
+    def hparams(self: Any) -> Any:
+        """The hyperparameters, as Lightning's own object."""
+        return self.lightning_object.hparams
+
+    @property
+    def saved_hparams(self: Any) -> Mapping[str, Any] | None:
+        """The hyperparameters that go into checkpoints, or None."""
+        return _savable_hparams(self.lightning_object, self._warned_hparams)
 
     @property
     def hparams_name(self: Any) -> str | None:
@@ -121,7 +137,7 @@ class _HostedHparams:
         return None if isinstance(hparams, dict) else type(hparams)
 
 
-class LightningModuleAdapter(_HostedHparams, ModuleAdapter):
+class LightningModuleAdapter(_Hosted, ModuleAdapter):
     """Adapter of a LightningModule, whose steps, hooks and tensors are used as they are.
 
     Args:
@@ -148,12 +164,6 @@ class LightningModuleAdapter(_HostedHparams, ModuleAdapter):
             elif name not in _NOT_COPIED:
                 vars(self)[name] = getattr(foreign, name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name.startswith("_") or hasattr(LightningModuleAdapter, name):
-            super().__setattr__(name, value)
-        else:
-            setattr(self.lightning_object, name, value)
-
     @property
     def lightning_object(self) -> Any:
         """The LightningModule."""
@@ -175,11 +185,6 @@ class LightningModuleAdapter(_HostedHparams, ModuleAdapter):
         return bool(self.lightning_object.strict_loading)
 
     @property
-    def saved_hparams(self) -> Mapping[str, Any] | None:
-        """The hyperparameters that go into checkpoints, or None."""
-        return _savable_hparams(self.lightning_object, self._warned_hparams)
-
-    @property
     def logged_hparams(self) -> Mapping[str, Any] | None:
         """The hyperparameters for the loggers, as they were when they were saved.
 
@@ -187,11 +192,6 @@ class LightningModuleAdapter(_HostedHparams, ModuleAdapter):
         """
         is_logged = getattr(self.lightning_object, "_log_hyperparams", True)
         return dict(self.lightning_object.hparams_initial) or None if is_logged else None
-
-    @property
-    def hparams(self) -> Any:
-        """The hyperparameters, as Lightning's own object."""
-        return self.lightning_object.hparams
 
     def _teardown_foreign(self, stage: str) -> None:
         """Call `teardown`; not after an exception, as in Lightning."""
@@ -281,7 +281,7 @@ def _do_nothing(*args: Any, **kwargs: Any) -> None:
     """Do nothing: an unpickled module takes part in no run."""
 
 
-class LightningDataModuleAdapter(_HostedHparams, DataModule):
+class LightningDataModuleAdapter(_Hosted, DataModule):
     """Adapter of a LightningDataModule.
 
     Args:
@@ -289,7 +289,8 @@ class LightningDataModuleAdapter(_HostedHparams, DataModule):
     """
 
     def __init__(self, foreign: Any) -> None:
-        self.lightning_object = foreign
+        # past `__setattr__`, which sets attributes of the foreign object
+        vars(self)["lightning_object"] = foreign
         self._warned_hparams: dict[str, Any] = {}
         for name in overridden_methods(foreign, DATAMODULE_NAMES):
             if name not in {"load_from_checkpoint", "setup", "teardown"}:
@@ -315,11 +316,6 @@ class LightningDataModuleAdapter(_HostedHparams, DataModule):
         trainer = self.lightning_object.trainer
         if trainer is None or not trainer.interrupted:
             with_stage_enum(self.lightning_object.teardown, self.lightning_object)(stage)
-
-    @property
-    def saved_hparams(self) -> Mapping[str, Any] | None:
-        """The hyperparameters that go into checkpoints, or None."""
-        return _savable_hparams(self.lightning_object, self._warned_hparams)
 
     def __getattr__(self, name: str) -> Any:
         if name == "lightning_object":  # not set yet, as in a copy: no endless recursion
