@@ -445,3 +445,83 @@ def test_one_of_ours_runs_in_lightnings_trainer_also_resumed():
     second.fit(Theirs(), loader(), ckpt_path=path)
     assert resumed.batches == 6
     assert second.global_step == 6
+
+
+def heard_by(listed, hook, change):
+    """Return the batches that a callback hears of in two epochs, there and here.
+
+    Args:
+        listed: whether it is among the callbacks from the beginning.
+        hook: a hook of another callback.
+        change: what that one does in its first call of the hook, given the trainer and this one.
+    """
+
+    class Counts(pl.Callback):
+        batches = 0
+
+        def on_train_batch_end(self, *args):
+            self.batches += 1
+
+    found = []
+    for make in (there, trainer):
+        counts, changes = Counts(), [change]
+
+        def act(self, trainer, pl_module, *rest, counts=counts, changes=changes, **named):
+            while changes:
+                changes.pop()(trainer, counts)
+
+        other = type("Changing", (pl.Callback,), {hook: act})()
+        one = make(other, *([counts] if listed else []), max_epochs=2)
+        one.fit(Theirs(), loader())
+        found.append(counts.batches)
+    return found
+
+
+def set_callbacks(trainer, callbacks):
+    trainer.callbacks = callbacks
+
+
+def add_in_place(trainer, one):
+    trainer.callbacks += [one]
+
+
+def test_a_guest_adds_callbacks():
+    ways = [
+        lambda trainer, one: trainer.callbacks.append(one),
+        lambda trainer, one: trainer.callbacks.insert(0, one),
+        lambda trainer, one: trainer.callbacks.extend([one]),
+        add_in_place,
+        lambda trainer, one: set_callbacks(trainer, [*trainer.callbacks, one]),
+    ]
+    for way in ways:
+        for hook in ("setup", "on_fit_start", "on_train_start", "on_train_epoch_start"):
+            assert heard_by(False, hook, way) == [8, 8]
+        assert heard_by(False, "on_train_epoch_end", way) == [4, 4]
+
+
+def test_a_guest_removes_callbacks():
+    ways = [
+        lambda trainer, one: trainer.callbacks.remove(one),
+        lambda trainer, one: trainer.callbacks.pop(trainer.callbacks.index(one)),
+        lambda trainer, one: set_callbacks(trainer, [c for c in trainer.callbacks if c is not one]),
+    ]
+    for way in ways:
+        for hook, batches in (("setup", 0), ("on_train_start", 0), ("on_train_epoch_end", 4)):
+            assert heard_by(True, hook, way) == [batches, batches]
+
+
+def test_what_a_guest_adds_is_found_as_it_was_given():
+    added, ours, seen = pl.Callback(), Counting(), []
+
+    class Adds(pl.Callback):
+        def setup(self, trainer, pl_module, stage):
+            trainer.callbacks.extend([added, ours])
+
+        def on_train_start(self, trainer, pl_module):
+            seen.extend(one in trainer.callbacks for one in (self, added, ours))
+            trainer.callbacks.remove(added)
+            seen.append(added in trainer.callbacks)
+
+    trainer(Adds()).fit(Ours(), loader())
+    assert seen == [True, True, True, False]
+    assert ours.batches == 4

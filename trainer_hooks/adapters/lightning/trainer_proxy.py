@@ -29,7 +29,7 @@ from trainer_hooks.adapters.proxy import ModuleProxy, PartialProxy, Proxy, joine
 from trainer_hooks.data.data_hooks import defines
 from trainer_hooks.loggers.dummy import RankZeroLoggerProxy
 from trainer_hooks.module.module import Module
-from trainer_hooks.trainer.lightning_attributes import completed_windows
+from trainer_hooks.trainer.lightning_attributes import CallbackList, completed_windows
 
 if TYPE_CHECKING:
     from torch import nn
@@ -182,12 +182,18 @@ class LightningTrainerProxy(Proxy):
 
     @property
     def callbacks(self) -> list[Any]:
-        """The callbacks; those of Lightning as the user passed them."""
-        return [_original_callback(one) for one in self.proxy_target.callbacks]
+        """The callbacks; those of Lightning as the user passed them.
+
+        A callback that is added to the list takes part, and one that is removed no longer does.
+        """
+        trainer = self.proxy_target
+        originals = [_original_callback(one) for one in trainer.callbacks]
+        return CallbackList(originals, trainer.add_callback, trainer.remove_callback)
 
     @callbacks.setter
     def callbacks(self, callbacks: list[Any]) -> None:
-        self.proxy_target.callbacks = callbacks
+        # by way of this list: the trainer's own holds adapters, none of which is in `callbacks`
+        self.callbacks[:] = callbacks
 
     checkpoint_callbacks = _originals("checkpoint_callbacks")
     """The savers; those of Lightning as the user passed them."""
