@@ -200,6 +200,11 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "can be overridden",
             "are not called, and a warning says so: define `on_checkpoint_saved`",
         ),
+        (
+            "Private methods of `EarlyStopping`, such as `_run_early_stopping_check`",
+            "can be overridden",
+            "are not called, and a warning says so: define the hooks that check, with `super()`",
+        ),
     ),
     "Data": (
         (

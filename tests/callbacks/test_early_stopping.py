@@ -315,3 +315,13 @@ def test_one_process_logs(fake, scores, caplog):
 def test_the_comparison_is_readable(mode, better):
     """`monitor_op` is the comparison of the mode, as it is in Lightning."""
     assert EarlyStopping("x", mode=mode).monitor_op is better
+
+
+@pytest.mark.parametrize("name", ["_run_early_stopping_check", "_evaluate_stopping_criteria"])
+def test_private_methods_of_lightnings_are_never_called(name, recwarn):
+    """A subclass that overrides one is told so when it is made, with the hooks to define."""
+    type("Plain", (EarlyStopping,), {})("val_loss")
+    assert not recwarn.list
+    kind = type("Mine", (EarlyStopping,), {name: lambda self, argument: None})
+    with pytest.warns(TrainerHooksWarning, match=f"calls Mine.{name}.*Define on_validation_end"):
+        kind("val_loss")

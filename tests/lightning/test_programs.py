@@ -38,6 +38,9 @@ ELSEWHERE = {
     "Private methods of `ModelCheckpoint`, such as `_save_checkpoint`": (
         "tests/programs/of_lightning/own_logger.py"
     ),
+    "Private methods of `EarlyStopping`, such as `_run_early_stopping_check`": (
+        "tests/callbacks/test_early_stopping.py"
+    ),
     "The method `to` of a batch, in a run on the CPU": "tests/programs/of_lightning/graphs.py",
     "A stop that was requested before the checkpoint was saved": "tests/resume/test_stops.py",
     "Copying or pickling a Trainer in a run": "tests/trainer/test_copying.py",

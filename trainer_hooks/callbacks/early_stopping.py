@@ -21,6 +21,7 @@ from trainer_hooks._options import (
 )
 from trainer_hooks._text import count_with_noun
 from trainer_hooks.callback import Callback
+from trainer_hooks.callbacks.base import warn_of_private_methods
 from trainer_hooks.callbacks.monitored_metric import (
     a_tensor_of_one_number,
     acts_at_train_epoch_end,
@@ -45,6 +46,15 @@ if TYPE_CHECKING:
     from trainer_hooks.module.module import Module
 
 _WHERE = "EarlyStopping"
+
+_PRIVATE_IN_LIGHTNING = (
+    "_evaluate_stopping_criteria",
+    "_improvement_message",
+    "_run_early_stopping_check",
+    "_should_skip_check",
+    "_validate_condition_metric",
+)
+"""Methods of Lightning's EarlyStopping that subclasses override, and that nothing calls here."""
 
 
 class EarlyStoppingReason(StrEnum):
@@ -160,6 +170,13 @@ class EarlyStopping(Callback):
         self.stopping_reason_message: str | None = None
         self.stopping_value: float | None = None
         self._reset()
+        warn_of_private_methods(
+            self,
+            _WHERE,
+            _PRIVATE_IN_LIGHTNING,
+            "Define on_validation_end and on_train_epoch_end, which check the metric: call those "
+            "of super() where it is to be checked, and trainer.stop(reason) for a rule of yours.",
+        )
 
     @property
     def monitor_op(self) -> Callable[[Tensor, Tensor], Tensor]:

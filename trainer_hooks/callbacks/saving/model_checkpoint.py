@@ -10,9 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from trainer_hooks._files import replace_file
-from trainer_hooks._log import log, warn
+from trainer_hooks._log import log
 from trainer_hooks._options import METRIC_NAME, check_options, one_of, option_rules
-from trainer_hooks.callbacks.base import decide_on_rank_zero, is_real_fit
+from trainer_hooks.callbacks.base import (
+    decide_on_rank_zero,
+    is_real_fit,
+    warn_of_private_methods,
+)
 from trainer_hooks.callbacks.monitored_metric import (
     MonitoredMetric,
     acts_at_train_epoch_end,
@@ -33,7 +37,7 @@ from trainer_hooks.checkpoint.paths import is_remote, join_path
 from trainer_hooks.clock.schedules import DueCondition, DueTracker, When, parse_when
 from trainer_hooks.clock.timing import TimeUnit, parse_time
 from trainer_hooks.connector.state_types import checks_state
-from trainer_hooks.errors import OptionError, TrainerHooksWarning, UsageError
+from trainer_hooks.errors import OptionError, UsageError
 
 if TYPE_CHECKING:
     import os
@@ -190,15 +194,13 @@ class ModelCheckpoint(Saver):
             save_on_train_epoch_end,
         )
         self._watched = MonitoredMetric(monitor, type(self).__name__)
-        name = type(self).__name__
-        for method in _PRIVATE_IN_LIGHTNING:
-            if hasattr(self, method):
-                warn(
-                    f"nothing calls {name}.{method}(): it is a private method of Lightning's "
-                    "ModelCheckpoint. Define on_checkpoint_saved(trainer, module, path), which is "
-                    "called after each file is written.",
-                    TrainerHooksWarning,
-                )
+        warn_of_private_methods(
+            self,
+            _WHERE,
+            _PRIVATE_IN_LIGHTNING,
+            "Define on_checkpoint_saved(trainer, module, path), which is called after each file is "
+            "written.",
+        )
 
     @property
     def state_key(self) -> str:
