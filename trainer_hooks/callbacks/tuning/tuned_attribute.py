@@ -40,7 +40,7 @@ class TunedAttribute:
         for owner in self._owners:
             hparams = _hparams(owner)
             if self.name in hparams:
-                # Lightning's method of this name would take the mapping for a new argument
+                # not Lightning's, which would change the initial values and the argument's name
                 is_ours = isinstance(owner, HyperparametersMixin)
                 save = getattr(owner, "save_hyperparameters", None) if is_ours else None
                 if save is None:
