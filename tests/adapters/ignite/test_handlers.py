@@ -16,6 +16,7 @@ from ignite.handlers import (
     EarlyStopping,
     TerminateOnNan,
     TimeLimit,
+    global_step_from_engine,
 )
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -127,7 +128,9 @@ def test_only_what_is_wanted_is_wired() -> None:
     always = {"setup", "on_train_start", "on_train_epoch_start"}
     assert listened(adapt(TerminateOnNan())) == {*always, "on_train_batch_end"}
     early = EarlyStopping(2, lambda engine: 1.0, Engine(lambda engine, batch: None))
-    assert listened(adapt(early)) == {*always, "on_validation_end"}
+    # the batches of a validation are counted for the handlers of its end
+    of_validation = {"on_validation_start", "on_validation_batch_end", "on_validation_end"}
+    assert listened(adapt(early)) == {*always, *of_validation}
 
 
 def test_a_saver_takes_the_place_of_the_default_one(tmp_path) -> None:
@@ -342,3 +345,74 @@ def test_a_function_is_called_by_its_name() -> None:
     """Reports and labels tell functions apart."""
     keys = [adapt(f, event=Events.STARTED).state_key for f in (fit, listened)]
     assert keys == ["ignite:fit", "ignite:listened"]
+
+
+# --- the states of the engines ---
+
+
+def at_home(add, max_epochs: int) -> None:
+    """Run handlers on engines of Ignite, with batches and a validation as those of TinyModule."""
+    train, validation = Engine(lambda *_: 0.5), Engine(lambda *_: 0.25)
+    train.add_event_handler(Events.EPOCH_COMPLETED, lambda _: validation.run([0, 1]))
+    add(train, validation)
+    train.run([0, 1, 2], max_epochs=max_epochs)
+
+
+@pytest.mark.parametrize(
+    "listened_to", [None, Events.EPOCH_STARTED, Events.EPOCH_COMPLETED, Events.ITERATION_COMPLETED]
+)
+def test_each_state_is_right_in_the_handlers_of_the_other_engine(listened_to) -> None:
+    """Whatever events else have a handler, as Ignite's global_step_from_engine needs it."""
+    seen: list[tuple] = []
+
+    def add(train, validation) -> None:
+        if listened_to is not None:
+            train.add_event_handler(listened_to, lambda: None)
+        step = global_step_from_engine(train)
+        for event in (Events.STARTED, Events.EPOCH_COMPLETED, Events.COMPLETED):
+            validation.add_event_handler(event, note, event, step, train.state, validation.state)
+
+    def note(engine, event, step, *states) -> None:
+        counts = [(state.epoch, state.iteration, state.max_epochs) for state in states]
+        seen.append((event, step(engine, event), *counts))
+
+    at_home(add, 3)
+    theirs = seen.copy()
+    seen.clear()
+    fit(attach(add), max_epochs=3, num_sanity_val_steps=1)
+    assert seen == theirs
+    assert theirs[-1][1:] == (3, (3, 9, 3), (1, 2, 1))
+
+
+def test_the_training_reads_what_its_validation_left() -> None:
+    """The state of a validation without a handler, and the last output of the training."""
+    seen = []
+
+    def add(train, validation) -> None:
+        train.add_event_handler(Events.EPOCH_STARTED, look, train, validation)
+        train.add_event_handler(Events.EPOCH_COMPLETED, look, train, validation)
+
+    def look(train, validation) -> None:
+        state = validation.state
+        output = train.state.output
+        seen.append((state.epoch, state.iteration, type(output), train.state.batch is None))
+
+    at_home(add, 2)
+    theirs = seen.copy()
+    seen.clear()
+    fit(attach(add))
+    assert seen == theirs
+    assert theirs[-1] == (1, 2, float, False)
+
+
+def test_the_last_output_is_there_at_the_end_of_an_epoch() -> None:
+    """Without a handler of batches, for a handler that knows its own engine alone."""
+    seen, outputs = [], []
+    guest = adapt(lambda engine: seen.append(engine.state.output), event=Events.EPOCH_COMPLETED)
+
+    class Notes(Callback):
+        def on_train_batch_end(self, trainer, module, outputs_of_batch, batch, batch_idx) -> None:
+            outputs.append(outputs_of_batch["loss"].item())
+
+    fit(guest, Notes())
+    assert seen == outputs[2::3]

@@ -50,6 +50,8 @@ _BEFORE_A_BATCH = frozenset(
     }
 )  # fmt: skip
 _WITH_METRICS = frozenset({"EPOCH_COMPLETED", "COMPLETED"})
+_VALIDATION = "a validation"
+"""Stands for an event where a validation begins, at which the training's engine fires none."""
 _TERMINATED = "a handler of Ignite called engine.terminate()"
 _INTERRUPTED = "a handler of Ignite called engine.interrupt()"
 
@@ -201,6 +203,7 @@ class EnginePair:
         self._started_at = self._epoch_started_at = time.monotonic()
         self._batches = 0
         self._is_filled = False
+        self._last_batch: tuple[Any, ...] | None = None
         self._has_stopped = self._has_ended_epoch = self._is_interrupted = False
         self._open_epoch: int | None = None
         self._is_exhausted = False
@@ -229,6 +232,9 @@ class EnginePair:
         engine = self.train
         for event in events:
             if self._train_drivers.get(event) is not listener:
+                if event == "ITERATION_COMPLETED":
+                    # not read before a handler can see it: to read a loss waits for the device
+                    self._last_batch = arguments[:2]
                 continue
             # the first branch is for speed: this one is fired for every batch
             if event == "ITERATION_COMPLETED" and not engine.should_terminate:
@@ -245,7 +251,7 @@ class EnginePair:
     def fire_validation(
         self, listener: EngineListener, events: tuple[str, ...], trainer: Any, *arguments: Any
     ) -> None:
-        """Fire the events of a validation that an adapter drives; see `fire_train`."""
+        """Bring both states up to date, and fire the events of a validation; see `fire_train`."""
         if trainer.sanity_checking:
             return
         if "EXCEPTION_RAISED" in events:
@@ -253,8 +259,9 @@ class EnginePair:
                 self.validation.fire_driven(events[0], arguments[0])
             return
         for event in events:
+            # without a driver too: handlers of other events read what this hook tells
+            self._refresh_validation(trainer, event, arguments)
             if self._validation_drivers.get(event) is listener:
-                self._refresh_validation(trainer, event, arguments)
                 self.validation.fire_driven(event)
                 if self.validation.should_terminate or self.validation.should_interrupt:
                     raise UsageError(
@@ -349,23 +356,33 @@ class EnginePair:
             state.batch, state.output = arguments[1], output_of(arguments[0])
             return
         # Ignite counts an epoch and an iteration before the events that start them
-        is_inside = event not in ("STARTED", "TERMINATE", "COMPLETED")
+        if event == _VALIDATION:
+            is_inside = self._open_epoch == progress.epochs_completed
+        else:
+            is_inside = event not in ("STARTED", "TERMINATE", "COMPLETED")
         state.epoch = progress.epochs_completed + is_inside
         state.iteration = progress.batches_completed + (event == "ITERATION_STARTED")
         # Ignite forgets the last output when it has a batch
         if event in ("GET_BATCH_COMPLETED", "ITERATION_STARTED"):
             state.batch, state.output = arguments[0], None
-        elif event in _WITH_METRICS:
+            self._last_batch = None
+        elif self._last_batch is not None:
+            state.batch, state.output = self._last_batch[1], output_of(self._last_batch[0])
+            self._last_batch = None
+        if event in _WITH_METRICS:
             started_at = self._started_at if event == "COMPLETED" else self._epoch_started_at
             state.times[event] = time.monotonic() - started_at
+        if event in _WITH_METRICS or event == _VALIDATION:
             _copy_metrics(state, trainer)
 
     def _refresh_validation(self, trainer: Any, event: str, arguments: tuple[Any, ...]) -> None:
         """Fill the validation engine's state for an event."""
         state = self.validation.state
-        # a run of an evaluator counts from zero again
         if event == "STARTED":
+            # a run of an evaluator counts from zero again
             state.iteration = state.epoch = 0
+            # a handler of the validation may read it; it stands still until the validation is over
+            self._refresh_train(trainer, _VALIDATION, ())
         state.max_epochs, state.find_dataloader = 1, lambda: trainer.val_dataloaders
         if event != "STARTED":
             state.epoch = 1

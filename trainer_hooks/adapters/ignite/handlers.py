@@ -66,6 +66,17 @@ _COUNTERPARTS: dict[str, type[Callback]] = {
 _ALWAYS = frozenset({"on_train_start", "on_train_epoch_start"})
 """Hooks that every adapter listens to, as they keep the engines' epoch up to date."""
 
+_FOLLOWING = frozenset({"on_validation_start", "on_validation_batch_end", "on_validation_end"})
+"""Hooks that tell the states of both engines during and after a validation."""
+
+_AFTER_BATCHES = frozenset(
+    {
+        "TERMINATE_SINGLE_EPOCH", "EPOCH_COMPLETED", "TERMINATE", "COMPLETED", "INTERRUPT",
+        "EXCEPTION_RAISED",
+    }
+)  # fmt: skip
+"""Events of the training whose handlers may read the last batch and its output."""
+
 _MODEL_CHECKPOINT = f"{_MODULE}.checkpoint.ModelCheckpoint"
 
 _ENGINES: WeakKeyDictionary[Any, EnginePair] = WeakKeyDictionary()
@@ -232,10 +243,17 @@ class IgniteAdapter(HostedCallback):
         """Return the function that fires the events of `hook`, or None if none is listened to."""
         if hook == "setup":
             return self._enter_engines
+        train, validation = self._wanted["train"], self._wanted["validation"]
+        # a function of the user has both engines, and its handlers may read either state in both
+        has_both = not self._attachment.engine
         events = TRAIN_EVENTS.get(hook, ())
-        trains = self._wanted["train"].intersection(events) or hook in _ALWAYS
+        trains = bool(train.intersection(events)) or hook in _ALWAYS
+        if hook == "on_train_batch_end":
+            trains = trains or has_both or bool(train.intersection(_AFTER_BATCHES))
         of_validation = VALIDATION_EVENTS.get(hook, ())
-        validates = self._wanted["validation"].intersection(of_validation)
+        validates = bool(validation.intersection(of_validation))
+        if hook in _FOLLOWING:
+            validates = validates or has_both or bool(validation)
         if trains and validates:  # an exception: the engine that it leaves first hears of it first
             return partial(self._fire_both, of_validation, events)
         if trains:
