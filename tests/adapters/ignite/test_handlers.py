@@ -416,3 +416,44 @@ def test_the_last_output_is_there_at_the_end_of_an_epoch() -> None:
 
     fit(guest, Notes())
     assert seen == outputs[2::3]
+
+
+@pytest.mark.parametrize("on", ["train", "validation"])
+@pytest.mark.parametrize("max_epochs", [1, 4])
+def test_a_handler_changes_the_number_of_epochs(on, max_epochs) -> None:
+    """`engine.state.max_epochs = ...` counts during a run, in a handler of either engine."""
+    seen: list[int] = []
+
+    def add(train, validation) -> None:
+        def change() -> None:
+            train.state.max_epochs = max_epochs
+
+        if on == "train":
+            train.add_event_handler(Events.EPOCH_STARTED(once=1), change)
+        else:
+            validation.add_event_handler(Events.COMPLETED, change)
+        train.add_event_handler(Events.EPOCH_COMPLETED, lambda: seen.append(train.state.max_epochs))
+
+    at_home(add, 2)
+    theirs = seen.copy()
+    seen.clear()
+    assert fit(attach(add)).max_epochs == max_epochs
+    assert seen == theirs == [max_epochs] * max_epochs
+
+
+@pytest.mark.parametrize(
+    ("event", "on"),
+    [
+        (Events.GET_BATCH_COMPLETED, "train"),
+        (Events.ITERATION_STARTED, "train"),
+        (Events.ITERATION_STARTED, "validation"),
+    ],
+)
+def test_a_new_batch_of_a_handler_is_refused(event, on) -> None:
+    """The step does not look at the engine's state: the batch would be ignored."""
+
+    def replace(engine) -> None:
+        engine.state.batch = list(engine.state.batch)
+
+    with pytest.raises(UsageError, match=rf"engine\.state\.batch at Events\.{event.name}"):
+        fit(adapt(replace, event=event, on=on))

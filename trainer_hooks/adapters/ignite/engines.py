@@ -49,6 +49,7 @@ _BEFORE_A_BATCH = frozenset(
         "ITERATION_STARTED",
     }
 )  # fmt: skip
+_WITH_NEW_BATCH = frozenset({"GET_BATCH_COMPLETED", "ITERATION_STARTED"})
 _WITH_METRICS = frozenset({"EPOCH_COMPLETED", "COMPLETED"})
 _VALIDATION = "a validation"
 """Stands for an event where a validation begins, at which the training's engine fires none."""
@@ -203,6 +204,7 @@ class EnginePair:
         self._started_at = self._epoch_started_at = time.monotonic()
         self._batches = 0
         self._is_filled = False
+        self._max_epochs: int | None = None
         self._last_batch: tuple[Any, ...] | None = None
         self._has_stopped = self._has_ended_epoch = self._is_interrupted = False
         self._open_epoch: int | None = None
@@ -247,6 +249,8 @@ class EnginePair:
                 self._apply_termination(trainer, event)
             if engine.should_interrupt:
                 self._interrupt(trainer)
+            if engine.state.max_epochs != self._max_epochs:
+                self._apply_max_epochs(trainer)
 
     def fire_validation(
         self, listener: EngineListener, events: tuple[str, ...], trainer: Any, *arguments: Any
@@ -263,6 +267,7 @@ class EnginePair:
             self._refresh_validation(trainer, event, arguments)
             if self._validation_drivers.get(event) is listener:
                 self.validation.fire_driven(event)
+                _refuse_new_batch(self.validation, event, arguments)
                 if self.validation.should_terminate or self.validation.should_interrupt:
                     raise UsageError(
                         "a handler of Ignite called terminate() or interrupt() on the engine of a "
@@ -271,6 +276,8 @@ class EnginePair:
                     )
                 # a handler of a validation may terminate the training: early stopping does
                 self._apply_termination(trainer, event)
+                if self.train.state.max_epochs != self._max_epochs:
+                    self._apply_max_epochs(trainer)
 
     def begin_epoch(self, trainer: Any) -> None:
         """Start the epoch's clock and reset its termination; every adapter calls it."""
@@ -336,6 +343,7 @@ class EnginePair:
             engine.fire_driven(event, iter_counter=self._batches)
         else:
             engine.fire_driven(event)
+            _refuse_new_batch(engine, event, arguments)
 
     # --- the state of the engines ---
 
@@ -348,7 +356,8 @@ class EnginePair:
             self._is_filled = True
             batches = trainer.num_training_batches
             state.epoch_length = None if batches == float("inf") else int(batches)
-            state.max_epochs = None if trainer.max_epochs < 0 else trainer.max_epochs
+            self._max_epochs = None if trainer.max_epochs < 0 else trainer.max_epochs
+            state.max_epochs = self._max_epochs
             state.find_dataloader = lambda: trainer.train_dataloader
         if event == "ITERATION_COMPLETED":
             state.epoch = progress.epochs_completed + 1
@@ -363,7 +372,7 @@ class EnginePair:
         state.epoch = progress.epochs_completed + is_inside
         state.iteration = progress.batches_completed + (event == "ITERATION_STARTED")
         # Ignite forgets the last output when it has a batch
-        if event in ("GET_BATCH_COMPLETED", "ITERATION_STARTED"):
+        if event in _WITH_NEW_BATCH:
             state.batch, state.output = arguments[0], None
             self._last_batch = None
         elif self._last_batch is not None:
@@ -404,6 +413,11 @@ class EnginePair:
         self._is_interrupted = True
         trainer.stop(_INTERRUPTED)
 
+    def _apply_max_epochs(self, trainer: Any) -> None:
+        """Train as long as a handler asked for by `engine.state.max_epochs = ...`."""
+        self._max_epochs = self.train.state.max_epochs
+        trainer.max_epochs = -1 if self._max_epochs is None else self._max_epochs
+
     def _apply_termination(self, trainer: Any, event: str) -> None:
         """Stop the fit or end the epoch, if a handler of `event` asked the engine for it."""
         engine = self.train
@@ -421,6 +435,16 @@ class EnginePair:
             if event == "ITERATION_STARTED":
                 trainer.skip_batch()
             trainer.end_epoch()
+
+
+def _refuse_new_batch(engine: Any, event: str, arguments: tuple[Any, ...]) -> None:
+    """Raise an error if a handler of `event` replaced the batch, which the step would not get."""
+    if event in _WITH_NEW_BATCH and engine.state.batch is not arguments[0]:
+        raise UsageError(
+            f"a handler of Ignite set engine.state.batch at Events.{event}: the module's step gets "
+            "the trainer's own batch, and would not see the new one. Change the batch's tensors in "
+            "place, or replace the batch in the module's on_before_batch_transfer."
+        )
 
 
 def _copy_metrics(state: Any, trainer: Any) -> None:
