@@ -457,3 +457,24 @@ def test_a_new_batch_of_a_handler_is_refused(event, on) -> None:
 
     with pytest.raises(UsageError, match=rf"engine\.state\.batch at Events\.{event.name}"):
         fit(adapt(replace, event=event, on=on))
+
+
+@pytest.mark.parametrize("when", ["after the epoch", "after a batch"])
+def test_a_validation_that_stops_the_fit_leaves_the_epoch_its_end(when) -> None:
+    """EPOCH_COMPLETED is fired if the validation follows the epoch, not if it is in the middle."""
+    seen: list[str] = []
+
+    def add(train, validation) -> None:
+        validation.add_event_handler(Events.COMPLETED, lambda: train.terminate())
+        for event in (Events.EPOCH_COMPLETED, Events.TERMINATE, Events.COMPLETED):
+            train.add_event_handler(event, seen.append, event.name)
+
+    if when == "after a batch":
+        fit(attach(add), val_check_interval=1)
+        assert seen == ["TERMINATE", "COMPLETED"]
+        return
+    at_home(add, 3)
+    theirs = seen.copy()
+    seen.clear()
+    fit(attach(add))
+    assert seen == theirs == ["EPOCH_COMPLETED", "TERMINATE", "COMPLETED"]

@@ -207,6 +207,7 @@ class EnginePair:
         self._max_epochs: int | None = None
         self._last_batch: tuple[Any, ...] | None = None
         self._has_stopped = self._has_ended_epoch = self._is_interrupted = False
+        self._owes_epoch_end = False
         self._open_epoch: int | None = None
         self._is_exhausted = False
         self._last_listener: EngineListener | None = None
@@ -275,6 +276,10 @@ class EnginePair:
                         "validation here runs to its end. Pass Trainer(limit_val_batches=...)."
                     )
                 # a handler of a validation may terminate the training: early stopping does
+                if not self._has_stopped:
+                    # in Ignite a handler of EPOCH_COMPLETED runs the validation after an epoch, so
+                    # that the training's other handlers of that event are called all the same
+                    self._owes_epoch_end = trainer.progress.stage is not EpochStage.BATCHES
                 self._apply_termination(trainer, event)
                 if self.train.state.max_epochs != self._max_epochs:
                     self._apply_max_epochs(trainer)
@@ -328,7 +333,8 @@ class EnginePair:
             return bool(ends != "skip_completed")
         # terminate() leaves Ignite's loops at once: TERMINATE and COMPLETED follow, and no more
         if ends:
-            return event == "TERMINATE"
+            is_owed = event == "EPOCH_COMPLETED" and self._owes_epoch_end
+            return event == "TERMINATE" or is_owed
         # terminate_epoch() leaves the loop over batches; the epoch has its end all the same
         return event != "TERMINATE" and not (
             event == "EPOCH_COMPLETED" and ends_epoch == "skip_epoch_completed"
