@@ -254,7 +254,7 @@ def test_overridden_clearing_and_clipping_are_called() -> None:
 
 
 def test_placeholders_can_be_computed_with() -> None:
-    """Sums and products of a placeholder are computed when the run is known."""
+    """Sums, differences and products are computed when the run is known."""
     values = TrainerPlaceholderValues
     seen = {}
 
@@ -275,10 +275,16 @@ def test_placeholders_can_be_computed_with() -> None:
             b=values.EVAL_DATALOADER_LEN * 2 + 1,
             c=values.PER_PROCESS_NUM_UPDATE_STEPS_PER_EPOCH,
             d="x",
+            e=values.NUM_EPOCHS * values.NUM_UPDATE_STEPS_PER_EPOCH,
+            f=2 * values.NUM_EPOCHS + values.EVAL_DATALOADER_LEN * values.NUM_EPOCHS,
+            g=values.NUM_EPOCHS - 1,
+            h=1 + (7 - values.NUM_EPOCHS * 0.5),
         ),
         **QUICK,
     )
-    assert seen == {"a": 3, "b": 5, "c": 4, "d": "x"}
+    assert seen == {"a": 3, "b": 5, "c": 4, "d": "x", "e": 8, "f": 8, "g": 1, "h": 7.0}
+    with pytest.raises(TypeError, match="unsupported operand"):
+        values.NUM_EPOCHS - "x"
 
 
 def test_a_handler_of_ones_own_takes_instances_and_classes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, fields
 from enum import Enum
 from functools import partial
@@ -73,21 +74,62 @@ class _RunSizes(Protocol):
         """Return the number of batches of the loader of `"train"` or `"eval"`."""
 
 
+class _Arithmetic:
+    """A number that is not known yet: sums, differences and products of it are such numbers too."""
+
+    __slots__ = ()
+
+    def __add__(self, other: object) -> _Computed:
+        """Return a placeholder of the sum."""
+        return _combine(operator.add, self, other)
+
+    def __radd__(self, other: object) -> _Computed:
+        """Return a placeholder of the sum."""
+        return _combine(operator.add, other, self)
+
+    def __sub__(self, other: object) -> _Computed:
+        """Return a placeholder of the difference."""
+        return _combine(operator.sub, self, other)
+
+    def __rsub__(self, other: object) -> _Computed:
+        """Return a placeholder of the difference."""
+        return _combine(operator.sub, other, self)
+
+    def __mul__(self, other: object) -> _Computed:
+        """Return a placeholder of the product."""
+        return _combine(operator.mul, self, other)
+
+    def __rmul__(self, other: object) -> _Computed:
+        """Return a placeholder of the product."""
+        return _combine(operator.mul, other, self)
+
+
 @dataclass(frozen=True, slots=True)
-class _Computed:
+class _Computed(_Arithmetic):
     """A number computed from the run's sizes when they are known.
 
     Attributes:
         of: returns the number, given the trainer.
     """
 
-    of: Callable[[_RunSizes], int]
+    of: Callable[[_RunSizes], float]
 
-    def __add__(self, number: int) -> _Computed:
-        return _Computed(lambda trainer: self.of(trainer) + number)
 
-    def __mul__(self, number: int) -> _Computed:
-        return _Computed(lambda trainer: self.of(trainer) * number)
+def _combine(operation: Callable[[Any, Any], float], left: object, right: object) -> _Computed:
+    """Return what an operation gives for two numbers, each of which may not be known yet."""
+    # at once: in a run it would be far from the line that is wrong, and 2 * "x" is no error
+    if not (isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS)):
+        return NotImplemented  # type: ignore[no-any-return]  # Python then raises its TypeError
+    return _Computed(lambda trainer: operation(_filled(trainer, left), _filled(trainer, right)))
+
+
+_NUMBERS = (int, float, _Arithmetic)
+
+
+def _filled(trainer: _RunSizes, value: Any) -> Any:
+    """Return the number that a placeholder stands for; other values as they are."""
+    number = value.value if isinstance(value, TrainerPlaceholderValues) else value
+    return number.of(trainer) if isinstance(number, _Computed) else value
 
 
 def _config(trainer: _RunSizes, name: str) -> int:
@@ -96,10 +138,11 @@ def _config(trainer: _RunSizes, name: str) -> int:
     return number
 
 
-class TrainerPlaceholderValues(Enum):
+class TrainerPlaceholderValues(_Arithmetic, Enum):
     """Numbers that stand in a `partial` of a scheduler until the run is known.
 
-    They can be added to and multiplied, as in `TrainerPlaceholderValues.NUM_EPOCHS * 2`.
+    They can be added, subtracted and multiplied, with numbers and with each other, as in
+    `TrainerPlaceholderValues.NUM_EPOCHS * 2`.
     """
 
     # in objects, since Enum takes a bare function for a method and not for a member
@@ -113,14 +156,6 @@ class TrainerPlaceholderValues(Enum):
     TRAIN_DATALOADER_LEN = _Computed(lambda trainer: trainer.loader_length("train"))
     EVAL_DATALOADER_LEN = _Computed(lambda trainer: trainer.loader_length("eval"))
 
-    def __add__(self, number: int) -> _Computed:
-        """Return a placeholder of the sum."""
-        return self.value + number
-
-    def __mul__(self, number: int) -> _Computed:
-        """Return a placeholder of the product."""
-        return self.value * number
-
 
 def fill_placeholders(trainer: _RunSizes, factory: Callable[..., Any]) -> Callable[..., Any]:
     """Return a scheduler's factory with the placeholders among its keywords replaced by numbers.
@@ -132,8 +167,5 @@ def fill_placeholders(trainer: _RunSizes, factory: Callable[..., Any]) -> Callab
     # a function of the user's own reads the numbers by itself
     if not isinstance(factory, partial):
         return factory
-    keywords = {}
-    for name, value in factory.keywords.items():
-        number = value.value if isinstance(value, TrainerPlaceholderValues) else value
-        keywords[name] = number.of(trainer) if isinstance(number, _Computed) else value
+    keywords = {name: _filled(trainer, value) for name, value in factory.keywords.items()}
     return partial(factory.func, *factory.args, **keywords)
