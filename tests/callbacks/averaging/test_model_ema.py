@@ -74,11 +74,11 @@ def path_in(tmp_path, name="ema.pt"):
 
 
 def test_the_average_is_updated_once_an_epoch(quiet_trainer, weights, tmp_path) -> None:
-    """It is decay times itself plus the rest of the weights; the first epoch's as they are."""
+    """It is decay times itself plus the rest of the weights, from the initial weights on."""
     ema = ModelEmaCallback(0.75, save_path=path_in(tmp_path))
     quiet_trainer(callbacks=[ema, weights], max_epochs=3).fit(TinyModule())
-    expected = weights.epochs[0]
-    for later in weights.epochs[1:]:
+    expected = TinyModule().layer.weight.detach()
+    for later in weights.epochs:
         expected = 0.75 * expected + 0.25 * later
     torch.testing.assert_close(ema.ema_model.module.layer.weight.detach(), expected)
     assert ema.num_averaged == 3
@@ -176,7 +176,9 @@ def test_only_the_given_callbacks_see_it(quiet_trainer, weights, tmp_path) -> No
     ema = ModelEmaCallback(0.5, save_path=path_in(tmp_path), callbacks=inside)
     quiet_trainer(callbacks=[outside, ema, weights], max_epochs=3).fit(TinyModule())
     assert len(inside.weights) == len(outside.weights) == 3
-    average = weights.epochs[0] * 0.25 + weights.epochs[1] * 0.25 + weights.epochs[2] * 0.5
+    average = TinyModule().layer.weight.detach()
+    for later in weights.epochs:
+        average = 0.5 * average + 0.5 * later
     torch.testing.assert_close(inside.weights[2], average)
     assert torch.equal(outside.weights[2], weights.epochs[2])
 

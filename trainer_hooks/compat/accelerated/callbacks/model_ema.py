@@ -51,8 +51,8 @@ class ModelEmaCallback(ModelCheckpoint):
     """Keep an exponential moving average of the weights, validate it too, and save the best one.
 
     At the end of each epoch the average becomes `decay` times itself plus `1 - decay` times the
-    weights, buffers such as the statistics of BatchNorm included; the first epoch's weights are
-    copied. After an epoch with a validation the averaged weights are validated too, over all
+    weights, buffers such as the statistics of BatchNorm included; it begins as the weights before
+    the training. After an epoch with a validation the averaged weights are validated too, over all
     validation loaders. The metrics of that second validation have the prefix `ema_model_`, for the
     loggers, the history and callbacks: `val_loss` becomes `ema_model_val_loss`. Only the module's
     own hooks and those of `callbacks` fire in it. The training then goes on with its own weights,
@@ -251,7 +251,7 @@ class ModelEmaCallback(ModelCheckpoint):
         if self._external_average_class is not None:
             return ExternalAverage(module, self.decay, self._external_average_class, _WHERE)
         average = get_ema_multi_avg_fn(self.decay)  # type: ignore[no-untyped-call]
-        return RunningAverage(module, use_buffers=True, multi_avg_fn=average)
+        return _AverageFromStart(module, use_buffers=True, multi_avg_fn=average)
 
     @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
@@ -300,6 +300,18 @@ class ModelEmaCallback(ModelCheckpoint):
     def _weights_to_save(self, plan: SavePlan) -> AbstractContextManager[None]:
         """Return the context for a save: averaged weights, or the training's own for a resume."""
         return nullcontext() if plan.is_for_now else self._average.in_place()
+
+
+class _AverageFromStart(RunningAverage):
+    """A running average that begins with the weights as they were copied, before the training."""
+
+    def update(self, module: nn.Module) -> None:
+        """Update the average with the module's present weights, also at the first time."""
+        count = self.count + 1
+        # torch's AveragedModel copies the weights while the count is 0
+        self.count = count
+        super().update(module)
+        self.count = count
 
 
 class RestorableCallbacks:
