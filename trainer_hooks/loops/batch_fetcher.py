@@ -33,7 +33,7 @@ class BatchFetcher:
     Args:
         context: the run context.
         batch_end: finishes the accumulation window if the loader ends early.
-        duration: the limit of `max_duration`, or None.
+        duration: the limit of `max_duration`.
         consensus: shares requests between ranks; None in a run of one rank.
     """
 
@@ -41,7 +41,7 @@ class BatchFetcher:
         self,
         context: RunContext,
         batch_end: BatchEnd,
-        duration: DurationLimit | RankConsensus | None,
+        duration: DurationLimit | RankConsensus,
         consensus: RankConsensus | None,
     ) -> None:
         self._context = context
@@ -82,7 +82,7 @@ class BatchFetcher:
             progress.batches_in_epoch >= stream.num_batches
             or 0 <= context.plan.max_steps <= progress.steps_completed
             or (requests.is_stopping and context.should_stop)
-            or (self._duration is not None and self._duration.is_over())
+            or self._duration.is_over()
         ):
             return END
         if requests.pending_signal:

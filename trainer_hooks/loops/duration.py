@@ -35,36 +35,32 @@ def batch_counter(module: Module) -> Callable[[Any], tuple[int, int]]:
 
 
 class DurationLimit:
-    """A `max_duration` in batches, samples, tokens or wall time.
+    """The plan's `max_duration` in batches, samples, tokens or wall time, checked after each batch.
+
+    It is read from the plan each time, since it may be set while the fit runs. Without one, or in
+    a unit that other limits of the plan cover, it is never over.
 
     Args:
         context: the run context.
-        unit: the unit of the limit.
-        limit: the limit, in that unit; seconds for wall time.
     """
 
-    def __init__(self, context: RunContext, unit: TimeUnit, limit: int | float) -> None:
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
         self._progress = context.training.progress
         self._stopwatch = context.training.timekeeper.stopwatch
-        self._counter = _COUNTERS.get(unit)
-        self._limit = limit
 
     @property
     def is_counted(self) -> bool:
         """Whether the limit is a number of batches, samples or tokens, and not wall time."""
-        return self._counter is not None
+        time = self._context.plan.max_duration
+        return time is not None and time.unit in _COUNTERS
 
     def is_over(self) -> bool:
         """Return whether the limit is reached; the wall time includes validations."""
-        if self._counter is None:
-            return sum(self._stopwatch.measure()) >= self._limit
-        done: int = getattr(self._progress, self._counter)
-        return done >= self._limit
-
-
-def make_duration_limit(context: RunContext) -> DurationLimit | None:
-    """Return the limit to check after each batch, or None if other limits of the plan cover it."""
-    time = context.plan.max_duration
-    if time is None or time.unit in IN_OTHER_LIMITS:
-        return None
-    return DurationLimit(context, time.unit, time.value)
+        time = self._context.plan.max_duration
+        if time is None or time.unit in IN_OTHER_LIMITS:
+            return False
+        if time.unit not in _COUNTERS:
+            return sum(self._stopwatch.measure()) >= time.value
+        done: int = getattr(self._progress, _COUNTERS[time.unit])
+        return done >= time.value

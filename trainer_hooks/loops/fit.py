@@ -25,7 +25,7 @@ from trainer_hooks.errors import (
 )
 from trainer_hooks.loops.batch_end import BatchEnd, CheckpointRequests, UnfinishedSlot
 from trainer_hooks.loops.batch_fetcher import END, BatchFetcher
-from trainer_hooks.loops.duration import batch_counter, make_duration_limit
+from trainer_hooks.loops.duration import DurationLimit, batch_counter
 from trainer_hooks.loops.learning_check import LearningCheck
 from trainer_hooks.loops.metric_flush import flush_metrics
 from trainer_hooks.loops.scheduler_stepper import SchedulerStepper
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trainer_hooks.context.context import RunContext
-    from trainer_hooks.loops.duration import DurationLimit
     from trainer_hooks.loops.manual_step import ManualStep
     from trainer_hooks.loops.rank_consensus import RankConsensus
 
@@ -66,15 +65,14 @@ class FitLoop:
         self._cycles = EpochCycles(context, self._requested_saves)
         self._validation = self._make_validation()
         self._sizes_of = batch_counter(context.module)
-        self._duration: DurationLimit | RankConsensus | None = make_duration_limit(context)
+        limit = DurationLimit(context)
+        self._duration: DurationLimit | RankConsensus = limit
         # With several ranks the consensus answers `is_over` for all.
         # Imported here, so that a run of one rank loads nothing of torch.distributed.
         if context.processes.is_distributed:
             from trainer_hooks.loops.rank_consensus import RankConsensus
 
-            self._duration = self._consensus = RankConsensus(
-                context, make_duration_limit(context), self._step.sync
-            )
+            self._duration = self._consensus = RankConsensus(context, limit, self._step.sync)
         self._batch_end = BatchEnd(
             context,
             self._step,
@@ -187,7 +185,7 @@ class FitLoop:
             return f"max_steps={plan.max_steps} optimizer steps are done"
         if 0 <= plan.max_epochs <= epochs:
             return f"max_epochs={plan.max_epochs} epochs are done"
-        if self._duration is not None and self._duration.is_over():
+        if self._duration.is_over():
             return f"max_duration={str(plan.max_duration)!r} is over"
         if self.context.data.train_stream.num_batches == 0:
             return "the limit on training batches leaves none"

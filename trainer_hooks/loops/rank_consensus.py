@@ -51,14 +51,14 @@ class RankConsensus:
 
     Args:
         context: the run context.
-        duration: the limit of `max_duration`, or None.
+        duration: the limit of `max_duration`.
         sync: averages the gradients over the ranks.
     """
 
     def __init__(
         self,
         context: RunContext,
-        duration: DurationLimit | None,
+        duration: DurationLimit,
         sync: GradientSync | ShardedGradientSync | None,
     ) -> None:
         assert isinstance(context.processes, ProcessGroup)
@@ -67,9 +67,6 @@ class RankConsensus:
         self._duration = duration
         self._sync = sync
         self._is_over = self._shares_steps = False
-        # A limit on samples or tokens is known only after the backward, too late for the flag in
-        # the gradients, and must not be exceeded by a window.
-        self._checks_every_window = duration is not None and duration.is_counted
         self._is_first = True
         self._too_new: frozenset[str] = frozenset()
         self._last_sent: list[float] = []
@@ -78,6 +75,12 @@ class RankConsensus:
         self._time_frozen_until = 0.0
         if sync is not None:
             sync.has_request = self.has_request
+
+    @property
+    def _checks_every_window(self) -> bool:
+        # A limit on samples or tokens is known only after the backward, too late for the flag in
+        # the gradients, and must not be exceeded by a window.
+        return self._duration.is_counted
 
     def is_over(self) -> bool:
         """Return whether any rank has reached `max_duration`."""
@@ -194,7 +197,7 @@ class RankConsensus:
         return [
             local_requests.is_stopping,
             local_requests.stop_requests > 0,
-            self._duration is not None and self._duration.is_over(),
+            self._duration.is_over(),
             any(aggregator.is_synced_by_step for aggregator in aggregators),
             local_requests.wants_validation,
             local_requests.wants_checkpoint,

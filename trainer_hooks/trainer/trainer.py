@@ -1101,7 +1101,7 @@ class Trainer:
 
     @property
     def max_duration(self) -> Time | None:
-        """How long to train, or None. Set it to train longer after a fit."""
+        """How long to train, or None. It may be set, to train longer, also in a fit."""
         return self._core.plan.max_duration
 
     @max_duration.setter

@@ -200,3 +200,19 @@ def test_who_listens_to_the_forward_of_such_a_module_is_told(bare, loader) -> No
 
     with pytest.warns(UserWarning, match=r"after_loss of .*Listens: .*Own has a training_step"):
         bare(Listens()).fit(Own(), loader(4))
+
+
+@pytest.mark.parametrize(
+    ("window", "after", "batches"), [(1, "6ba", 6), (2, "3ba", 6), (1, "3ep", 12)]
+)
+def test_max_duration_is_set_in_a_fit(bare, loader, window, after, batches) -> None:
+    """A fit under way obeys `state.max_duration`; a batch is a window of accumulated ones."""
+
+    class Change(Callback):
+        def batch_end(self, state, logger):
+            if state.timestamp.batch == 1:
+                state.max_duration = after
+
+    trainer = bare(Change(), max_epochs=2, accumulate_grad_batches=window)
+    trainer.fit(Plain(), loader())
+    assert trainer.progress.batches_completed == batches

@@ -239,3 +239,33 @@ def test_an_error_names_the_event_and_the_callback(make) -> None:
     with pytest.raises(LookupError) as found:
         make(Bad()).fit()
     assert "raised at event 'batch_end' of" in found.value.__notes__[0]
+
+
+@pytest.mark.parametrize(
+    ("before", "event", "at", "after", "batches"),
+    [
+        ("2ep", "batch_end", 3, "3ep", 12), ("2ep", "fit_start", 0, "1ep", 4),
+        ("2ep", "batch_end", 2, Time(5, "ba"), 5), ("2ep", "epoch_end", 4, "6ba", 6),
+        ("3ep", "batch_end", 6, "1ep", 6), ("3ep", "batch_end", 6, "4ba", 6),
+        ("5ba", "batch_checkpoint", 2, "7ba", 7), ("5ba", "batch_end", 5, "9ba", 9),
+        ("6ba", "batch_end", 2, "2ep", 8), ("2ep", "batch_start", 1, "12sp", 3),
+        ("12sp", "batch_end", 3, "20sp", 5),
+    ],
+)  # fmt: skip
+def test_max_duration_is_set_in_a_fit(make, recorder, loader, before, event, at, after, batches):
+    """The fit under way obeys it: it ends later or earlier, with the events of its end."""
+
+    class Change(Callback):
+        def run_event(self, now, state, logger):
+            if now.value == event and state.timestamp.batch == at:
+                state.max_duration = after
+
+    trainer = make(
+        Change(), recorder, max_duration=before, eval_dataloader=loader(4), eval_interval="1dur"
+    )
+    trainer.fit()
+    assert (trainer.state.timestamp.batch, str(trainer.state.max_duration)) == (
+        batches, str(after) if isinstance(after, str) else "5ba",
+    )  # fmt: skip
+    assert [n for n, _, _ in recorder.events if n == "fit_end"] == ["fit_end"]
+    assert [batch for name, _, batch in recorder.events if name == "eval_start"] == [batches]

@@ -82,7 +82,7 @@ def add_events(trainer: Trainer) -> None:
         destinations = [one for one in callbacks if one.is_destination]
         logger = Logger(state, [TrainerDestination(trainer), *destinations])
         engine = Engine(state, logger)
-        state.bind(trainer.stop)
+        state.bind(trainer)
         # one callback for all, so that they are called in Composer's order: destinations last
         trainer.add_callback(EngineEvents(NativeEventSource(engine)))
         engine.run_event(Event.INIT)

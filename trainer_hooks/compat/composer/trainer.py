@@ -76,7 +76,7 @@ class Trainer:
         self._source = TrainerEventSource(self.engine)
         self._module = ComposerModule(options.model, self._source)
         self.native, self._saver = setup.make_native_trainer(options, self.state, self._source)
-        self.state.bind(self.native.stop)
+        self.state.bind(self.native)
         self.state.optimizers = [setup.make_optimizer(options)]
         # closes the callbacks when the trainer is garbage-collected without close()
         weakref.finalize(self, self.engine.closer)
@@ -346,12 +346,13 @@ class Trainer:
                 f"{state.timestamp.get(longest.unit)}). Pass duration= for more, or "
                 "reset_time=True."
             )
-        self.native.max_epochs = -1
-        if longest.unit is TimeUnit.EPOCH and state.timestamp.batch != 0:
+        broken_off = 0
+        if state.timestamp.batch != 0:
             # an epoch that was broken off counts for trainer_hooks, but not for Composer
-            done = self.native.current_epoch or int(state.timestamp.epoch)
-            longest = longest - state.timestamp.epoch + done
-        self.native.max_duration = str(longest)
+            done = int(state.timestamp.epoch)
+            broken_off = (self.native.current_epoch or done) - done
+        state.bind(self.native, broken_off)
+        state.max_duration = longest  # once more, now that the trainer's count is known
 
     def __getattr__(self, name: str) -> NoReturn:
         """Raise an error for an unknown member; it names a replacement for one of Composer's."""

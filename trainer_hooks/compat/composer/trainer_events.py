@@ -52,6 +52,11 @@ class EngineEventSource(EventSource):
         self.engine = engine
         self.has_pending_scheduler_step = False
 
+    def follow_duration(self, trainer: Any) -> None:
+        """Show on the state how long the trainer trains."""
+        # past the setter, which would give it to the trainer again
+        self.state.keep("max_duration", self.duration_of(trainer))
+
     def on_predict_end(self, listener: EventListener, _trainer: Any, _module: Any) -> None:
         """Fire `PREDICT_END`, and show the loader from before the prediction again."""
         listener.fire("predict_end")

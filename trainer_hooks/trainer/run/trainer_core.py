@@ -217,12 +217,15 @@ class TrainerCore:
         self.context.replace_optimizers(list(optimizers))
 
     def change_duration(self, value: str | Time | timedelta) -> None:
-        """Change the training duration between two fits.
+        """Change the training duration, between two fits or in one.
 
         Raises:
             OptionError: it is no duration.
         """
-        self.plan = with_duration(self.plan, check_duration(value, self.plan.iteration_length))
+        duration = check_duration(value, self.plan.iteration_length)
+        self.plan = with_duration(self.plan, duration)
+        if self.context is not None:
+            self.context.plan = with_duration(self.context.plan, duration)
 
     def for_trial(self, plan: RunPlan, callbacks: Sequence[Callback]) -> TrainerCore:
         """Return the core of a trial run: the same device and precision, no history, no loggers.

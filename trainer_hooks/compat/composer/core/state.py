@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Device", "State", "get_device"]
 
+_KEPT = frozenset({"loss", "max_duration"})
+"""The attributes whose value is kept apart, since callbacks that set them do more, or cannot."""
+
 
 class State:
     """The state of a training; the trainer makes it, and callbacks read it.
@@ -113,14 +116,19 @@ class State:
         self.profiler = None
         self.scaler: Any = None
         self._max_duration: Time | None = None
+        self._trainer: Callable[[], Any] = lambda: None
+        self._epochs_broken_off = 0
         self.max_duration = max_duration
-        self._stop: Callable[[str], None] | None = None
 
     # --- duration ---
 
     @property
     def max_duration(self) -> Time | None:
-        """How long to train; set by a time, a text, or a number of epochs."""
+        """How long to train; set by a time, a text, or a number of epochs.
+
+        Set in a callback, it makes the fit under way longer or shorter. If so much is trained
+        already, the fit stops after this batch.
+        """
         return self._max_duration
 
     @max_duration.setter
@@ -132,6 +140,24 @@ class State:
                 "it in epochs, batches, samples or tokens, as '10ep'."
             )
         self._max_duration = time
+        trainer = self._trainer()
+        if trainer is not None and time is not None:
+            self._limit(trainer, time)
+
+    def _limit(self, trainer: Any, longest: Time) -> None:
+        """Make a trainer train for as long as `max_duration` says."""
+        if self.timestamp >= longest:
+            if trainer.state.status == "running" and trainer.state.fn == "fit":
+                trainer.stop(f"state.max_duration was set to {str(longest)!r}")
+            return  # the limits stay for a later fit, as after stop_training()
+        unit: TimeUnit = longest.unit
+        if unit is TimeUnit.EPOCH:
+            longest = longest + self._epochs_broken_off
+        # a batch of Composer is a window of accumulated ones, after which the optimizer steps
+        is_in_windows = unit is TimeUnit.BATCH and trainer.accumulate_grad_batches > 1
+        # the new limit replaces all others, in whatever unit they are
+        trainer.max_epochs = trainer.max_steps = -1
+        trainer.max_duration = f"{int(longest)}st" if is_in_windows else str(longest)
 
     def get_elapsed_duration(self) -> Time | None:
         """Return the share of the training that is done, in `dur`; None if it has no length."""
@@ -148,26 +174,28 @@ class State:
         Raises:
             UsageError: the state belongs to no trainer.
         """
-        if self._stop is None:
+        trainer = self._trainer()
+        if trainer is None:
             raise UsageError(
                 "state.stop_training(): no trainer goes by this state. Call it in a callback."
             )
         unit = TimeUnit.BATCH if self.max_duration is None else self.max_duration.unit
         # not in epochs: inside the first one that would be a duration of zero
-        self.max_duration = self.timestamp.get("ba" if unit is TimeUnit.EPOCH else unit)
-        self._stop("state.stop_training() was called")
+        # past the setter, whose reason for the stop would be another
+        self._max_duration = self.timestamp.get("ba" if unit is TimeUnit.EPOCH else unit)
+        trainer.stop("state.stop_training() was called")
 
-    def bind(self, stop: Callable[[str], None]) -> None:
-        """Set the method that `stop_training` calls, of a trainer; the reference is weak."""
+    def bind(self, trainer: Any, epochs_broken_off: int = 0) -> None:
+        """Set the trainer that goes by this state; the reference to it is weak.
+
+        Args:
+            trainer: the trainer of trainer_hooks.
+            epochs_broken_off: how many epochs that were broken off the trainer counts, and the
+                timestamp does not.
+        """
         # weak, since callbacks and loggers hold the state, and must not keep the trainer alive
-        reference = weakref.WeakMethod(stop)
-
-        def call(reason: str) -> None:
-            method = reference()
-            if method is not None:
-                method(reason)
-
-        self._stop = call
+        self._trainer = weakref.ref(trainer)
+        self._epochs_broken_off = epochs_broken_off
 
     # --- the batch ---
 
@@ -184,8 +212,8 @@ class State:
         )
 
     def keep(self, name: str, value: Any) -> None:
-        """Set an attribute on behalf of the trainer; callbacks cannot set the loss."""
-        setattr(self, "_loss" if name == "loss" else name, value)
+        """Set an attribute on behalf of the trainer, with no effect but that it is shown."""
+        setattr(self, f"_{name}" if name in _KEPT else name, value)
 
     def batch_get_item(self, key: Any) -> Any:
         """Return a part of the batch, by a key, several keys, or a function of the batch."""
