@@ -269,3 +269,17 @@ def test_max_duration_is_set_in_a_fit(make, recorder, loader, before, event, at,
     )  # fmt: skip
     assert [n for n, _, _ in recorder.events if n == "fit_end"] == ["fit_end"]
     assert [batch for name, _, batch in recorder.events if name == "eval_start"] == [batches]
+
+
+@pytest.mark.parametrize(
+    ("interval", "longest", "due"),
+    [
+        ("0.25dur", "2ep", [2, 4, 6, 8]), ("0.3dur", "2ep", [3, 6, 8]),
+        ("0.3dur", "5ba", [2, 4, 5]), ("0.5dur", "24sp", [3, 6]),
+    ],
+)  # fmt: skip
+def test_an_interval_that_is_a_share(make, recorder, loader, interval, longest, due) -> None:
+    """`dur` is counted in batches, samples or tokens, rounded up, and due at the end, too."""
+    options = {"eval_dataloader": loader(4), "eval_interval": interval}
+    make(recorder, max_duration=longest, **options).fit()
+    assert [batch for name, _, batch in recorder.events if name == "eval_start"] == due

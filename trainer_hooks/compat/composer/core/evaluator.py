@@ -73,14 +73,22 @@ def _is_crossed(state: State, time: Time) -> bool:
     before, now = state.previous_timestamp, state.timestamp
     assert before is not None
     unit: TimeUnit = time.unit
-    whole: float = 1
+    interval: float = time.value
     if unit is TimeUnit.DURATION:
         longest = state.max_duration
         if longest is None or not longest.value:
             return False
         unit, whole = longest.unit, longest.value
+        if unit is TimeUnit.EPOCH:  # an epoch is not counted before its end, but batches are
+            if state.dataloader_len is None:
+                raise OptionError(
+                    f"interval {str(time)!r}: a share of max_duration={str(longest)!r} cannot be "
+                    "found while the loader has no length. Give one of the two in batches."
+                )
+            unit, whole = TimeUnit.BATCH, whole * state.dataloader_len.value
+        interval = math.ceil(whole * interval)  # rounded up, as in Composer
     # not by the remainder: samples and tokens pass a multiple without meeting it
-    first, last = (math.floor(one.get(unit).value / whole / time.value) for one in (before, now))
+    first, last = (math.floor(one.get(unit).value / interval) for one in (before, now))
     return first != last
 
 
