@@ -283,3 +283,20 @@ def test_an_interval_that_is_a_share(make, recorder, loader, interval, longest, 
     options = {"eval_dataloader": loader(4), "eval_interval": interval}
     make(recorder, max_duration=longest, **options).fit()
     assert [batch for name, _, batch in recorder.events if name == "eval_start"] == due
+
+
+def test_evaluators_due_at_the_end_beside_another(make, loader) -> None:
+    """One that is due as the training ends runs, though another is due at that moment, too."""
+    ran = []
+
+    class Labels(Callback):
+        def eval_start(self, state, logger):
+            ran.append((state.dataloader_label, int(state.timestamp.batch)))
+
+    some = [
+        Evaluator(label=label, dataloader=loader(4), eval_interval=interval)
+        for label, interval in (("a", "3ba"), ("b", "1ep"))
+    ]
+    make(Labels(), eval_dataloader=some, max_duration="2ep").fit()
+    assert sorted(ran, key=lambda one: one[1])[:3] == [("a", 3), ("b", 4), ("a", 6)]
+    assert sorted(ran[3:]) == [("a", 8), ("b", 8)]

@@ -284,9 +284,10 @@ class TrainerEventSource(EngineEventSource):
         """Note the evaluators that are due at an event, or because the training ends."""
         self._is_final_evaluation = False
         self._due_labels = set() if event is None else self._labels_due_at(event)
-        if not self._due_labels and event is not Event.BATCH_END and self.is_enough:
-            self._is_final_evaluation = True
-            self._due_labels = self._labels_due_at(Event.FIT_END)
+        if event is not Event.BATCH_END and self.is_enough:
+            # after FIT_END only if nothing else is due: one evaluation has room for both
+            self._is_final_evaluation = not self._due_labels
+            self._due_labels |= self._labels_due_at(Event.FIT_END)
 
     def _labels_due_at(self, event: Event) -> set[str]:
         state = self.state
