@@ -300,3 +300,14 @@ def test_evaluators_due_at_the_end_beside_another(make, loader) -> None:
     make(Labels(), eval_dataloader=some, max_duration="2ep").fit()
     assert sorted(ran, key=lambda one: one[1])[:3] == [("a", 3), ("b", 4), ("a", 6)]
     assert sorted(ran[3:]) == [("a", 8), ("b", 8)]
+
+
+def test_saves_at_a_share(make, tmp_path) -> None:
+    """`save_interval="0.3dur"` is rounded as an evaluator's interval is."""
+    make(
+        max_duration="2ep", save_folder=str(tmp_path / "saved"), save_interval="0.3dur",
+        save_filename="ba{batch}.pt", save_latest_filename=None,
+    ).fit()  # fmt: skip
+    assert sorted(one.name for one in (tmp_path / "saved").glob("ba*")) == [
+        "ba3.pt", "ba6.pt", "ba8.pt",
+    ]  # fmt: skip
