@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 import random
@@ -214,6 +215,16 @@ def kinds() -> list:
 def drawn(owner) -> list[float]:
     first, second, third, fourth = owner
     return [torch.rand((), generator=first).item(), second.random(), third.random(), fourth.rand()]
+
+
+def test_an_object_of_c_whose_dict_cannot_be_read_is_passed_over() -> None:
+    """As a future of asyncio, which has room for a dict of attributes and shows none."""
+    loop = asyncio.new_event_loop()
+    try:
+        holder = SimpleNamespace(future=loop.create_future(), later=torch.Generator())
+        assert list(generators_in({"owner": holder})) == ["owner.later"]
+    finally:
+        loop.close()
 
 
 def test_states_come_back_by_name() -> None:

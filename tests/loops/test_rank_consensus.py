@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trainer_hooks.context.context import REQUESTS_OF_A_RANK, RunRequests
+from trainer_hooks.loops.duration import DurationLimit
 from trainer_hooks.loops.rank_consensus import RankConsensus
 from trainer_hooks.runtime.process_group import ProcessGroup
 
@@ -62,13 +63,13 @@ class Run:
             requests=self.requests,
             local_requests=self.local,
             batch=SimpleNamespace(is_last=False),
-            plan=SimpleNamespace(max_steps=-1),
+            plan=SimpleNamespace(max_steps=-1, max_duration=None),
             data=SimpleNamespace(train_stream=SimpleNamespace(looks_ahead=False)),
             training=SimpleNamespace(
                 progress=progress, metrics=metrics, timekeeper=SimpleNamespace(stopwatch=watch)
             ),
         )
-        self._consensus = RankConsensus(context, None, self.sync)
+        self._consensus = RankConsensus(context, DurationLimit(context), self.sync)
 
     def window(self, kind: str = "", when: str = "") -> bool:
         """Run a window, with a request before or after its backward; return if one was served."""

@@ -124,7 +124,10 @@ def _held_by(item: Any, traits: _ClassTraits) -> Iterator[tuple[str, Iterable[tu
         yield traits.step, traits.contents(item)
     if traits.has_attributes:
         # Not vars(item): a class may override `__getattribute__` with code that must not run.
-        attributes = object.__getattribute__(item, "__dict__").copy()
+        try:
+            attributes = object.__getattribute__(item, "__dict__").copy()
+        except AttributeError:  # of some classes written in C, such as asyncio's Future
+            attributes = {}
         for name in traits.skipped_attributes:
             attributes.pop(name, None)
         yield ".%s", attributes.items()

@@ -105,7 +105,7 @@ def _savable_hparams(foreign: Any, warned: dict[str, Any]) -> dict[str, Any] | N
 
 
 class _Hosted:
-    """What the adapters share: attributes and hyperparameters are the foreign object's."""
+    """The attributes and hyperparameters of the foreign object, as both adapters show them."""
 
     def __setattr__(self: Any, name: str, value: Any) -> None:
         if name.startswith("_") or hasattr(type(self), name):
