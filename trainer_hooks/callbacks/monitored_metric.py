@@ -168,17 +168,16 @@ def missing_monitor_message(
     """
     names = sorted(logged)
     listed = f"logged so far: {', '.join(map(repr, names))}" if names else "nothing was logged yet"
-    cure = (
-        f" This fit runs no validation that could log it. {_VALIDATION_CURE}"
-        if lacks_validation
-        else f"{did_you_mean(monitor, names)} Call self.log({monitor!r}, ...) in the module, or "
-        "choose another monitor."
-    )
+    hint = did_you_mean(monitor, names)
     if awaits_validation:
         cure = (
             " No validation has run yet: if only that logs it, let the first one run before the "
-            f"metric is needed.{did_you_mean(monitor, names)}"
+            f"metric is needed.{hint}"
         )
+    elif lacks_validation:
+        cure = f" This fit runs no validation that could log it. {_VALIDATION_CURE}"
+    else:
+        cure = f"{hint} Call self.log({monitor!r}, ...) in the module, or choose another monitor."
     return f"monitor {monitor!r} of {where}: it must be a metric that was logged; {listed}.{cure}"
 
 

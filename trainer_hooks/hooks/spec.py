@@ -156,12 +156,12 @@ def overridden(
     # not `hasattr` of the instance: a foreign class's `__getattr__` may answer any name
     own = getattr(implementer, "__dict__", {})
     left = names_left_to_user(kind)
-    found = []
+    overriding = []
     for name in names or (*hooks, *ALIASES):
         # under a name that is left to the user it may have anything, for another framework
         if name in own and name not in left:
             if own[name] is not None:
-                found.append(name)
+                overriding.append(name)
             continue
         method = class_attribute(kind, name) if name in left else getattr(kind, name, None)
         # `is True`: a Mock in a hook's place answers every attribute with another, truthy Mock
@@ -170,8 +170,8 @@ def overridden(
         # an older name has no spec: a class that defines it overrides the hook
         spec = hooks.get(name)
         if spec is None or method is not spec.declared:
-            found.append(name)
-    return found
+            overriding.append(name)
+    return overriding
 
 
 def empty_hook(hook: str) -> Callable[..., None]:

@@ -8,14 +8,14 @@ from trainer_hooks._log import warn
 from trainer_hooks.errors import TrainerHooksAdvice
 from trainer_hooks.loops.train_step import ENDLESS_LOADER_LIMIT
 
-_UNREACHED_BATCHES = 3
-"""Batches without any gradient after which a loss is said not to depend on the weights."""
-
 if TYPE_CHECKING:
     from torch.nn import Parameter
     from torch.optim import Optimizer
 
     from trainer_hooks.context.context import RunContext
+
+_UNREACHED_BATCHES = 3
+"""Batches without any gradient after which a loss is said not to depend on the weights."""
 
 
 class LearningCheck:

@@ -32,7 +32,7 @@ def metric_parts(module: nn.Module, owners: Mapping[str, object]) -> dict[str, A
     parts: dict[str, Any] = dict(module.named_modules())
     known = {id(part) for part in parts.values()}
     # the attributes of a metric object are its own state, so no others are looked for there
-    keepers = [(name, part) for name, part in parts.items() if not _is_metric(part)]
+    keepers = [(name, part) for name, part in parts.items() if not is_metric_object(part)]
     for owner_name, owner in [*keepers, *owners.items()]:
         for name, value in list(getattr(owner, "__dict__", {}).items()):
             if name in _OF_TORCH or not isinstance(value, _HOLDERS):
@@ -57,7 +57,7 @@ def metric_states(parts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         # the very tensors, which the next update may change in place: a caller that waits clones
         name: {"values": dict(part.metric_state), "updates": part.update_count}
         for name, part in parts.items()
-        if _is_metric(part)
+        if is_metric_object(part)
     }
 
 
@@ -95,7 +95,7 @@ def lost_metrics(epoch: Iterable[Mapping[str, Any]], parts: Mapping[str, Any]) -
     return [
         item["name"]
         for item in epoch
-        if item.get("has_metric") and not _is_metric(parts.get(item["metric"]))
+        if item.get("has_metric") and not is_metric_object(parts.get(item["metric"]))
     ]
 
 
@@ -103,7 +103,7 @@ def _metrics_in(path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
     """Yield path and object of each metric object in a module or a container, nested to `depth`."""
     if isinstance(value, nn.Module):
         for name, part in value.named_modules(prefix=path):
-            if _is_metric(part):
+            if is_metric_object(part):
                 yield name, part
     elif depth and isinstance(value, dict | list | tuple) and len(value) <= _MAX_ITEMS:
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
@@ -111,6 +111,7 @@ def _metrics_in(path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
                 yield from _metrics_in(f"{path}[{key!r}]", item, depth - 1)
 
 
-def _is_metric(part: object) -> bool:
+def is_metric_object(part: object) -> bool:
+    """Return whether an object is a metric object, with torchmetrics' names."""
     # by the class first: most parts are modules, which search all they hold for a missing name
     return hasattr(type(part), "metric_state") and hasattr(part, "update_count")

@@ -22,6 +22,7 @@ from trainer_hooks.errors import (
     did_you_mean,
 )
 from trainer_hooks.loops.loop_position import LoopPosition
+from trainer_hooks.metrics.metric_objects import is_metric_object
 from trainer_hooks.module.loop_module import LoopModule, named_models
 from trainer_hooks.module.module import Module
 from trainer_hooks.runtime.nested_tensors import map_tensors
@@ -524,7 +525,7 @@ class UserStates:
                 f"run.register({name!r}, {type(part).__qualname__}): it has no "
                 f"{' and no '.join(missing)}, with which it is saved and restored. Define both."
             )
-        if hasattr(type(part), "metric_state"):  # of torchmetrics, whose state_dict is empty
+        if is_metric_object(part):  # its state_dict is empty
             raise CheckpointStateError(
                 f"run.register({name!r}, {type(part).__qualname__}): checkpoints find a metric "
                 f"object among the attributes of the model. Write net.{name} = ... for it instead."

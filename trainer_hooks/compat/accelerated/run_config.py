@@ -116,7 +116,7 @@ class _Computed(_Arithmetic):
 
 
 def _combine(operation: Callable[[Any, Any], float], left: object, right: object) -> _Computed:
-    """Return what an operation gives for two numbers, each of which may not be known yet."""
+    """Return a placeholder of an operation on two numbers, each of which may not be known yet."""
     # at once: in a run it would be far from the line that is wrong, and 2 * "x" is no error
     if not (isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS)):
         return NotImplemented  # type: ignore[no-any-return]  # Python then raises its TypeError
