@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from torch.utils.data import DataLoader
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from trainer_hooks import Callback
 
@@ -91,3 +92,58 @@ def test_a_hook_of_a_batch(Tiny, quiet_trainer, batches) -> None:
     hook, batch = caught.value.__notes__
     assert hook.startswith("raised in hook 'on_before_backward'")
     assert batch == "in epoch 0, training batch 0"
+
+
+class FaultyData(Dataset):
+    """Four samples, of which the one at index 2 cannot be loaded."""
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        if index == 2:
+            raise Fault("img_2.png")
+        return torch.ones(2)
+
+
+class FaultyStream(IterableDataset):
+    """As `FaultyData`, without a length, so that batches are loaded ahead."""
+
+    def __iter__(self):
+        return map(FaultyData().__getitem__, range(4))
+
+
+@pytest.mark.parametrize("data", [FaultyData(), FaultyStream()])
+@pytest.mark.parametrize(
+    ("fn", "note"),
+    [
+        ("fit", "in epoch 0, training batch 2, while it was loaded"),
+        ("validate", "in validation batch 2, while it was loaded"),
+        ("test", "in test batch 2, while it was loaded"),
+        ("predict", "in predict batch 2, while it was loaded"),
+    ],
+)
+def test_the_batch_that_cannot_be_loaded_is_named(fn, note, data, Failing, quiet_trainer) -> None:
+    """The error comes from the data set, and its traceback names no batch."""
+    with pytest.raises(Fault, match=r"img_2\.png") as caught:
+        getattr(quiet_trainer(), fn)(Failing("none"), DataLoader(data, batch_size=1))
+    assert caught.value.__notes__ == [note]
+
+
+def test_a_validation_batch_in_a_fit_that_cannot_be_loaded(Failing, quiet_trainer, batches) -> None:
+    """It is not taken for a training batch."""
+    with pytest.raises(Fault) as caught:
+        quiet_trainer().fit(Failing("none"), batches(1), DataLoader(FaultyData(), batch_size=1))
+    assert caught.value.__notes__ == ["in validation batch 2, while it was loaded"]
+
+
+def test_an_interrupt_while_a_batch_is_loaded_has_no_note(Tiny, quiet_trainer) -> None:
+    """A note would make the interpreter print the whole traceback."""
+
+    def interrupted():
+        yield torch.ones(1, 2)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        quiet_trainer().fit(Tiny(), interrupted())
+    assert not hasattr(caught.value, "__notes__")

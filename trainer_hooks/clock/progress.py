@@ -88,6 +88,10 @@ class Progress:
         """The older name of `is_new_training`."""
         return self.is_new_training
 
+    def describe_batch(self, index: int) -> str:
+        """Return a phrase for messages that names a training batch of this epoch."""
+        return f"epoch {self.epochs_completed}, training batch {index}"
+
     def begin_epoch(self) -> None:
         """Begin the next epoch."""
         self.batches_in_epoch = 0

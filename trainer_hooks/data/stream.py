@@ -384,8 +384,12 @@ class TrainStream:
     def _num_taken(self) -> int:
         """Return how many batches of the epoch the training took from a stateful loader."""
         assert self._recorder is not None
-        is_ahead = self._lookahead is not None and self._lookahead.is_ahead
-        return self._recorder.num_fetched - is_ahead
+        return self._recorder.num_fetched - self.is_ahead
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether a batch was loaded that was not handed out yet."""
+        return self._lookahead is not None and self._lookahead.is_ahead
 
     def end_epoch_after(self, num_done: int) -> None:
         """End the current epoch after `num_done` batches, at whatever position the loader is."""

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from trainer_hooks.hooks.relay import HookRelay
     from trainer_hooks.module.module import Module
 
+_END = object()
+"""Stands for the batch after the last."""
+
 _STAGE_NAMES = {"validate": "validation", "test": "test", "predict": "predict"}
 _SUFFIXES = ("start", "epoch_start", "batch_start", "batch_end", "epoch_end", "end")
 _HOOKS = {
@@ -214,9 +217,8 @@ class EvaluationLoop:
         # Past their common number of batches the ranks must not wait for each other's weights.
         if common_count == 0:
             processes.begin_uneven_forwards(module)
-        for batch in islice(
-            reproducible_iterator(iterable), None if count == math.inf else int(count)
-        ):
+        batches = islice(reproducible_iterator(iterable), None if count == math.inf else int(count))
+        while (batch := self._load_batch(batches, count_taken, index)) is not _END:
             count_taken += 1
             yield batch
             if count_taken == common_count:
@@ -225,6 +227,16 @@ class EvaluationLoop:
             raise DataError(no_batch_message(f"evaluation loader {index}", loader))
         if count_taken < count < math.inf and count_taken < number_of_batches(loader) < math.inf:
             warn(shortage_message(loader, "evaluation", count_taken), TrainerHooksWarning)
+
+    def _load_batch(self, batches: Iterator[Any], batch_idx: int, index: int) -> Any:
+        """Return the next batch of a loader, or `_END`."""
+        try:
+            return next(batches, _END)
+        except StopTraining:
+            raise
+        except Exception as error:
+            add_note(error, f"{self._describe_batch(batch_idx, index)}, while it was loaded")
+            raise
 
     def _run_batch(self, index: int, batch: Any, batch_idx: int, extra: tuple[int, ...]) -> None:
         """Run the step on one batch, with its hooks, and use its output."""

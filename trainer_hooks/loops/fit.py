@@ -244,7 +244,7 @@ class FitLoop:
                     # reduction.
                     outputs = step.skip(batch_idx, closes_window)
             except Exception as error:
-                add_note(error, f"in epoch {progress.epochs_completed}, training batch {batch_idx}")
+                add_note(error, f"in {progress.describe_batch(batch_idx)}")
                 raise
             self._end_batch(batch, batch_idx, outputs, closes_window, samples, tokens)
             self._batch_end.finish(closes_window, outputs)

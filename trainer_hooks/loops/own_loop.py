@@ -848,7 +848,7 @@ class OwnLoop(FitLoop):
         metrics.batch = batch
 
     def _describe_batch(self, batch: OwnBatch) -> str:
-        return f"epoch {self._progress.epochs_completed}, training batch {batch.index}"
+        return self._progress.describe_batch(batch.index)
 
 
 class UpdateNumbers:
