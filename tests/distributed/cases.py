@@ -250,6 +250,7 @@ def stops_by_raising(folder: Path) -> dict:
     return {
         "batches": fit.progress.batches_completed, "steps": fit.global_step,
         "weights": digest(module.net[1]), "val": "val_loss" in fit.callback_metrics,
+        "reason": fit.stop_reason,
     }  # fmt: skip
 
 
@@ -257,7 +258,7 @@ def stops_by_asking(folder: Path) -> dict:
     module = Net()
     fit = trainer(folder, At(3, lambda t: t.stop("enough")), max_epochs=3)
     fit.fit(module, loader())
-    return {"batches": fit.progress.batches_completed, "stopped": fit.should_stop or True}
+    return {"batches": fit.progress.batches_completed, "reason": fit.stop_reason}
 
 
 def asks_for_more(folder: Path) -> dict:

@@ -73,6 +73,7 @@ def test_manual_optimization_averages_each_backward(ended):
 def test_raising_to_stop_in_one_rank_ends_all_after_the_batch(ended):
     """The others make the step of that batch, this rank with gradients of zero, and all stop."""
     first, second = ended.found("stops_by_raising")
+    assert (first.pop("reason"), second.pop("reason")) == ("enough (on rank 1)", "enough")
     assert first == second
     assert first["batches"] == 4
     assert first["val"]
@@ -80,7 +81,9 @@ def test_raising_to_stop_in_one_rank_ends_all_after_the_batch(ended):
 
 def test_what_one_rank_asks_all_do(ended):
     """What rank 1 asks after a batch happens everywhere at once, after the next one."""
-    assert [one["batches"] for one in ended.found("stops_by_asking")] == [5, 5]
+    first, second = ended.found("stops_by_asking")
+    assert first == {"batches": 5, "reason": "enough (on rank 1)"}
+    assert second == {"batches": 5, "reason": "enough"}
     for one in ended.found("asks_for_more"):
         assert one["validated"] == [5, 8]
         assert one["saved"] == [5]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trainer_hooks.context.context import REQUESTS_OF_A_RANK, RunRequests
+from trainer_hooks.context.run_state import RunState
 from trainer_hooks.loops.duration import DurationLimit
 from trainer_hooks.loops.rank_consensus import RankConsensus
 from trainer_hooks.runtime.process_group import ProcessGroup
@@ -24,6 +25,9 @@ class LoneRank(ProcessGroup):
 
     def all_reduce_max(self, values: Tensor, purpose: str) -> None:
         pass
+
+    def gather(self, obj: str) -> list[str]:
+        return [obj]
 
 
 class Sync:
@@ -62,6 +66,7 @@ class Run:
             processes=LoneRank(),
             requests=self.requests,
             local_requests=self.local,
+            state=RunState(),
             batch=SimpleNamespace(is_last=False),
             plan=SimpleNamespace(max_steps=-1, max_duration=None),
             data=SimpleNamespace(train_stream=SimpleNamespace(looks_ahead=False)),

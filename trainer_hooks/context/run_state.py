@@ -63,12 +63,14 @@ class RunState:
         stage: `"train"`, `"sanity_check"`, `"validate"`, `"test"`, `"predict"`; None between runs.
         status: `"initializing"`, `"running"`, `"finished"` or `"interrupted"`.
         has_nothing_to_do: whether the run is a fit that began with nothing to train.
+        stop_reason: the reason of the last request to stop, on whichever rank; empty without one.
     """
 
     fn: TrainerFn | None = None
     stage: RunningStage | None = None
     status: TrainerStatus = TrainerStatus.INITIALIZING
     has_nothing_to_do: bool = False
+    stop_reason: str = ""
 
     @property
     def finished(self) -> bool:

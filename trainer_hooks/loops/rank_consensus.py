@@ -151,6 +151,8 @@ class RankConsensus:
         stops, has_stop_request, over, steps, validates, saves, ends, signum, *seconds = (
             wanted.tolist()
         )
+        if stops and not requests.is_stopping:
+            self._share_stop_reason()
         requests.is_stopping = bool(stops)
         requests.stop_requests = max(requests.stop_requests, int(has_stop_request))
         progress.is_validation_requested |= bool(validates)
@@ -168,6 +170,14 @@ class RankConsensus:
         # Requests that are served once are cleared by now, so they count as not sent.
         self._last_sent = [*sent[:4], 0, 0, 0, 0]
         watch.agreed = (seconds[0], seconds[1])
+
+    def _share_stop_reason(self) -> None:
+        """Give the reason of the first rank that asked for a stop to those that did not."""
+        state = self._context.state
+        reasons = self._processes.gather(state.stop_reason)
+        rank = next((rank for rank, reason in enumerate(reasons) if reason), None)
+        if rank is not None and not state.stop_reason:
+            state.stop_reason = f"{reasons[rank]} (on rank {rank})"
 
     def is_last(self, is_last: bool) -> bool:
         """Return whether a batch is the last of the epoch on any rank.

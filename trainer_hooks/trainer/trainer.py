@@ -625,7 +625,7 @@ class Trainer:
     @property
     def stop_reason(self) -> str:
         """The reason given for the stop, or an empty string."""
-        return self._core.stop_reason
+        return self._core.state.stop_reason
 
     @property
     def training(self) -> bool:
@@ -1130,7 +1130,7 @@ class Trainer:
         if self._core.context is not None:
             # the request of this rank; several ranks agree on it before they stop
             self._core.context.request_stop()
-        self._core.stop_reason = reason
+        self._core.state.stop_reason = reason
 
     def skip_batch(self) -> None:
         """Leave out the current training batch, or its gradients.

@@ -112,7 +112,6 @@ class TrainerCore:
         datamodule: the data module of the last run.
         training: the training state of the last fit's module.
         start: the checkpoint of the last run.
-        stop_reason: the reason of the last request to stop.
         broken_off: the hook of an epoch that the error of the last run has broken off, if it did.
         told_hooks: hooks for which a warning about saving was given.
         advised: subjects on which advice was given.
@@ -145,7 +144,6 @@ class TrainerCore:
     datamodule: DataModule | None = None
     training: TrainingState = field(default_factory=TrainingState)
     start: StartCheckpoint = field(default_factory=StartCheckpoint)
-    stop_reason: str = ""
     broken_off: str = ""
     told_hooks: set[str] = field(default_factory=set)
     advised: set[str] = field(default_factory=set)
@@ -178,7 +176,7 @@ class TrainerCore:
         self.precision = make_precision(self.config.precision, self.device)
         if self.training.scaler:
             self.precision.load_state_dict(self.training.scaler)
-        self.stop_reason = self.broken_off = ""
+        self.state.stop_reason = self.broken_off = ""
         self.training.metrics.begin_run()
 
     def let_go(self) -> None:
