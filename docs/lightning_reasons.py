@@ -208,6 +208,11 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     ),
     "Data": (
         (
+            "Evaluation data of several processes, in numbers that do not divide evenly",
+            "some samples count twice, so that all processes have as many",
+            "no sample counts twice; a process may have fewer batches, or none",
+        ),
+        (
             "A list of batches (tensors, or lists of them) where loaders are passed",
             "each item is a loader",
             "one loader; a list of loaders is the same as in Lightning",

@@ -12,6 +12,9 @@ HERE = Path(__file__).parent
 _ATTRIBUTES = "tests/trainer/test_lightning_attributes.py"
 
 ELSEWHERE = {
+    "Evaluation data of several processes, in numbers that do not divide evenly": (
+        "tests/distributed/test_loader_sharding.py"
+    ),
     "A subclass of `CSVLogger` or `TensorBoardLogger` that overrides `name` or `version`": (
         _ATTRIBUTES
     ),
