@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+from contextlib import nullcontext
 from itertools import count
 from typing import Any
 
@@ -560,6 +561,21 @@ def test_a_closure_that_returns_nothing() -> None:
                     run.backward(net(batch).square().mean())
 
                 run.step(closure=closure)
+
+
+@pytest.mark.parametrize("window", [1, 2])
+def test_gradients_that_are_cleared_in_a_window_are_told(window) -> None:
+    """`zero_grad` is in every plain loop, and does no harm as long as each batch steps."""
+    net = a_net()
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    run, _ = a_run(net=net, optimizer=optimizer, accumulate_grad_batches=window)
+    expected = pytest.raises(UsageError, match=r"before epoch 0, training batch 1, .* zero_grad")
+    with nullcontext() if window == 1 else expected, run:
+        for _ in run.epochs():
+            for batch in run.batches(batches()):
+                optimizer.zero_grad()
+                run.backward(net(batch).mean())
+                run.step()
 
 
 def test_swa_with_batch_norm_ends_in_a_warning() -> None:

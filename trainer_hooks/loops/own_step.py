@@ -16,6 +16,8 @@ from trainer_hooks.module.optimization import needs_closure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from torch.nn import Parameter
+
     from trainer_hooks.context.context import RunContext
 
 
@@ -37,6 +39,8 @@ class OwnStep(TrainStep):
     def __init__(self, context: RunContext) -> None:
         self._stepped: list[Optimizer] = []
         self._closes_window = True
+        # a parameter with a gradient of the open window's earlier batches
+        self._accumulated: Parameter | None = None
         super().__init__(context)
         # FSDP's inner gradients of a window are apart from the parameters'. With several optimizers
         # there are no windows, and each backward leaves out the parameters of others.
@@ -65,7 +69,7 @@ class OwnStep(TrainStep):
 
     def open_window(self, batch_idx: int) -> None:
         """Start an accumulation window: clear the gradients of the one before."""
-        self._stepped = []
+        self._stepped, self._accumulated = [], None
         if len(self.optimizers) <= 1:
             super().open_window(batch_idx)
             return
@@ -74,11 +78,16 @@ class OwnStep(TrainStep):
         for optimizer in self.optimizers:
             self.clear_gradients(optimizer, batch_idx)
 
+    def clear_gradients(self, optimizer: Optimizer, batch_idx: int) -> None:
+        """Clear the gradients of an optimizer's parameters, with the hook before it."""
+        super().clear_gradients(optimizer, batch_idx)
+        self._accumulated = None
+
     def begin(self, batch_idx: int, closes_window: bool) -> None:
         """Start a batch, before its forward."""
+        self._closes_window = closes_window
         if self.sync is not None:
             self.sync.begin(closes_window)
-            self._closes_window = closes_window
             if self.progress.batches_in_window == 0 and not self.context.processes.is_sharded:
                 # DistributedDataParallel does so in its forward, which is not called here
                 self.context.processes.broadcast_module_buffers(self.module)
@@ -91,6 +100,7 @@ class OwnStep(TrainStep):
 
         Raises:
             ModuleError: the loss is no tensor, or has several elements, or no gradient.
+            UsageError: the gradients of the window's earlier batches were cleared.
         """
         if not isinstance(loss, Tensor):
             raise ModuleError(
@@ -104,7 +114,29 @@ class OwnStep(TrainStep):
                 # as after a step in a plain loop: what it has stepped with must not be added to
                 self.clear_gradients(optimizer, batch_idx)
             self._stepped = []
-        return self.differentiate(loss, **options)
+        self._require_accumulated(batch_idx)
+        returned = self.differentiate(loss, **options)
+        if not self._closes_window:
+            self._accumulated = self._find_accumulated()
+        return returned
+
+    def _find_accumulated(self) -> Parameter | None:
+        """Return a parameter that has a gradient, which a window's next batches must find there."""
+        # of several optimizers each steps in every batch; FSDP keeps the gradients elsewhere
+        if self.optimizer is None or self.reduces_windows:
+            return None
+        parameters = (one for group in self.optimizer.param_groups for one in group["params"])
+        return next((one for one in parameters if one.grad is not None), None)
+
+    def _require_accumulated(self, batch_idx: int) -> None:
+        """Raise an error if the user's lines have cleared the gradients of an open window."""
+        if self._accumulated is not None and self._accumulated.grad is None:
+            raise UsageError(
+                f"the gradients were cleared before {self.progress.describe_batch(batch_idx)}, in "
+                f"the middle of {self.accumulate} batches that are accumulated, so that those of "
+                "its earlier batches are lost: remove zero_grad() from the loop. A Run clears the "
+                "gradients after each step."
+            )
 
     def backward_synced(self, loss: Tensor, **options: Any) -> None:
         """Run the backward of one rank of several, and reduce its gradients in a window's last."""
