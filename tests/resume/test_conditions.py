@@ -136,7 +136,7 @@ def test_other_settings(saved, quiet_trainer) -> None:
     (told,) = caught
     assert (
         "The checkpoint's counts for: lr 0.01 -> 0.5, momentum 0 -> 0.9, "
-        "step_size of StepLR 5 -> 7 (fit(..., overrides=['lr']) takes this run's). "
+        "step_size of StepLR 5 -> 7 (overrides=['lr'] takes this run's). "
         "This run's counts for: precision 32-true -> bf16-mixed, "
         "hyperparameter rate 0.01 -> 0.5, hyperparameter parts.width 3 -> 4."
     ) in str(told.message)
@@ -158,7 +158,7 @@ def test_what_counts_is_noted(saved, quiet_trainer, tmp_path) -> None:
 def test_a_rate_of_an_older_file(saved, quiet_trainer) -> None:
     """The learning rate is compared with a file that notes no settings, too."""
     path = as_older(saved(Net(sgd(), lambda o: StepLR(o, 1))))
-    with pytest.warns(TrainerHooksWarning, match=r"lr 0\.01 -> 0\.5 \(fit"):
+    with pytest.warns(TrainerHooksWarning, match=r"lr 0\.01 -> 0\.5 \(overrides"):
         quiet_trainer(max_epochs=3).fit(
             Net(sgd(0.5), lambda o: StepLR(o, 1)), loader(), ckpt_path=path
         )

@@ -779,7 +779,7 @@ def apply_options(
     known = {name for group in groups for name in group}
     for name in sorted(set(names) - known):
         raise OptionError(
-            f"fit(overrides=...) names {name!r}: it must be an option of the optimizers, which "
+            f"overrides=[...] names {name!r}: it must be an option of the optimizers, which "
             f"have {', '.join(sorted(known))}.{did_you_mean(name, known)}"
         )
     for one, rates, state in zip(

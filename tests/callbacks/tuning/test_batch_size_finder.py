@@ -174,8 +174,10 @@ def test_what_cannot_be_searched(bare, probed):
         bare(BatchSizeFinder(batch_arg_name="batch_sizes")).fit(module)
     loader = module.train_dataloader()
     module.train_dataloader = lambda: loader
-    with pytest.raises(UsageError, match="set to 2 and to 4, but the loaders have batches of 2"):
+    unchanged = "set to 2 and to 4, but the loaders have batches of 2"
+    with pytest.raises(UsageError, match=unchanged) as caught:
         bare(BatchSizeFinder()).fit(module)
+    assert caught.type is UsageError, "its name stands in the user's traceback"
     assert module.batch_size == 2
 
 

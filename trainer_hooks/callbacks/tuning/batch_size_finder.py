@@ -183,7 +183,7 @@ class BatchSizeFinder(Callback):
         except _WithoutEffectError as error:
             attribute.write(size_before)
             if trainer.state.fn == "fit":
-                raise
+                raise UsageError(str(error)) from None
             warn(f"{error} The size stays {size_before!r}.", TrainerHooksWarning)
             return
         except BaseException:

@@ -239,7 +239,7 @@ def _on_length(core: TrainerCore, context: RunContext) -> str:
         return ""
     return (
         f"no length of the training was given, so that it ends after {plan.max_epochs} epochs. Set "
-        "Trainer(max_epochs=...), to -1 for no end."
+        "max_epochs, to -1 for no end."
     )
 
 

@@ -418,7 +418,7 @@ def _reconcile_settings(
         theirs.append(_told(option, before, now))
         if kind == "optimizers" and not advice:
             name = option.partition(" ")[0]
-            advice = f" (fit(..., overrides=[{name!r}]) takes this run's)"
+            advice = f" (overrides=[{name!r}] takes this run's)"
     was = noted.get("precision", core.precision.name)
     if was != core.precision.name:
         ours.append(f"precision {was} -> {core.precision.name}")

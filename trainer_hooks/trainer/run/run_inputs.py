@@ -435,12 +435,12 @@ def checked_overrides(overrides: str | Iterable[str] | None, ckpt_path: object) 
     is_names = not hasattr(overrides, "items") and all(isinstance(name, str) for name in names)
     if not is_names:
         raise OptionError(
-            f"fit(overrides={overrides!r}): it must be names of an optimizer's options, as in "
+            f"overrides={overrides!r}: it must be names of an optimizer's options, as in "
             "overrides=['lr']; their values are those of this run's configure_optimizers."
         )
     if ckpt_path is None:
         raise OptionError(
-            f"fit(overrides={overrides!r}) without ckpt_path: there is no checkpoint whose options "
+            f"overrides={overrides!r} without ckpt_path: there is no checkpoint whose options "
             "could be overridden. Leave it out, or pass ckpt_path."
         )
     return frozenset(names)
