@@ -94,6 +94,28 @@ class Shortening(Stopping):
             state.max_duration = composer.Time(5, "ba")
 
 
+class ShorteningEpoch(Stopping):
+    """Make the training shorter than it is already, as an epoch begins."""
+
+    def epoch_start(self, state, logger):
+        if state.timestamp.epoch == 1:
+            state.max_duration = "1ep"
+
+    def batch_end(self, state, logger):
+        self.calls.append(state.timestamp.batch.value)
+
+
+class StoppingEpoch(composer.Callback):
+    """Stop the training as an epoch begins, with no event for its batches."""
+
+    def epoch_start(self, state, logger):
+        if state.timestamp.epoch == 1:
+            state.stop_training()
+
+    def fit_end(self, state, logger):
+        self.calls = [state.timestamp.batch.value, str(state.max_duration)]
+
+
 class Lengthening(composer.Callback):
     """Make the training longer, in another unit."""
 
@@ -152,6 +174,8 @@ CASES = {
     "Named": Named,
     "Stopping": Stopping,
     "Shortening": Shortening,
+    "ShorteningEpoch": ShorteningEpoch,
+    "StoppingEpoch": StoppingEpoch,
     "Lengthening": Lengthening,
     "ActivationMonitor": lambda: callbacks.ActivationMonitor("2ba", only_log_wandb=False),
     "CheckpointSaver": saver(),
@@ -199,7 +223,7 @@ def main(target: str) -> None:
     results = {}
     for name, make in CASES.items():
         unlike = MEASURED.get(name.partition("-")[0], ())
-        stops = name in ("Stopping", "Shortening", "Lengthening")
+        stops = name.startswith(("Stopping", "Shortening", "Lengthening"))
         for suffix, options in {
             "": {"evaluates": not stops},
             " resumed": {"stop": "1ep"},

@@ -58,12 +58,21 @@ def test_what_would_be_ignored_is_refused():
     assert "state.outputs was set at 'before_loss'" in str(found[0])
 
 
-def test_an_end_in_samples_is_refused():
-    def lengthen(state, _):
-        state.max_duration = "100sp"
+def test_what_a_fit_would_not_follow_is_refused():
+    for change, message in (
+        (lambda state: setattr(state, "device_train_microbatch_size", 2), "the size that it began"),
+        (lambda state: state.set_dataloader(loader(), "train"), "the loaders that it began with"),
+    ):
+        found = seen(lambda state, _, change=change: raised(lambda: change(state)))
+        assert f"at 'batch_end': a fit keeps {message}" in str(found[0])
 
-    error = raised(lambda: seen(lengthen))
-    assert "state.max_duration = '100sp'" in str(error), error
+
+def test_an_end_in_samples_is_obeyed():
+    def lengthen(state, _):
+        state.max_duration = "20sp"
+        return str(state.max_duration)
+
+    assert seen(lengthen) == ["20sp"] * 5
 
 
 def test_a_window_is_a_batch():

@@ -26,7 +26,10 @@ CASES = [
 TRIED_ELSEWHERE = {"Generate": "it takes Composer's HuggingFaceModel: see `isolated_models.py`"}
 """Built-in callbacks that have no case, and why."""
 
-ONCE = {"Stopping", "Shortening", "Lengthening", "MLPerfCallback", "CheckpointSaver-weights"}
+ONCE = {
+    "Stopping", "StoppingEpoch", "Shortening", "ShorteningEpoch", "Lengthening", "MLPerfCallback",
+    "CheckpointSaver-weights",
+}  # fmt: skip
 """Cases of one run alone."""
 
 needs_composer = [

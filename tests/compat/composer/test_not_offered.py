@@ -161,6 +161,25 @@ def test_a_model_that_lacks_something(make) -> None:
         make(model=NoLoss()).fit()
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda s: setattr(s, "device_train_microbatch_size", 2), "keeps the size that it began"),
+        (lambda s: s.set_dataloader([1], "train"), "keeps the loaders that it began with"),
+        (lambda s: setattr(s, "dataloader_len", 1), "keeps the loaders that it began with"),
+    ],
+)
+def test_what_a_fit_would_not_follow_is_refused(make, change, message) -> None:
+    """A callback that sets the size of microbatches or the loader is told; nothing is ignored."""
+
+    class Sets(Callback):
+        def epoch_start(self, state, logger):
+            change(state)
+
+    with pytest.raises(RuntimeError, match=f"at 'epoch_start': a fit {message}"):
+        make(Sets()).fit()
+
+
 def test_a_state_of_nobody() -> None:
     """A state that no trainer goes by cannot stop one."""
     from trainer_hooks.compat.composer.core.precision import Precision

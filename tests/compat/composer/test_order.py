@@ -92,6 +92,21 @@ def test_stop_training_on_the_last_batch_closes_the_epoch(make, recorder) -> Non
     ]  # fmt: skip
 
 
+def test_stop_training_as_an_epoch_begins(make, recorder) -> None:
+    """The first batch of the epoch is trained; the epoch has no end events."""
+
+    class Stop(Callback):
+        def epoch_start(self, state, logger):
+            if state.timestamp.epoch == 1:
+                state.stop_training()
+
+    trainer = make(Stop(), recorder, max_duration="3ep")
+    trainer.fit()
+    assert recorder.names[-3:] == ["batch_end", "batch_checkpoint", "fit_end"]
+    assert (trainer.state.timestamp.batch, trainer.state.timestamp.epoch) == (5, 1)
+    assert trainer.state.max_duration == Time(4, "ba")
+
+
 def test_evaluations_by_batches_come_before_the_slot(make, recorder, loader) -> None:
     """`eval_interval="2ba"`: after `BATCH_END` of every second batch, before its checkpoint."""
     make(recorder, eval_dataloader=loader(4), eval_interval="2ba").fit()
@@ -250,6 +265,8 @@ def test_an_error_names_the_event_and_the_callback(make) -> None:
         ("5ba", "batch_checkpoint", 2, "7ba", 7), ("5ba", "batch_end", 5, "9ba", 9),
         ("6ba", "batch_end", 2, "2ep", 8), ("2ep", "batch_start", 1, "12sp", 3),
         ("12sp", "batch_end", 3, "20sp", 5),
+        # as the epoch begins, its first batch is still trained
+        ("3ep", "epoch_start", 4, "1ep", 5), ("3ep", "epoch_start", 4, "4ba", 5),
     ],
 )  # fmt: skip
 def test_max_duration_is_set_in_a_fit(make, recorder, loader, before, event, at, after, batches):

@@ -21,8 +21,7 @@ from trainer_hooks.adapters.composer.events import (
 )
 from trainer_hooks.adapters.composer.loggers import DestinationLogger
 from trainer_hooks.callbacks import Checkpoint, EarlyStopping
-from trainer_hooks.clock.progress import EpochStage
-from trainer_hooks.errors import CallbackError, UsageError
+from trainer_hooks.errors import CallbackError
 from trainer_hooks.module.module import Module
 from trainer_hooks.module.torch_wrappers import hide_run_attributes
 
@@ -45,7 +44,8 @@ _EVENTS_WITH_STATE_OF = {
     "on_train_batch_start": EVENTS_WITH_BATCH,
     "on_after_forward": EVENTS_WITH_LOSS,
     "on_after_loss": EVENTS_WITH_LOSS,
-    "on_train_batch_end": BATCH_EVENTS,
+    # a stop that is asked for as an epoch begins waits for its first batch
+    "on_train_batch_end": BATCH_EVENTS | {"iteration_start", "epoch_start"},
     **{
         f"on_{stage}_{moment}": _EVALUATION_EVENTS
         for stage in ("validation", "test")
@@ -188,11 +188,11 @@ class ComposerAdapter(HostedCallback):
         state.keep("current_event", event)
         try:
             call(state, source.logger)
+            # state.stop_training() and callbacks put another Time there
+            if state.max_duration is not source.duration:
+                self._apply_max_duration(source, event)
         finally:
             state.keep("current_event", "")
-        # state.stop_training() and callbacks put another Time there
-        if state.max_duration is not source.duration:
-            self._apply_max_duration(source, event)
 
     def _apply_max_duration(self, source: AdapterEventSource, event: str) -> None:
         """Make the trainer train for as long as the callback has set on the state."""
@@ -204,24 +204,9 @@ class ComposerAdapter(HostedCallback):
             # the other ranks do not know of it before the consensus, and a callback that saves now
             # would wait for theirs
             state.max_duration = source.duration
-        if longest is None:
-            return
-        if state.timestamp >= longest:
-            trainer.stop(f"{type(self.guest).__qualname__} stopped the training at {event!r}")
-            is_inside = trainer.training and trainer.progress.stage is EpochStage.BATCHES
-            if is_inside and trainer.enable_validation:
-                # Composer evaluates at the end of a training, wherever that is
-                trainer.request_validation()
-            return
-        number, unit = int(longest.value), longest.unit.value
-        if unit not in ("ep", "ba"):
-            raise UsageError(
-                f"state.max_duration = {str(longest)!r}: the end of a fit under way is changed in "
-                "epochs or batches, as '10ep' or '500ba'. Give it so, or call "
-                "state.stop_training() when it is time."
-            )
-        trainer.max_epochs = number if unit == "ep" else -1
-        trainer.max_steps = number if unit == "ba" else -1
+        if longest is not None:
+            reason = f"{type(self.guest).__qualname__} stopped the training at {event!r}"
+            state.apply_max_duration(trainer, longest, reason)
 
     # --- the end ---
 

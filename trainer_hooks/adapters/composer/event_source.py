@@ -161,6 +161,7 @@ class EventSource:
 
     def reset_epoch(self) -> None:
         """Reset the state of an epoch of an earlier fit."""
+        self.state.keep("delayed_stop", "")
         self._is_exhausted = False
         self._opened_epoch = None
 
@@ -176,11 +177,11 @@ class EventSource:
         """Return how long a trainer trains, as a Time of Composer; None where it has no end."""
         time = type(self.state.timestamp.batch)
         duration = trainer.max_duration
-        if duration is not None and duration.unit.value in {"ba", "sp", "tok", "ep"}:
-            number = int(duration.value)
-            if duration.unit.value == "ba":  # a batch of Composer is a step
+        if duration is not None and duration.unit.value in {"ba", "st", "sp", "tok", "ep"}:
+            number, unit = int(duration.value), duration.unit.value
+            if unit == "ba":  # a batch of Composer is a step
                 number = -(-number // trainer.accumulate_grad_batches)
-            return time(number, duration.unit.value)
+            return time(number, "ba" if unit == "st" else unit)
         if trainer.max_steps >= 0:
             return time(trainer.max_steps, "ba")
         return time(trainer.max_epochs, "ep") if trainer.max_epochs >= 0 else None
@@ -295,6 +296,7 @@ class EventSource:
         if outputs:  # a skipped batch has none
             self.state.keep("loss", outputs["loss"])
         self.count_batch(trainer)
+        self.state.stop_if_delayed(trainer)
         listener.fire("batch_end")
 
     def on_batch_checkpoint(self, listener: EventListener, trainer: Any, _module: Any) -> None:

@@ -23,7 +23,9 @@ from trainer_hooks.adapters.composer.event_source import (
     close_callbacks,
 )
 from trainer_hooks.adapters.composer.loggers import TrainerDestination
+from trainer_hooks.adapters.composer.state_changes import StateChanges
 from trainer_hooks.adapters.proxy import ModuleProxy, joined_class, missing_attribute
+from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.errors import UsageError
 
 if TYPE_CHECKING:
@@ -213,7 +215,7 @@ class ComposerModelProxy(ModuleProxy):
 # --- the state ---
 
 
-class AdapterState(State):  # type: ignore[misc]
+class AdapterState(StateChanges, State):  # type: ignore[misc]
     """Composer's State with the values of a trainer_hooks Trainer.
 
     The trainer sets the batch, the outputs and the loss with `keep`; callbacks cannot, since the
@@ -223,13 +225,11 @@ class AdapterState(State):  # type: ignore[misc]
     only made when they are read.
 
     Attributes:
-        current_event: the event that is being delivered, or an empty string.
         sync: brings the two timestamps up to date; None while there is nothing to count.
         made_timestamp: the timestamp as it was made last.
         made_previous_timestamp: the previous timestamp as it was made last.
     """
 
-    current_event = ""
     sync: Callable[[], None] | None = None
     made_timestamp: Any = None
     made_previous_timestamp: Any = None
@@ -260,6 +260,19 @@ class AdapterState(State):  # type: ignore[misc]
         """Set an attribute on behalf of the trainer."""
         # past __setattr__, which is for callbacks
         self.__dict__[name] = value
+
+    def set_dataloader(self, *arguments: Any, **options: Any) -> None:
+        """Set the loader that is used now; the trainer calls this."""
+        self.require_own_dataloader()
+        super().set_dataloader(*arguments, **options)
+
+    def stop(self, trainer: Any, reason: str) -> None:
+        """Stop the trainer after this batch, and evaluate if that is inside an epoch."""
+        super().stop(trainer, reason)
+        is_inside = trainer.training and trainer.progress.stage is EpochStage.BATCHES
+        if is_inside and trainer.enable_validation:
+            # Composer evaluates at the end of a training, wherever that is
+            trainer.request_validation()
 
     def load_state_dict(self, *_: Any, **__: Any) -> None:
         """Refuse to resume a training of Composer's Trainer.

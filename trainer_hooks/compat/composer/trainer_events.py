@@ -223,6 +223,7 @@ class TrainerEventSource(EngineEventSource):
             return
         self._log_batch()
         self.count_batch(trainer)
+        self.state.stop_if_delayed(trainer)
         listener.fire("batch_end")
         self._choose_evaluators(Event.BATCH_END)
 

@@ -71,13 +71,18 @@ class Engine:
             _mark_open(callbacks)
         # a stable sort: the destinations go first or last, and the others keep their order
         callbacks.sort(key=lambda one: one.is_destination is not (known is Event.INIT))
-        for callback in callbacks:
-            try:
-                callback.run_event(known, self.state, self.logger)
-            # an interrupt gets the note too
-            except BaseException as error:
-                add_note(error, f"raised at event {known.value!r} of {type(callback).__qualname__}")
-                raise
+        self.state.keep("current_event", known.value)
+        try:
+            for callback in callbacks:
+                try:
+                    callback.run_event(known, self.state, self.logger)
+                # an interrupt gets the note too
+                except BaseException as error:
+                    name = type(callback).__qualname__
+                    add_note(error, f"raised at event {known.value!r} of {name}")
+                    raise
+        finally:
+            self.state.keep("current_event", "")
         return {}
 
     def add_callback(self, callback: Any) -> None:

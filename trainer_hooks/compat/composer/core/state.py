@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import torch
 
+from trainer_hooks.adapters.composer.state_changes import StateChanges
 from trainer_hooks.compat.composer.core.time import Time, Timestamp, TimeUnit
 from trainer_hooks.compat.composer.not_offered import STATE
 from trainer_hooks.compat.composer.utils import dist
@@ -30,7 +31,7 @@ _KEPT = frozenset({"loss", "max_duration"})
 """The attributes whose value is kept apart, since callbacks that set them do more, or cannot."""
 
 
-class State:
+class State(StateChanges):
     """The state of a training; the trainer makes it, and callbacks read it.
 
     Attributes:
@@ -109,7 +110,7 @@ class State:
         self.dataloader: Any = None
         self.dataloader_label: str | None = None
         self._dataloader_len: Time | None = None
-        self.device_train_microbatch_size: int | None = None
+        self.device_train_microbatch_size = None
         self.auto_microbatching = False
         self.save_metrics = False
         self.load_path: str | None = None
@@ -127,7 +128,7 @@ class State:
         """How long to train; set by a time, a text, or a number of epochs.
 
         Set in a callback, it makes the fit under way longer or shorter. If so much is trained
-        already, the fit stops after this batch.
+        already, the fit stops after this batch, or at `EPOCH_START` after the epoch's first.
         """
         return self._max_duration
 
@@ -142,22 +143,8 @@ class State:
         self._max_duration = time
         trainer = self._trainer()
         if trainer is not None and time is not None:
-            self._limit(trainer, time)
-
-    def _limit(self, trainer: Any, longest: Time) -> None:
-        """Make a trainer train for as long as `max_duration` says."""
-        if self.timestamp >= longest:
-            if trainer.state.status == "running" and trainer.state.fn == "fit":
-                trainer.stop(f"state.max_duration was set to {str(longest)!r}")
-            return  # the limits stay for a later fit, as after stop_training()
-        unit: TimeUnit = longest.unit
-        if unit is TimeUnit.EPOCH:
-            longest = longest + self._epochs_broken_off
-        # a batch of Composer is a window of accumulated ones, after which the optimizer steps
-        is_in_windows = unit is TimeUnit.BATCH and trainer.accumulate_grad_batches > 1
-        # the new limit replaces all others, in whatever unit they are
-        trainer.max_epochs = trainer.max_steps = -1
-        trainer.max_duration = f"{int(longest)}st" if is_in_windows else str(longest)
+            reason = f"state.max_duration was set to {str(time)!r}"
+            self.apply_max_duration(trainer, time, reason, self._epochs_broken_off)
 
     def get_elapsed_duration(self) -> Time | None:
         """Return the share of the training that is done, in `dur`; None if it has no length."""
@@ -171,6 +158,8 @@ class State:
     def stop_training(self) -> None:
         """Stop after this batch, and set `max_duration` to the present count.
 
+        At `EPOCH_START` the first batch of the epoch is still trained.
+
         Raises:
             UsageError: the state belongs to no trainer.
         """
@@ -183,7 +172,7 @@ class State:
         # not in epochs: inside the first one that would be a duration of zero
         # past the setter, whose reason for the stop would be another
         self._max_duration = self.timestamp.get("ba" if unit is TimeUnit.EPOCH else unit)
-        trainer.stop("state.stop_training() was called")
+        self.request_stop(trainer, "state.stop_training() was called")
 
     def bind(self, trainer: Any, epochs_broken_off: int = 0) -> None:
         """Set the trainer that goes by this state; the reference to it is weak.
@@ -240,7 +229,9 @@ class State:
 
         Raises:
             OptionError: the loader has no label.
+            UsageError: a callback calls it, whose loader the fit would not use.
         """
+        self.require_own_dataloader()
         if dataloader is not None and dataloader_label is None:
             raise OptionError("set_dataloader(dataloader): a loader needs a label. Pass one.")
         self.dataloader, self.dataloader_label = dataloader, dataloader_label
