@@ -11,6 +11,7 @@ from collections import Counter
 import pytest
 
 from trainer_hooks.compat.composer import Callback, Evaluator, Event, Time
+from trainer_hooks.compat.composer.callbacks import CheckpointSaver
 
 
 def test_the_loader_is_asked_once_more_an_epoch(make, recorder) -> None:
@@ -319,12 +320,20 @@ def test_evaluators_due_at_the_end_beside_another(make, loader) -> None:
     assert sorted(ran[3:]) == [("a", 8), ("b", 8)]
 
 
-def test_saves_at_a_share(make, tmp_path) -> None:
+@pytest.mark.parametrize("is_callback", [False, True])
+def test_saves_at_a_share(make, tmp_path, is_callback) -> None:
     """`save_interval="0.3dur"` is rounded as an evaluator's interval is."""
-    make(
-        max_duration="2ep", save_folder=str(tmp_path / "saved"), save_interval="0.3dur",
-        save_filename="ba{batch}.pt", save_latest_filename=None,
-    ).fit()  # fmt: skip
+    if is_callback:
+        saver = CheckpointSaver(
+            str(tmp_path / "saved"), "ba{batch}.pt", remote_file_name=None, latest_filename=None,
+            save_interval="0.3dur",
+        )  # fmt: skip
+        make(saver, max_duration="2ep").fit()
+    else:
+        make(
+            max_duration="2ep", save_folder=str(tmp_path / "saved"), save_interval="0.3dur",
+            save_filename="ba{batch}.pt", save_latest_filename=None,
+        ).fit()  # fmt: skip
     assert sorted(one.name for one in (tmp_path / "saved").glob("ba*")) == [
         "ba3.pt", "ba6.pt", "ba8.pt",
     ]  # fmt: skip

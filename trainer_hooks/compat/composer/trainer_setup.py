@@ -15,14 +15,9 @@ from trainer_hooks.checkpoint.weights import load_weights
 from trainer_hooks.compat.composer.callbacks import CheckpointSaver
 from trainer_hooks.compat.composer.core.built_in import BuiltInCallback
 from trainer_hooks.compat.composer.core.callback import Callback
-from trainer_hooks.compat.composer.core.evaluator import (
-    Evaluator,
-    create_interval_scheduler,
-    ensure_evaluator,
-)
+from trainer_hooks.compat.composer.core.evaluator import Evaluator, ensure_evaluator
 from trainer_hooks.compat.composer.core.event import Event
 from trainer_hooks.compat.composer.core.precision import native_precision
-from trainer_hooks.compat.composer.core.time import Time, TimeUnit
 from trainer_hooks.compat.composer.loggers.experiment_trackers import NativeLoggerDestination
 from trainer_hooks.compat.composer.loggers.logger_destination import (
     ConsoleLogger,
@@ -156,10 +151,6 @@ def make_native_trainer(
 
 def _native_save_interval(interval: Any) -> Any:
     """Return an interval for a saver: a number, a text, or a function."""
-    if not callable(interval):
-        time = Time.from_input(interval, TimeUnit.EPOCH)
-        if time.unit is TimeUnit.DURATION:  # Composer rounds a share otherwise than trainer_hooks
-            return create_interval_scheduler(time)
     # a Time prints as a text that trainer_hooks reads
     return interval if isinstance(interval, int) or callable(interval) else str(interval)
 

@@ -33,6 +33,7 @@ from trainer_hooks.checkpoint.weights import IgnoreKeys, check_ignore_keys, remo
 from trainer_hooks.clock.schedules import DueCondition, DueTracker, When, parse_when
 from trainer_hooks.clock.timing import TimeUnit
 from trainer_hooks.compat.composer.core.built_in import BuiltInCallback
+from trainer_hooks.compat.composer.core.evaluator import create_interval_scheduler
 from trainer_hooks.compat.composer.utils.helpers import format_name_with_dist
 from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import CheckpointError, OptionError, did_you_mean
@@ -212,6 +213,8 @@ class CheckpointSaver(Saver, BuiltInCallback):  # type: ignore[misc] # run_event
             remote_file_name, latest_remote_file_name,
         )  # fmt: skip
         self._due_tracker = DueTracker(self.save_interval)
+        is_share = TimeUnit.DURATION in self.save_interval.units and not callable(save_interval)
+        self._share = str(save_interval) if is_share else None
 
     @property
     def state_key(self) -> str:
@@ -242,6 +245,10 @@ class CheckpointSaver(Saver, BuiltInCallback):  # type: ignore[misc] # run_event
         names = [name and name.replace(_RUN_NAME, run_name) for name in others]
         self.filename, self.latest_filename, *addresses = names
         self._uploader.file_name, self._uploader.latest_name = addresses
+        if self._share is not None:
+            # Composer rounds a share of the training otherwise than trainer_hooks
+            self._interval_function = _IntervalFunction(create_interval_scheduler(self._share))
+            self._due_tracker.when = parse_when(self._interval_function, "save_interval", _WHERE)
         if self._interval_function is not None:
             self._interval_function.source = source
 
