@@ -20,7 +20,6 @@ from trainer_hooks.callback import Callback
 from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import CallbackError, CheckpointError, TrainerHooksWarning
 from trainer_hooks.hooks.band import Band
-from trainer_hooks.module.optimization import fit_schedulers_to_groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -286,7 +285,6 @@ class BaseFinetuning(Callback):
         """Unfreeze the parts that are due."""
         for optimizer in trainer.optimizers:
             self.finetune_function(module, trainer.current_epoch, optimizer)
-        fit_schedulers_to_groups(trainer.lr_scheduler_configs, type(self).__qualname__)
 
 
 def multiplicative(epoch: int) -> float:  # noqa: ARG001 - the same for each epoch

@@ -23,6 +23,7 @@ from trainer_hooks.errors import (
     TrainerHooksWarning,
     add_note,
 )
+from trainer_hooks.hooks.spec import overrides
 from trainer_hooks.loops.batch_end import BatchEnd, CheckpointRequests, UnfinishedSlot
 from trainer_hooks.loops.batch_fetcher import END, BatchFetcher
 from trainer_hooks.loops.duration import DurationLimit, batch_counter
@@ -33,7 +34,11 @@ from trainer_hooks.loops.train_step import TrainStep
 from trainer_hooks.loops.validation import FitValidation
 from trainer_hooks.metrics.store import LogScope
 from trainer_hooks.module.module import Module
-from trainer_hooks.module.optimization import needs_closure, takes_closure
+from trainer_hooks.module.optimization import (
+    fit_schedulers_to_groups,
+    needs_closure,
+    takes_closure,
+)
 from trainer_hooks.runtime.rng import isolated
 
 if TYPE_CHECKING:
@@ -300,11 +305,30 @@ class FitLoop:
         context.training.metrics.enter(LogScope.TRAIN_EPOCH)
         hooks.on_epoch_start(trainer, module)
         hooks.on_train_epoch_start(trainer, module)
+        self._fit_schedulers_to_groups()
         self._renew_training_step()
         # A hook has reloaded the loaders, so the number of batches may differ.
         if stream is not context.data.train_stream:
             self._validation.build_schedule()
             self._validation.start()
+
+    def _fit_schedulers_to_groups(self) -> None:
+        """Let the schedulers drive the groups of parameters that hooks have added.
+
+        Raises:
+            OptimizationError: a scheduler cannot take a new group.
+        """
+        context = self.context
+
+        def name_adder() -> str:
+            names = [
+                type(member).__qualname__
+                for member in (*context.trainer.callbacks, context.module)
+                if any(overrides(member, h) for h in ("on_epoch_start", "on_train_epoch_start"))
+            ]
+            return f"a hook of {' or '.join(names)}" if names else "a hook"
+
+        fit_schedulers_to_groups(context.training.optimization.schedulers, name_adder)
 
     def _renew_training_step(self) -> None:
         """Use a `training_step` that was assigned to the module after the last epoch had begun.
@@ -411,6 +435,8 @@ class FitLoop:
         if not checkpoint:
             return
         context.state_registry.load(checkpoint, context.resumed_path, by_loop=True)
+        # Their functions for groups that were added before the save are in no checkpoint.
+        self._fit_schedulers_to_groups()
         if progress.stage is not EpochStage.BETWEEN:
             context.batch.is_last = self._is_complete()
         # Only `on_batch_checkpoint`, the slot of a batch, comes after its end and before the next.

@@ -540,15 +540,17 @@ def _scheduler_config(given: Any, source: str, monitor: str | None = None) -> LR
     return config
 
 
-def fit_schedulers_to_groups(configs: Sequence[LRSchedulerConfig], source: str) -> None:
-    """Let schedulers go on from the rates that a callback set in groups which it has added.
+def fit_schedulers_to_groups(
+    configs: Sequence[LRSchedulerConfig], name_adder: Callable[[], str]
+) -> None:
+    """Let schedulers go on from the rates that a hook set in groups which it has added.
 
     Some of torch's schedulers have a rate for each group that was there when they were made, and
     stop with an error of their own at another group. A `LambdaLR` gets its first function for it.
 
     Args:
         configs: the schedulers.
-        source: who added the groups, for messages.
+        name_adder: a function that returns who added the groups, for the message.
 
     Raises:
         OptimizationError: a scheduler cannot take a new group.
@@ -558,23 +560,28 @@ def fit_schedulers_to_groups(configs: Sequence[LRSchedulerConfig], source: str) 
         groups = getattr(getattr(scheduler, "optimizer", None), "param_groups", ())
         if isinstance(scheduler, _OF_FIXED_GROUPS) and len(groups) > len(scheduler.base_lrs):
             raise OptimizationError(
-                f"{source} has added a group of parameters to the optimizer, and "
+                f"{name_adder()} has added a group of parameters to the optimizer, and "
                 f"{type(scheduler).__qualname__} cannot drive it: it is made for a number of "
                 "groups. Use LambdaLR, or a scheduler that changes each rate by a factor, such as "
                 "StepLR or CosineAnnealingLR."
             )
         if not isinstance(scheduler, LambdaLR):
             continue
-        made = vars(scheduler).setdefault("trainer_hooks_groups", len(scheduler.base_lrs))
+        made = vars(scheduler).get("trainer_hooks_groups", len(scheduler.lr_lambdas))
+        if len(groups) <= made:
+            continue
+        # Kept with the scheduler's state: a resumed one has the rates of added groups already.
+        scheduler.trainer_hooks_groups = made
         for index, group in enumerate(groups[made:], start=made):
             # a resumed scheduler has the rate from its checkpoint, which holds no functions
             if index == len(scheduler.base_lrs):
                 scheduler.base_lrs.append(group["lr"])
             if index == len(scheduler.lr_lambdas):
                 scheduler.lr_lambdas.append(scheduler.lr_lambdas[0])
-            # the rate that the callback has set for this epoch, before the scheduler's share
+            # the rate that the hook has set for this epoch, before the scheduler's share
             share = scheduler.lr_lambdas[index](scheduler.last_epoch)
-            if share:
+            # not where it is the scheduler's own: a division would change its last bits
+            if share and group["lr"] != scheduler.base_lrs[index] * share:
                 scheduler.base_lrs[index] = group["lr"] / share
 
 

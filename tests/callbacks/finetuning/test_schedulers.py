@@ -52,6 +52,36 @@ class Rates(Callback):
         self.seen.append([group["lr"] for group in trainer.optimizers[0].param_groups])
 
 
+class Adds(Callback):
+    """Adds the backbone as a group of its own in epoch 1, and in no resumed run again."""
+
+    def on_fit_start(self, trainer, module):
+        module.backbone.requires_grad_(False)
+
+    def on_train_epoch_start(self, trainer, module):
+        if trainer.current_epoch == 1:
+            module.backbone.requires_grad_(True)
+            group = {"params": list(module.backbone.parameters()), "lr": 0.025}
+            trainer.optimizers[0].add_param_group(group)
+
+
+class SaveAt(Callback):
+    """Saves a checkpoint in the middle of epoch 2."""
+
+    def __init__(self, path) -> None:
+        self.path = path
+
+    def on_batch_checkpoint(self, trainer, module):
+        if trainer.current_epoch == 2 and trainer.progress.batches_in_epoch == 2:
+            trainer.save_checkpoint(self.path)
+
+
+class HeadFirst(Net):
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.head.parameters(), lr=0.1, momentum=0.9)
+        return [optimizer], [self.make_scheduler(optimizer)]
+
+
 def batches():
     return list(torch.arange(32.0).reshape(4, 2, 4).sin())
 
@@ -100,3 +130,36 @@ def test_a_scheduler_for_a_number_of_groups_is_told(make_scheduler, tmp_path) ->
     """The error names the callback, the scheduler and those that fit."""
     with pytest.raises(OptimizationError, match=r"BackboneFinetuning has added .* Use LambdaLR"):
         fit(make_scheduler, tmp_path)
+
+
+@pytest.mark.parametrize("make_scheduler", [by_lambda, by_step])
+def test_a_group_that_a_hook_adds(make_scheduler, tmp_path) -> None:
+    """The scheduler drives it from its rate on, also after a resume inside a later epoch."""
+    nets, rates = [], []
+    for path in (None, tmp_path / "inside.ckpt"):
+        net, noted = HeadFirst(make_scheduler), Rates(tmp_path)
+        saving = SaveAt(tmp_path / "inside.ckpt")
+        Trainer(callbacks=[Adds(), noted, saving], **QUIET).fit(net, batches(), ckpt_path=path)
+        nets.append(net)
+        rates.append(noted.seen)
+    # the scheduler has stepped before on_train_epoch_end
+    assert rates[0] == [[0.05], [0.025, 0.0125], [0.0125, 0.00625], [0.00625, 0.003125]]
+    assert rates[1] == rates[0][2:]
+    for name, weight in nets[0].state_dict().items():
+        assert torch.equal(weight, nets[1].state_dict()[name]), name
+
+
+def test_a_hook_that_adds_a_group_to_one_that_cannot_take_it(tmp_path) -> None:
+    """The error names the callbacks that have a hook there."""
+    net = HeadFirst(lambda optimizer: lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 2))
+    with pytest.raises(OptimizationError, match=r"^a hook of Adds has added a group"):
+        Trainer(callbacks=[Adds(), Rates(tmp_path)], **QUIET).fit(net, batches())
+
+
+def test_a_scheduler_without_added_groups_is_left_alone(tmp_path) -> None:
+    """Its state is that of torch alone."""
+    net = HeadFirst(by_lambda)
+    trainer = Trainer(**QUIET)
+    trainer.fit(net, batches())
+    state = trainer.lr_scheduler_configs[0].scheduler.state_dict()
+    assert "trainer_hooks_groups" not in state

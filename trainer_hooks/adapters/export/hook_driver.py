@@ -215,7 +215,7 @@ class HookDriver:
             return
         self._is_load_told = True
         self.fire("on_load_checkpoint", self._loaded)
-        fit_schedulers_to_groups(self.trainer.lr_scheduler_configs, "a callback")
+        self._fit_schedulers_to_groups()
         scheduler = self.trainer.epoch_scheduler
         if scheduler is not None and self._loaded_scheduler is not None:
             scheduler.scheduler.load_state_dict(self._loaded_scheduler)
@@ -280,7 +280,11 @@ class HookDriver:
         trainer.is_last_batch = False
         self.fire("on_epoch_start")
         self.fire("on_train_epoch_start")
-        fit_schedulers_to_groups(trainer.lr_scheduler_configs, "a callback")
+        self._fit_schedulers_to_groups()
+
+    def _fit_schedulers_to_groups(self) -> None:
+        name = type(self.callback).__qualname__
+        fit_schedulers_to_groups(self.trainer.lr_scheduler_configs, lambda: name)
 
     def resume_epoch(self, batches: int) -> None:
         """Go on inside an epoch, of which some batches were trained before."""
