@@ -14,6 +14,7 @@ from trainer_hooks.adapters.callback_adapter import (
     choose_adapter,
 )
 from trainer_hooks.callbacks import EarlyStopping
+from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.runtime.rng import isolated
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class EventObjects:
         trainer: the Trainer.
 
     Attributes:
-        args: TrainingArguments made of the trainer's options.
+        args: TrainingArguments made of the trainer's options; a fit adds its optimizer and loaders.
         state: the TrainerState: counters, best metric and log history.
         control: the TrainerControl, in which callbacks make requests.
         lasting: keyword arguments of events that last for an epoch: the model and the loaders.
@@ -93,13 +94,12 @@ class EventObjects:
         root = str(trainer.default_root_dir)
         if trainer.is_global_zero and "://" not in root:
             Path(root).mkdir(parents=True, exist_ok=True)  # as their Trainer does
-        steps = trainer.max_steps
         validates = trainer.check_val_every_n_epoch is not None
         self.args = package.TrainingArguments(
             output_dir=trainer.default_root_dir,
             # -1, for no end, is no number of epochs there
             num_train_epochs=max(trainer.max_epochs, 0) or 1,
-            max_steps=steps,
+            max_steps=trainer.max_steps,
             gradient_accumulation_steps=trainer.accumulate_grad_batches,
             logging_steps=trainer.log_every_n_steps,
             # EarlyStoppingCallback asserts at the beginning of a training that it is not "no"
@@ -118,11 +118,36 @@ class EventObjects:
             self._refresh_run(trainer, module)
         state.global_step = progress.steps_completed
         batches = trainer.num_training_batches
-        # there, step and epoch change when a window is done, not with every batch
-        done = progress.batches_in_epoch - progress.batches_in_window
-        is_known = batches not in (0, float("inf"))
-        state.epoch = trainer.current_epoch + (done / batches if is_known else 0.0)
+        epoch, done = trainer.current_epoch, progress.batches_in_epoch
+        # an epoch that was broken off is shown as the part that was trained
+        if progress.stage is EpochStage.BETWEEN and epoch:
+            epoch, done = epoch - 1, progress.batches_in_last_epoch
+        if batches in (0, float("inf")):
+            state.epoch = float(trainer.current_epoch)
+        else:
+            # there, step and epoch change when a window is done, not with every batch
+            open_batches = done % trainer.accumulate_grad_batches if done < batches else 0
+            state.epoch = epoch + (done - open_batches) / batches
         self.control.should_training_stop = trainer.should_stop
+
+    def show_fit(self, trainer: Any) -> None:
+        """Show a fit's optimizer, loaders and limits in the arguments, as a fit begins."""
+        args, optimizers, loaders = self.args, trainer.optimizers, trainer.val_dataloaders
+        if optimizers:
+            group = optimizers[0].param_groups[0]
+            args.learning_rate = float(group.get("initial_lr", group["lr"]))
+        first = loaders[0] if isinstance(loaders, list) and loaders else loaders
+        for name, loader in (
+            ("per_device_train_batch_size", trainer.train_dataloader),
+            ("per_device_eval_batch_size", first),
+        ):
+            size = getattr(loader, "batch_size", None)
+            if isinstance(size, int):  # a loader with a batch sampler of one's own has none
+                setattr(args, name, size)
+        args.max_steps = trainer.max_steps
+        # -1, for no end, is no number of epochs there
+        args.num_train_epochs = max(trainer.max_epochs, 0) or 1
+        args.gradient_accumulation_steps = trainer.accumulate_grad_batches
 
     def _refresh_run(self, trainer: Any, module: Any) -> None:
         state = self.state
@@ -216,6 +241,11 @@ def _load(trainer: Any, _module: Any, checkpoint: dict[str, Any]) -> None:
         _event_objects(trainer).load_state_dict(checkpoint[_STATE_KEY])
 
 
+def _show_fit(trainer: Any, _module: Any) -> None:
+    """Show a fit in the arguments that all adapters share."""
+    _event_objects(trainer).show_fit(trainer)
+
+
 def _note_learning_rate(trainer: Any, _module: Any, optimizer: Any) -> None:
     """Keep the learning rate of a step, which their Trainer reads before its scheduler steps."""
     _event_objects(trainer).learning_rate = float(optimizer.param_groups[0]["lr"])
@@ -224,8 +254,9 @@ def _note_learning_rate(trainer: Any, _module: Any, optimizer: Any) -> None:
 _SHARED_HOOKS: dict[str, Callable[..., object]] = {
     "on_save_checkpoint": _save,
     "on_load_checkpoint": _load,
+    "on_fit_start": _show_fit,
 }
-"""Hooks at which every adapter does the same: they save and load the shared state."""
+"""Hooks at which every adapter does the same: they keep the shared objects up to date."""
 
 
 class TransformersAdapter(HostedCallback):
@@ -294,7 +325,7 @@ class TransformersAdapter(HostedCallback):
             objects.refresh(trainer, module)
             objects.update_best(self.args, _current_metrics(trainer, "eval_"))
 
-    def _log(self, trainer: Any, module: Any, metrics: Any, step: int) -> None:
+    def _log(self, trainer: Any, module: Any, metrics: Any, _step: int) -> None:
         """Append logged values to the history, also if the callback has no `on_log`."""
         objects = _event_objects(trainer)
         # the values of a resumed run may be logged before its first event
@@ -303,7 +334,7 @@ class TransformersAdapter(HostedCallback):
         # there, only what a training step logs has it
         if trainer.training and objects.learning_rate is not None:
             logs.setdefault("learning_rate", objects.learning_rate)
-        objects.append_log({**logs, "step": step})
+        objects.append_log({**logs, "step": objects.state.global_step})
         # the callback is handed the names without the step, as there
         if self.guest_has("on_log"):
             self._call(self.guest.on_log, trainer, module, logs=logs)
