@@ -524,3 +524,93 @@ def test_a_hosted_omegaconf_configuration_as_the_only_argument():
         again = Configured.load_from_checkpoint(path, weights_only=False)
         results.append((type(again.hparams), dict(again.hparams), again.hparams.model.width))
     assert results[0] == results[1]
+
+
+# --- what hooks and loggers are given ---
+
+
+class Noting(pl.Callback):
+    """Note the loss of each batch, and the batches that validations have counted."""
+
+    def __init__(self):
+        self.losses, self.validated = [], []
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        self.losses.append(float(outputs["loss"]))
+
+
+class NotingCounts(Noting):
+    def on_validation_epoch_end(self, trainer, module):
+        progress = trainer.fit_loop.epoch_loop.val_loop.batch_progress
+        self.validated.append((progress.current.ready, progress.current.completed))
+
+    def on_train_end(self, trainer, module):
+        self.on_validation_epoch_end(trainer, module)
+
+
+class LossOfWindows(demos.BoringModel):
+    """A module that notes the loss of each batch itself, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.losses = []
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.losses.append(float(outputs["loss"]))
+
+
+def test_the_loss_of_a_batch_is_divided_by_the_window():
+    seen = []
+    for kind in (*TRAINERS.values(), ported.Trainer):
+        torch.manual_seed(1)
+        module, noting = LossOfWindows(), Noting()
+        trained(
+            kind, module, callbacks=[noting], accumulate_grad_batches=4, limit_train_batches=6,
+            limit_val_batches=0, enable_checkpointing=False,
+        )  # fmt: skip
+        assert noting.losses == module.losses
+        seen.append(noting.losses)
+    assert len(seen[0]) == 6
+    assert seen[1] == pytest.approx(seen[0])
+    assert seen[2] == pytest.approx(seen[0])
+
+
+def test_the_batches_of_a_validation_are_counted():
+    seen = []
+    for kind in TRAINERS.values():
+        noting = NotingCounts()
+        trained(
+            kind, demos.BoringModel(), callbacks=[noting], limit_train_batches=2,
+            limit_val_batches=3, max_epochs=2, num_sanity_val_steps=0, enable_checkpointing=False,
+        )  # fmt: skip
+        seen.append(noting.validated)
+    assert seen[0] == seen[1] == [(3, 3)] * 3
+
+
+class SavedData(demos.BoringDataModule):
+    def __init__(self, width=3, logger=True):
+        super().__init__()
+        self.save_hyperparameters("width", logger=logger)
+
+
+class SavedModule(demos.BoringModel):
+    def __init__(self, lr=0.5):
+        super().__init__()
+        self.save_hyperparameters()
+
+
+@pytest.mark.parametrize("logger", [True, False])
+def test_hyperparameters_of_a_data_module_are_logged_with_the_modules(logger, tmp_path):
+    class Log(pl.loggers.CSVLogger):
+        def log_hyperparams(self, params=None):
+            logged.append(dict(params))
+
+    seen = []
+    for name, kind in TRAINERS.items():
+        logged = []
+        trained(
+            kind, SavedModule(), SavedData(logger=logger), logger=Log(tmp_path / name),
+            limit_train_batches=1, limit_val_batches=0, enable_checkpointing=False,
+        )  # fmt: skip
+        seen.append(logged)
+    assert seen[0] == seen[1] == [{"lr": 0.5, **({"width": 3} if logger else {})}]

@@ -20,6 +20,7 @@ from trainer_hooks.adapters.lightning.package import (
     lightning_package_of,
 )
 from trainer_hooks.adapters.lightning.trainer_proxy import (
+    divide_loss,
     get_module_proxy,
     get_trainer_proxy,
     unwrap_proxy,
@@ -54,10 +55,14 @@ SAVER_HOOKS = {
 """Lightning's hook of a saver, and the later hook of ours that calls it: saved earlier, a resume
 would fire the hook again."""
 
-_EVALUATION_BATCH_STARTS = frozenset(
-    f"on_{stage}_batch_start" for stage in ("validation", "test", "predict")
-)
-"""Hooks at which the batches of an evaluation are counted."""
+_READS_COUNT = {
+    f"on_{stage}_batch_start": tuple(
+        f"on_{stage}_{moment}" for moment in ("batch_end", "epoch_end", "end")
+    )
+    for stage in ("validation", "test", "predict")
+}
+_READS_COUNT["on_validation_batch_start"] += ("on_train_epoch_end", "on_train_end", "on_fit_end")
+"""By hook at which the batches of an evaluation are counted, the later ones that read the count."""
 
 
 class LightningAdapter(HostedCallback):
@@ -138,14 +143,13 @@ class LightningAdapter(HostedCallback):
             if hook in SAVER_HOOKS:
                 return None
         if hook not in SAME_HOOKS or not self.guest_has(hook):
-            # a callback that overrides only the end of a batch reads the count there
-            needs_count = hook in _EVALUATION_BATCH_STARTS and self.guest_has(
-                hook.replace("_start", "_end")
-            )
+            needs_count = any(map(self.guest_has, _READS_COUNT.get(hook, ())))
             return self._count_batch if needs_count else None
         method = getattr(self.guest, hook)
-        if hook in _EVALUATION_BATCH_STARTS:
+        if hook in _READS_COUNT:
             return self._after_counting(method)
+        if hook == "on_train_batch_end":
+            return self._after_dividing(method)
         # callbacks compare the stage with a member of TrainerFn or with text: the member is both
         if hook == "setup":
             return self._with_stage(method)
@@ -166,6 +170,14 @@ class LightningAdapter(HostedCallback):
         def call(trainer: Any, module: Any, *arguments: Any) -> None:
             self._count_batch(trainer, module, *arguments)
             handle(trainer, module, *arguments)
+
+        return call
+
+    def _after_dividing(self, method: Callable[..., object]) -> Callable[..., object]:
+        handle = self._with_proxies(method)
+
+        def call(trainer: Any, module: Any, outputs: Any, *rest: Any) -> None:
+            handle(trainer, module, divide_loss(trainer, outputs), *rest)
 
         return call
 
@@ -217,10 +229,10 @@ class LightningAdapter(HostedCallback):
         return None
 
     def _keep_batch_end(
-        self, _trainer: Any, _module: Any, outputs: Any, batch: Any, batch_idx: int
+        self, trainer: Any, _module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Keep the arguments of `on_train_batch_end`, which the hook for saving does not get."""
-        self._kept_batch_end = (outputs, batch, batch_idx)
+        self._kept_batch_end = (divide_loss(trainer, outputs), batch, batch_idx)
 
     def _put_off_saving(self, trainer: Any, module: Any) -> None:
         # saved in here, the end of this validation would be fired once more after a resume

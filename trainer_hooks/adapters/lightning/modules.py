@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.adapters.lightning.names import DATAMODULE_NAMES, MODULE_NAMES
 from trainer_hooks.adapters.lightning.package import lightning_package_of, with_stage_enum
-from trainer_hooks.adapters.lightning.trainer_proxy import get_trainer_proxy
+from trainer_hooks.adapters.lightning.trainer_proxy import divide_loss, get_trainer_proxy
 from trainer_hooks.adapters.module_adapter import ModuleAdapter, take_class_name
 from trainer_hooks.module.datamodule import DataModule
 
@@ -124,6 +124,15 @@ class _Hosted:
         return _savable_hparams(self.lightning_object, self._warned_hparams)
 
     @property
+    def logged_hparams(self: Any) -> Mapping[str, Any] | None:
+        """The hyperparameters for the loggers, as they were when they were saved.
+
+        None for `save_hyperparameters(logger=False)`.
+        """
+        is_logged = getattr(self.lightning_object, "_log_hyperparams", True)
+        return dict(self.lightning_object.hparams_initial) or None if is_logged else None
+
+    @property
     def hparams_name(self: Any) -> str | None:
         """The name of the single argument that held all hyperparameters, if there was one."""
         name: str | None = getattr(self.lightning_object, "_hparams_name", None)
@@ -156,6 +165,8 @@ class LightningModuleAdapter(_Hosted, ModuleAdapter):
         for name in overridden_methods(foreign, MODULE_NAMES):
             if name == "teardown":
                 vars(self)[name] = self._teardown_foreign
+            elif name == "on_train_batch_end":
+                vars(self)[name] = self._end_train_batch
             elif name == "setup":
                 vars(self).setdefault(name, with_stage_enum(foreign.setup, foreign))
             elif name in _STEPS:
@@ -184,19 +195,14 @@ class LightningModuleAdapter(_Hosted, ModuleAdapter):
         """Whether a checkpoint must have exactly the module's weights."""
         return bool(self.lightning_object.strict_loading)
 
-    @property
-    def logged_hparams(self) -> Mapping[str, Any] | None:
-        """The hyperparameters for the loggers, as they were when they were saved.
-
-        None for `save_hyperparameters(logger=False)`.
-        """
-        is_logged = getattr(self.lightning_object, "_log_hyperparams", True)
-        return dict(self.lightning_object.hparams_initial) or None if is_logged else None
-
     def _teardown_foreign(self, stage: str) -> None:
         """Call `teardown`; not after an exception, as in Lightning."""
         if not self.trainer.interrupted:
             with_stage_enum(self.lightning_object.teardown, self.lightning_object)(stage)
+
+    def _end_train_batch(self, outputs: Any, *rest: Any) -> None:
+        """Call `on_train_batch_end` with the loss as Lightning has it."""
+        self.lightning_object.on_train_batch_end(divide_loss(self.trainer, outputs), *rest)
 
     def attach(self, trainer: Any, metrics: Any) -> None:
         """Give the LightningModule its trainer, and let it log, optimize and print through ours.

@@ -92,6 +92,22 @@ def unwrap_proxy(item: Any) -> Any:
 # --- the trainer ---
 
 
+def divide_loss(trainer: Any, outputs: Any) -> Any:
+    """Return the outputs of a training batch with the loss as Lightning's hooks get it.
+
+    There it is divided by the batches of an accumulation window; here it is the step's own.
+
+    Args:
+        trainer: the Trainer.
+        outputs: the outputs as our hooks get them; empty for a skipped batch.
+    """
+    window = trainer.accumulate_grad_batches
+    # the Trainer of compat.lightning divides it for all hooks
+    if window == 1 or not outputs or type(trainer)._divides_outputs:  # noqa: SLF001 - of ours
+        return outputs
+    return {**outputs, "loss": outputs["loss"] / window}
+
+
 def _original_callback(callback: Any) -> Any:
     return callback.guest if isinstance(callback, HostedCallback) else callback
 
