@@ -11,7 +11,7 @@ import torch
 from small_modules import ManualLinear, ScheduledLinear
 from torch.optim import SGD
 
-from trainer_hooks import Callback, DataModule, Module
+from trainer_hooks import Callback, DataModule, Module, Trainer
 from trainer_hooks.callbacks import EarlyStopping
 from trainer_hooks.errors import ModuleError, OptionError, TrainerHooksWarning, UsageError
 from trainer_hooks.hooks.spec import HOOKS
@@ -40,6 +40,23 @@ def test_a_step_that_is_not_defined(step: str) -> None:
     """Calling a step that the module does not define says which one."""
     with pytest.raises(ModuleError, match=f"Module has no {step}"):
         getattr(Module(), step)(None, 0)
+
+
+@pytest.mark.parametrize(
+    "value", [torch.nn.Linear(1, 1), torch.nn.Parameter(torch.ones(1)), 0.1, None]
+)
+def test_an_init_that_leaves_out_that_of_its_base(value) -> None:
+    """The error says so at the first submodule or parameter, or else when a run takes the module."""
+
+    class Bare(Module):
+        def __init__(self) -> None:
+            self.value = value
+
+        def training_step(self, batch, batch_idx):
+            return batch.mean()
+
+    with pytest.raises(ModuleError, match=r"Bare.__init__ has not called super\(\).__init__\(\)"):
+        Trainer(logger=False, enable_checkpointing=False).fit(Bare(), [torch.ones(1)])
 
 
 def test_configure_optimizers_that_is_not_defined() -> None:

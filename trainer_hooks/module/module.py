@@ -100,7 +100,11 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _OWN_NAMES:
             _require_free(self, name, value)
-        super().__setattr__(name, value)
+        try:
+            super().__setattr__(name, value)
+        except AttributeError:
+            require_init(self)
+            raise
 
     def register_buffer(self, name: str, *args: Any, **kwargs: Any) -> None:
         """Register a buffer, as `torch.nn.Module` does, under a name that is not ours."""
@@ -714,6 +718,21 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
     def __getstate__(self) -> dict[str, Any]:
         """Leave the references to the run out of copies and pickles."""
         return {**self.__dict__, "_trainer": None, "_run_metrics": None, "_manual_step": None}
+
+
+def require_init(module: Module) -> None:
+    """Require that the `__init__` of a module has called that of its base class.
+
+    Raises:
+        ModuleError: it has not.
+    """
+    # torch's __init__ makes it; nothing of a module works without
+    if "_parameters" not in vars(module):
+        name = type(module).__qualname__
+        raise ModuleError(
+            f"{name}.__init__ has not called super().__init__(), without which a module can have "
+            "no parameters and submodules: call it in the first line of __init__."
+        )
 
 
 def _require_free(module: Module, name: str, value: Any = _NO_METHOD) -> None:

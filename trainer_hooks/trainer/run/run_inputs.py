@@ -31,7 +31,7 @@ from trainer_hooks.errors import (
 )
 from trainer_hooks.loops.module_steps import has_evaluation
 from trainer_hooks.module.datamodule import DataModule
-from trainer_hooks.module.module import Module
+from trainer_hooks.module.module import Module, require_init
 from trainer_hooks.module.torch_wrappers import uncompiled
 from trainer_hooks.runtime import rng
 
@@ -138,7 +138,7 @@ def check_inputs(inputs: RunInputs) -> None:
     """Raise unless the inputs are a module and, if there is one, a data module.
 
     Raises:
-        ModuleError: the model is no module.
+        ModuleError: the model is no module, or its `__init__` has not called its base class's.
         DataError: the data module is none, or comes with loaders besides.
     """
     if isinstance(inputs.module, type) or not isinstance(inputs.module, Module):
@@ -149,6 +149,7 @@ def check_inputs(inputs: RunInputs) -> None:
             f"{inputs.fn} was given {article} {kind.__qualname__} as its model: it must be an "
             f"instance of trainer_hooks.Module.{_module_hint(inputs, kind, is_class)}"
         )
+    require_init(inputs.module)
     evaluated = "val_dataloaders" if inputs.fn == "fit" else "dataloaders"
     for name, given in (("train_dataloaders", inputs.train), (evaluated, inputs.evaluation)):
         if isinstance(given, DataModule):
