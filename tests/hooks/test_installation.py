@@ -181,10 +181,20 @@ def test_a_group_that_only_begins_like_ours_is_none(environment, reads) -> None:
     assert installed_plugins() == ()
 
 
-def test_a_file_that_is_no_text_is_passed_over(environment) -> None:
-    """One distribution's damaged file does not keep another's plugin from being found."""
-    environment.add("damaged", "")
-    place = environment.folder / "damaged-1.0.dist-info" / "entry_points.txt"
-    place.write_bytes(b"[callbacks_factory]\nname = \xff\xfe:make\n")
+def test_a_file_that_is_no_utf8_is_listed_as_failed(environment) -> None:
+    """It says which byte is wrong, and keeps no other distribution's plugin from being found."""
+    for name, content in (
+        ("damaged", b"[callbacks_factory]\nname = \xff\xfe:make\n"),
+        ("other", b"[console_scripts]\nname = \xff\xfe:make\n"),
+    ):
+        environment.add(name, "")
+        (environment.folder / f"{name}-1.0.dist-info" / "entry_points.txt").write_bytes(content)
     environment.add("fine", f"[{OURS}]\nname = a:make\n")
-    assert [p.distribution for p in installed_plugins()] == ["fine"]
+    damaged, fine = installed_plugins()
+    assert (fine.distribution, fine.status) == ("fine", "found")
+    assert (damaged.distribution, damaged.name, damaged.status) == ("damaged", "name", "failed")
+    assert damaged.reason == (
+        f"its entry_points.txt in {environment.folder} is not UTF-8 (byte 0xff at position 27)"
+    )
+    # read from the cache, it is the same
+    assert installed_plugins() == (damaged, fine)

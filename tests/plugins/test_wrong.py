@@ -287,7 +287,7 @@ def test_the_one_in_the_other_place_is_on_record(sites, run_with_plugins) -> Non
 
 
 def test_damaged_files_of_entry_points_end_no_run(installed, probe, tmp_path, monkeypatch) -> None:
-    """One that is no text is passed over; a line that makes no sense costs that line alone."""
+    """One that is no text is told as broken; a line that makes no sense costs that line alone."""
     for name, content in (
         ("no-text", b"[callbacks_factory]\nx = \xff\xfe\n"),
         ("half-a-line", f"[{OURS}]\nstray\nworks = json:JSONDecodeError\n".encode()),
@@ -298,8 +298,8 @@ def test_damaged_files_of_entry_points_end_no_run(installed, probe, tmp_path, mo
         (folder / "entry_points.txt").write_bytes(content)
     monkeypatch.setitem(installed, "damaged", tmp_path)
     probed = probe("damaged")
-    assert set(probed.plugins) == {"half-a-line:stray", "half-a-line:works"}
-    assert len(probed.warnings) == 2
+    assert set(probed.plugins) == {"half-a-line:stray", "half-a-line:works", "no-text:x"}
+    assert len(probed.warnings) == 3
 
 
 FIT = """

@@ -97,6 +97,9 @@ def iter_plugin_records(
             yield plugin
         elif objection:
             yield replace(plugin, status="blocked", reason=objection)
+        elif plugin.status == "failed":
+            report_plugin_error(plugin, f"could not be loaded: {plugin.reason}", errors)
+            yield plugin
         else:
             loaded = _load(plugin, is_callback, added, errors)
             # of two distributions that add one hook, the first in the order of names has it
@@ -387,11 +390,14 @@ def _plugins_of(distribution: Any) -> tuple[Plugin, ...]:
     stamps = _stamps(folder, _FILES[:1])
     is_folder = stamps != (None,) or os.path.isdir(folder)  # noqa: PTH112 - quicker than a Path
     # most distributions have no plugin, or no entry point: one look is all that they cost
-    text = "" if is_folder and stamps == (None,) else _entry_points_text(distribution)
+    has_none = is_folder and stamps == (None,)
+    text, fault = ("", "") if has_none else _entry_points_text(distribution)
     entries = [row for row in _entries(text) if row[0] in _READ]
     if entries:
         stamps += _stamps(folder, _FILES[1:])
     plugins = tuple(_plugins_from(entries, distribution))
+    if fault:
+        plugins = tuple(replace(plugin, status="failed", reason=fault) for plugin in plugins)
     if is_folder:
         _seen[folder] = stamps, plugins
     return plugins
@@ -425,14 +431,22 @@ def _plugins_from(entries: list[tuple[str, str, str]], distribution: Any) -> Ite
         yield Plugin(distribution_name, version or "?", name_of_entry, group, value)
 
 
-def _entry_points_text(distribution: Any) -> str:
-    """Return the content of a distribution's `entry_points.txt`; empty if there is none."""
+def _entry_points_text(distribution: Any) -> tuple[str, str]:
+    """Return the content of a distribution's `entry_points.txt`, and what is wrong with it.
+
+    Both are empty if there is none.
+    """
     try:
-        return distribution.read_text("entry_points.txt") or ""
+        return distribution.read_text("entry_points.txt") or "", ""
     except UnicodeDecodeError as error:
-        # whether the distribution has plugins cannot be known, and it must not end every run
-        log.debug("%s: entry_points.txt is damaged: %s", distribution.locate_file(""), error)
-        return ""
+        # It must not end every run. The names of groups are ASCII: they show whether the
+        # distribution has plugins, which are listed as failed.
+        fault = (
+            f"its entry_points.txt in {distribution.locate_file('')} is not UTF-8 (byte "
+            f"{error.object[error.start]:#04x} at position {error.start})"
+        )
+        log.debug("%s", fault)
+        return error.object.decode("utf-8", "backslashreplace"), fault
 
 
 def _entries(text: str) -> Iterator[tuple[str, str, str]]:
