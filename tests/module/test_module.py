@@ -46,7 +46,7 @@ def test_a_step_that_is_not_defined(step: str) -> None:
     "value", [torch.nn.Linear(1, 1), torch.nn.Parameter(torch.ones(1)), 0.1, None]
 )
 def test_an_init_that_leaves_out_that_of_its_base(value) -> None:
-    """The error says so at the first submodule or parameter, or else when a run takes the module."""
+    """The error says so at the first submodule or parameter, or else as a run begins."""
 
     class Bare(Module):
         def __init__(self) -> None:

@@ -571,7 +571,7 @@ def fit_schedulers_to_groups(
         if len(groups) <= made:
             continue
         # Kept with the scheduler's state: a resumed one has the rates of added groups already.
-        scheduler.trainer_hooks_groups = made
+        vars(scheduler)["trainer_hooks_groups"] = made
         for index, group in enumerate(groups[made:], start=made):
             # a resumed scheduler has the rate from its checkpoint, which holds no functions
             if index == len(scheduler.base_lrs):
