@@ -432,7 +432,7 @@ def _plugins_from(entries: list[tuple[str, str, str]], distribution: Any) -> Ite
 
 
 def _entry_points_text(distribution: Any) -> tuple[str, str]:
-    """Return the content of a distribution's `entry_points.txt`, and what is wrong with it.
+    """Return the content of a distribution's `entry_points.txt`, and a description of its fault.
 
     Both are empty if there is none.
     """
