@@ -38,7 +38,7 @@ def test_the_first_program_of_the_guide_runs(net, loader, monkeypatch, tmp_path)
     """Built-in callbacks and a W&B logger are handed to the trainer, as the guide shows."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WANDB_MODE", "offline")
-    pytest.importorskip("wandb")
+    wandb = pytest.importorskip("wandb")
     from trainer_hooks.compat.composer.callbacks import LRMonitor, SpeedMonitor
     from trainer_hooks.compat.composer.loggers import InMemoryLogger, WandBLogger
 
@@ -50,7 +50,10 @@ def test_the_first_program_of_the_guide_runs(net, loader, monkeypatch, tmp_path)
         loggers=[WandBLogger(), kept],
     )
     trainer.fit()
+    assert wandb.run is not None
     trainer.close()
+    assert wandb.run is None, "the next trainer would log to it"
+    wandb.teardown()
     assert "throughput/batches_per_sec" in kept.data
     assert [value for _, value in kept.data["lr-SGD/group0"]] == [0.1] * 4
 

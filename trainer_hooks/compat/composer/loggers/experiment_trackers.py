@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.adapters.composer.loggers import NativeDestination
@@ -89,7 +90,7 @@ class NativeLoggerDestination(NativeDestination, LoggerDestination):  # type: ig
 
 
 class WandBLogger(NativeLoggerDestination):
-    """Log to Weights & Biases.
+    """Log to Weights & Biases; the run ends as the trainer is closed.
 
     Args:
         project: the project of the run.
@@ -130,6 +131,13 @@ class WandBLogger(NativeLoggerDestination):
             return WandbLogger(name=chosen_name or run_name, project=chosen_project, **extra)
 
         super().__init__(make)
+
+    def post_close(self) -> None:
+        """End the run, so that the next trainer of the process begins one of its own."""
+        # without the package no run was begun
+        run = getattr(sys.modules.get("wandb"), "run", None)
+        if self.logger is not None and run is not None and run.id == self.logger.version:
+            run.finish(0 if sys.exc_info()[0] is None else 1)
 
 
 class TensorboardLogger(NativeLoggerDestination):
