@@ -94,7 +94,7 @@ def test_a_training_is_read_back(train, tmp_path, monkeypatch, patient):
     assert run.data.params == {"lr": "0.1", "layers/width": "4"}
     steps = [entry.step for entry in client.get_metric_history(run_id, "loss_step")]
     assert steps == [1, 3, 5, 7, 9, 11]
-    assert run.data.metrics["accuracy top 1"] == 0.5
+    assert run.data.metrics["accuracy _top 1_"] == 0.5
     names = {item.path for item in client.list_artifacts(run_id)}
     assert names == {"images", "model", "t-step-7.json", "note-step-7.txt"}
     checkpoints = client.list_artifacts(run_id, "model/checkpoints")
@@ -119,6 +119,55 @@ def test_parameters_stay_as_they_were_first(tmp_path, monkeypatch, caplog):
         logger.experiment.get_run(logger.run_id).info.status == "FINISHED"
     )  # asking changes nothing
     assert "lr='0.1' (now '0.2') stay as they are" in caplog.text
+
+
+@pytest.mark.slow
+def test_no_name_loses_the_values_beside_it(tmp_path, monkeypatch, caplog):
+    """Letters of any language stay; other names are stored under distinct ones, with a warning."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    caplog.set_level(logging.WARNING, logger="trainer_hooks")
+    logger = MLflowLogger(save_dir=tmp_path)
+    values = {"精度": 7.0, "acc@1": 1.0, "acc_1": 2.0, "a/../b": 3.0, "": 4.0, "m" * 300: 5.0}
+    paths = {"..c": 6.0, "/d": 8.0, "e/": 9.0, "f\n": 10.0}
+    stored = {
+        "精度": 7.0,
+        "acc_1_2": 1.0,
+        "acc_1": 2.0,
+        "a/_/b": 3.0,
+        "_": 4.0,
+        "m" * 250: 5.0,
+        "__c": 6.0,
+        "_/d": 8.0,
+        "e/_": 9.0,
+        "f_": 10.0,
+    }
+    for step in range(2):
+        logger.log_metrics({"loss": 0.5, **values, **paths}, step)
+    logger.log_hyperparams({"lr": 0.1, **values, **paths})
+    logger.log_text("模型", "hello")
+    logger.log_table("模型", ["a"], [[1]])
+    logger.log_image("模型", [torch.zeros(3, 4, 5)], 0)
+    logger.log_image("精度", [torch.zeros(3, 4, 5)], 0)
+    logger.finalize("success")
+    data = logger.experiment.get_run(logger.run_id).data
+    assert data.metrics == {"loss": 0.5, **stored}
+    assert data.params == {name: str(value) for name, value in {"lr": 0.1, **stored}.items()}
+    names = {item.path for item in logger.experiment.list_artifacts(logger.run_id)}
+    assert names == {"模型.txt", "模型.json", "images"}
+    images = {item.path for item in logger.experiment.list_artifacts(logger.run_id, "images")}
+    assert {path.partition("~")[0] for path in images} == {"images/__", "images/___2"}
+    # once for a name, however often it is logged
+    assert caplog.text.count("stores the metric 'acc@1' as 'acc_1_2'") == 1
+
+
+def test_a_resumed_run_stores_names_as_before(tmp_path, monkeypatch):
+    """A name that gave way to another one gives way to it after a resume too."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    logger, resumed = MLflowLogger(save_dir=tmp_path), MLflowLogger(save_dir=tmp_path)
+    logger._names["metric"].name_for("acc_1")
+    assert logger._names["metric"].name_for("acc@1") == "acc_1_2"
+    resumed.resume_run(logger.run_state())
+    assert resumed._names["metric"].name_for("acc@1") == "acc_1_2"
 
 
 class Server:

@@ -37,8 +37,10 @@ _RULES = {
     "run_id": STRING.or_none(),
 }
 
-# one name that MLflow does not allow makes it refuse a whole batch
-_FORBIDDEN = re.compile(r"[^a-zA-Z0-9_/. -]+")
+# MLflow's own rules: one name that breaks them makes it refuse a whole batch
+_FORBIDDEN = re.compile(r"[^\w/. -]" if os.name == "nt" else r"[^\w/. :-]")
+_FORBIDDEN_IN_IMAGES = re.compile(r"[^a-zA-Z0-9_/. -]")
+_LONGEST_NAME = 250
 # MLflow's own limit for a batch
 _MOST_PARAMS = 100
 # MLflow's tag with the list of a run's tables
@@ -131,6 +133,12 @@ class MLflowLogger(ConvertingLogger):
         self._written = RecordedSteps()
         self._tables: set[str] = set()
         self._logged = 0
+        self._names = {
+            "metric": _StoredNames("metric"),
+            "hyperparameter": _StoredNames("hyperparameter"),
+            "artifact": _StoredNames("artifact"),
+            "image": _StoredNames("image", _FORBIDDEN_IN_IMAGES),
+        }
         # the training reads properties, which open the run, while the guard's thread logs
         self._lock = RLock()
 
@@ -178,14 +186,16 @@ class MLflowLogger(ConvertingLogger):
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Send the values of one moment; without a `step` the calls are numbered.
 
-        Characters that MLflow does not allow in a name are left out of it.
+        Characters that MLflow does not allow in a name become underscores.
         """
         from mlflow.entities import Metric
 
         client, run_id = self._open_running()
         # MLflow takes milliseconds
         position, now = self._logged if step is None else step, int(time.time() * 1000)
-        named = {_FORBIDDEN.sub("", self._prefix + key): value for key, value in metrics.items()}
+        named = self._names["metric"].renamed(
+            {self._prefix + key: value for key, value in metrics.items()}
+        )
         # all values are converted before any is sent: a call that raises must have stored nothing
         sent = []
         for key, value in self._written.without(named, position).items():
@@ -209,9 +219,9 @@ class MLflowLogger(ConvertingLogger):
         client, run_id = self._open_running()
         # asked first: one changed value makes MLflow refuse the whole batch
         present = client.get_run(run_id).data.params
-        values = {
-            _FORBIDDEN.sub("", key): str(value) for key, value in flattened(as_dict(params)).items()
-        }
+        values = self._names["hyperparameter"].renamed(
+            {key: str(value) for key, value in flattened(as_dict(params)).items()}
+        )
         changed = [key for key, value in values.items() if present.get(key, value) != value]
         if changed:
             log.warning(
@@ -232,8 +242,9 @@ class MLflowLogger(ConvertingLogger):
     ) -> None:
         """Send images, each under its own name: `key/0`, `key/1`..."""
         client, run_id = self._open_running()
+        stored = self._names["image"].name_for(key)
         for index, array in enumerate(pixels):
-            name = f"{_FORBIDDEN.sub('', key)}/{index}"
+            name = f"{stored}/{index}"
             position = step_or_zero(step)
             # synchronous: an error in a thread of MLflow's would never reach the guard
             client.log_image(run_id, array, key=name, step=position, synchronous=True)
@@ -243,7 +254,7 @@ class MLflowLogger(ConvertingLogger):
     ) -> None:
         """Send a table as an artifact `key.json`, or `key-step-N.json`."""
         client, run_id = self._open_running()
-        file = _artifact(key, step, "json")
+        file = self._artifact(key, step, "json")
         # `log_table` appends: after a resume the table would hold its rows twice
         if file not in self._tables:
             table = {name: [row[index] for row in rows] for index, name in enumerate(names)}
@@ -253,7 +264,7 @@ class MLflowLogger(ConvertingLogger):
         """Send a text as an artifact `key.txt`, or `key-step-N.txt`."""
         client, run_id = self._open_running()
         # written again after a resume, which replaces the file by the same text
-        client.log_text(run_id, text, _artifact(key, step, "txt"))
+        client.log_text(run_id, text, self._artifact(key, step, "txt"))
 
     def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
         """Send new checkpoints, if `log_model="all"`."""
@@ -274,7 +285,8 @@ class MLflowLogger(ConvertingLogger):
     def run_state(self) -> dict[str, Any]:
         """Return the address, the id and the progress of the run."""
         known = {"run_id": self._run_id, "token": self._token}
-        return {"uri": self._uri, **known, "logged": self._logged}
+        names = {kind: names.state() for kind, names in self._names.items()}
+        return {"uri": self._uri, **known, "logged": self._logged, "names": names}
 
     def resume_run(self, state: dict[str, Any]) -> None:
         """Continue the run of a checkpoint."""
@@ -285,6 +297,9 @@ class MLflowLogger(ConvertingLogger):
                 self._run_id, self._token = state["run_id"], state["token"]
                 self._is_open, self._is_running, self._is_resumed = False, False, True
                 self._logged = state["logged"]
+                # an older version's checkpoint has no names
+                for kind, names in state.get("names", {}).items():
+                    self._names[kind].restore(names)
 
     def _open(self) -> tuple[MlflowClient, str]:
         """Return the client and the id of the run, which is made if needed."""
@@ -372,11 +387,69 @@ class MLflowLogger(ConvertingLogger):
             # last: an upload that failed is tried again
             self._uploads.note(path)
 
+    def _artifact(self, key: str, step: int | None, suffix: str) -> str:
+        """Return the name of the file of a table or a text."""
+        name = self._names["artifact"].name_for(key)
+        return f"{name}.{suffix}" if step is None else f"{name}-step-{step}.{suffix}"
+
 
 MLFlowLogger = MLflowLogger
 """The name of the class in Lightning."""
 
 
-def _artifact(key: str, step: int | None, suffix: str) -> str:
-    name = _FORBIDDEN.sub("", key)
-    return f"{name}.{suffix}" if step is None else f"{name}-step-{step}.{suffix}"
+class _StoredNames:
+    """The names under which MLflow stores one kind of value: allowed, and each used once.
+
+    A name that MLflow does not allow is stored under a similar one, with a warning.
+
+    Args:
+        kind: a noun for the values, for the warning.
+        forbidden: matches a character that MLflow does not allow.
+    """
+
+    def __init__(self, kind: str, forbidden: re.Pattern[str] = _FORBIDDEN) -> None:
+        self._kind, self._forbidden = kind, forbidden
+        self._stored: dict[str, str] = {}
+
+    def renamed(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of one call under their stored names."""
+        # allowed names first: they stay, and others of the same call give way to them
+        for name in sorted(values, key=lambda name: self._allowed(name) != name):
+            self.name_for(name)
+        return {self._stored[name]: value for name, value in values.items()}
+
+    def name_for(self, name: str) -> str:
+        """Return the stored name of one value."""
+        if name not in self._stored:
+            self._stored[name] = stored = self._free(self._allowed(name))
+            if stored != name:
+                log.warning(
+                    "MLflowLogger stores the %s %r as %r: MLflow allows some characters only, at "
+                    "most %d of them, no part of a path that is empty or leads upwards, and each "
+                    "name once. Give it another name to choose what it is stored as.",
+                    self._kind, name, stored, _LONGEST_NAME,
+                )  # fmt: skip
+        return self._stored[name]
+
+    def state(self) -> dict[str, str]:
+        """Return the stored names, for a checkpoint."""
+        return dict(self._stored)
+
+    def restore(self, state: Mapping[str, str]) -> None:
+        """Set the stored names, so that a resumed run writes to the same ones."""
+        self._stored = dict(state)
+
+    def _allowed(self, name: str) -> str:
+        """Return the name with underscores for all that MLflow does not allow in it."""
+        parts = self._forbidden.sub("_", name).split("/")
+        # MLflow takes a name for the path of a file: it must not be another way to write a path
+        path = "/".join("_" if part in ("", ".", "..") else part for part in parts)
+        # by its first characters alone MLflow judges that a path leads upwards
+        return re.sub(r"^\.\.", "__", path)[:_LONGEST_NAME]
+
+    def _free(self, name: str) -> str:
+        """Return the name, with a number after it if another value is stored as that."""
+        used = set(self._stored.values())
+        ends = ("", *(f"_{number}" for number in range(2, len(used) + 3)))
+        names = (name[: _LONGEST_NAME - len(end)] + end for end in ends)
+        return next(candidate for candidate in names if candidate not in used)
