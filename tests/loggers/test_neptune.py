@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,26 @@ def operations(folder: Path) -> list[dict]:
         found.append(one["obj"])
         text = text.lstrip()[end:]
     return found
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+@pytest.mark.parametrize("names", [("val", "val/loss"), ("val/loss", "val")])
+def test_a_metric_without_a_place_loses_no_other(names, tmp_path, monkeypatch, caplog):
+    """Of a metric and a folder of that name the later one is left out, and the rest is logged."""
+    pytest.importorskip("neptune")
+    monkeypatch.chdir(tmp_path)
+    caplog.set_level(logging.WARNING, logger="trainer_hooks")
+    quiet = {f"capture_{what}": False for what in ("stdout", "stderr", "hardware_metrics")}
+    logger = NeptuneLogger(mode="offline", git_ref=False, source_files=[], **quiet)
+    for step in range(2):
+        logger.log_metrics({names[0]: 1.0, names[1]: 2.0, "": 3.0, "精度": 4.0}, step)
+    logger.experiment.stop()
+    logged = ["/".join(one["path"]) for one in operations(tmp_path) if "training" in one["path"]]
+    assert logged == [f"training/{name}" for name in (names[0], "精度")] * 2
+    # once for a name
+    assert caplog.text.count(f"leaves out the metric {names[1]!r}") == 1
+    assert caplog.text.count("leaves out the metric ''") == 1
 
 
 @pytest.mark.slow

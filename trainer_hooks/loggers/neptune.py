@@ -8,6 +8,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._log import log
 from trainer_hooks._options import STRING, check_options
 from trainer_hooks.errors import OptionError
 from trainer_hooks.loggers.conversion import as_dict, jsonable, plain_number, require_package
@@ -75,6 +76,7 @@ class NeptuneLogger(AppendOnlyLogger):
         self._api_key, self._name = api_key, name
         self._uploads = CheckpointUploads(bool(log_model_checkpoints), "NeptuneLogger")
         self._prefix = f"{prefix}/" if prefix else ""
+        self._has_place: dict[str, bool] = {}
 
     @property
     def name(self) -> str | None:
@@ -90,13 +92,34 @@ class NeptuneLogger(AppendOnlyLogger):
     run = AppendOnlyLogger.experiment
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Log the metrics of one moment; calls without a `step` are numbered."""
+        """Log the metrics of one moment; calls without a `step` are numbered.
+
+        In Neptune a slash makes a folder, so that of `val` and `val/loss` the later one is left
+        out, with a warning.
+        """
         run, position = self.experiment, self._calls if step is None else step
         for key, value in metrics.items():
-            if self._is_unsent(key, position):
+            if self._is_unsent(key, position) and self._check_place(key):
                 run[self._prefix + key].append(plain_number(value), step=position)
                 self._sent[key] = position
         self._calls += 1
+
+    def _check_place(self, name: str) -> bool:
+        """Return whether Neptune has a place for a metric; warn once if it has none."""
+        if name not in self._has_place:
+            parts = _parts(name)
+            placed = (other for other, has_place in self._has_place.items() if has_place)
+            rival = next((other for other in placed if _are_nested(parts, _parts(other))), None)
+            self._has_place[name] = bool(parts) and rival is None
+            # not left to Neptune: its error would lose the metrics after this one, too
+            if not self._has_place[name]:
+                log.warning(
+                    "NeptuneLogger leaves out the metric %r: a slash makes a folder in Neptune, "
+                    "and %s. Give it another name.",
+                    name,
+                    "no name is left" if rival is None else f"{rival!r} and it cannot both exist",
+                )
+        return self._has_place[name]
 
     def log_hyperparams(self, params: Mapping[str, Any] | Namespace) -> None:
         """Log hyperparameters to the folder `hyperparams`; nested ones to folders inside it."""
@@ -163,3 +186,14 @@ class NeptuneLogger(AppendOnlyLogger):
             # waits, since retention may delete the file as soon as the next one is saved
             self.experiment[f"{self._prefix}model/checkpoints/{name}"].upload(path, wait=True)
             self._uploads.note(path)
+
+
+def _parts(name: str) -> list[str]:
+    """Return the folders and the name in a path, as Neptune reads it."""
+    return [part for part in name.split("/") if part]
+
+
+def _are_nested(first: list[str], second: list[str]) -> bool:
+    """Return whether one of two paths leads to a folder that holds the other."""
+    length = min(len(first), len(second))
+    return len(first) != len(second) and first[:length] == second[:length]
