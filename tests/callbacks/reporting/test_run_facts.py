@@ -44,6 +44,11 @@ def test_versions_are_those_of_what_is_loaded(monkeypatch) -> None:
         (["--token", "--verbose"], ["--token", "--verbose"]),
         (["--max_tokens", "5", "--tokenizer=gpt"], ["--max_tokens", "5", "--tokenizer=gpt"]),
         (["s3://me:secret@host/x"], ["s3://***@host/x"]),
+        (["--model", "{a: {api_key: b c}, lr: 1}"], ["--model", "{a: {api_key: ***}, lr: 1}"]),
+        (['--model={"api_key":"a\\", b", "lr": 1}'], ['--model={"api_key":***, "lr": 1}']),
+        (["{'token' : 'a''b'}", "lr: 1\nkey: a\n"], ["{'token' : ***}", "lr: 1\nkey: ***\n"]),
+        (["API_KEY=a", "lr=1,api_key=a,b=2"], ["API_KEY=***", "lr=1,api_key=***,b=2"]),
+        (["{monkey: 1, key_size: 2}", "my.key:Name"], ["{monkey: 1, key_size: 2}", "my.key:Name"]),
         ([], []),
     ],
 )

@@ -45,9 +45,17 @@ _VARIABLES = (
 
 HIDDEN = "***"
 """The text in place of a secret."""
-_SECRET = re.compile(
-    r"-{0,2}(?:.*[-_.])?(?:password|passwd|pwd|secret|token|key|apikey|credentials?)", re.IGNORECASE
+_SECRET_WORD = r"(?:password|passwd|pwd|secret|token|key|apikey|credentials?)"
+_SECRET = re.compile(rf"-{{0,2}}(?:.*[-_.])?{_SECRET_WORD}", re.IGNORECASE)
+_SECRET_IN_TEXT = re.compile(
+    # the whole name: neither the end of `monkey` nor the beginning of `key_size`
+    rf"""(?<![^\s{{}}\[\],:="'?&])(?:[^\s{{}}\[\],:="'?&]*[-_.])?{_SECRET_WORD}"""
+    # in YAML a colon ends a plain name only before a space, and a quoted one anywhere
+    r"""(?:["']\s*:\s*|\s*:\s+|\s*=\s*)"""
+    r"""(?P<value>"(?:\\.|[^"\\])*"?|'(?:''|[^'])*'?|[^\s,{}\[\]"'][^,{}\[\]\n]*)""",
+    re.IGNORECASE,
 )
+"""A secret in a mapping that is one argument, as YAML, JSON or `name=value`."""
 _ADDRESS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 _GIT_SECONDS = 5.0
 _BRANCH, _COMMIT = "# branch.head ", "# branch.oid "
@@ -72,7 +80,8 @@ def command(arguments: Sequence[str] | None = None) -> list[str]:
     """Return the command line of this process without secrets.
 
     The value after an option whose name ends in password, secret, token, key or credentials is left
-    out, and so are names and passwords in addresses. All else stays.
+    out, also in a mapping that is given as text, and so are names and passwords in addresses. All
+    else stays.
 
     Args:
         arguments: the command line to show; this process's unless given.
@@ -87,9 +96,15 @@ def command(arguments: Sequence[str] | None = None) -> list[str]:
         elif separator and _SECRET.fullmatch(name):
             shown.append(f"{name}={HIDDEN}")
         else:
-            shown.append(_ADDRESS.sub(HIDDEN, argument))
+            # not parsed and written anew: an argument without a secret must stay as it is
+            text = _SECRET_IN_TEXT.sub(_hide_value, argument)
+            shown.append(_ADDRESS.sub(HIDDEN, text))
         hides_next = argument.startswith("-") and _SECRET.fullmatch(argument) is not None
     return shown
+
+
+def _hide_value(match: re.Match[str]) -> str:
+    return match[0].removesuffix(match["value"]) + HIDDEN
 
 
 def without_secrets(value: Any) -> Any:
