@@ -68,6 +68,15 @@ def hung_up():
 
 
 @contextmanager
+def full_disk(*, is_unbuffered: bool = False):
+    """Yield a text stream into a file that takes nothing."""
+    raw = open("/dev/full", "wb", buffering=0)  # noqa: PTH123, SIM115
+    stream = io.TextIOWrapper(raw if is_unbuffered else io.BufferedWriter(raw), write_through=True)
+    with closing_lost(stream):
+        yield stream
+
+
+@contextmanager
 def nothing():
     yield None  # as pythonw has it
 
@@ -83,6 +92,8 @@ STREAMS = {
     "closed": closed_stream,
     "hung up": hung_up,
     "none": nothing,
+    "full": full_disk,
+    "full, unbuffered": lambda: full_disk(is_unbuffered=True),
     "whole": whole,
 }
 
@@ -109,7 +120,7 @@ def drawn(seed: int) -> tuple[str, str, str, bool]:
     )
 
 
-@pytest.mark.parametrize("seed", range(45))
+@pytest.mark.parametrize("seed", range(60))
 def test_no_stream_ends_a_fit(seed, monkeypatch, tmp_path) -> None:
     """Each of the two streams in any state, with any of the callbacks that write to it."""
     out, err, callbacks, has_console = drawn(seed)
@@ -140,6 +151,19 @@ def test_a_stream_of_the_users_own() -> None:
             logger.log_metrics({"loss": 1.0}, step)
         with pytest.raises(BrokenPipeError):
             stream.flush()
+
+
+def test_a_full_disk_is_told_of_once(monkeypatch, capsys) -> None:
+    """What stdout loses is told on stderr; a file of the user's own raises its error."""
+    with full_disk() as stdout, full_disk() as own, monkeypatch.context() as patch:
+        with pytest.raises(OSError, match="No space left"), losing_output(own):
+            print("text", file=own, flush=True)
+        patch.setattr(sys, "stdout", stdout)
+        for _ in range(2):
+            with losing_output(stdout):
+                print("text", flush=True)
+        print("a line of the user's own", flush=True)
+    assert capsys.readouterr().err.count("the file of the standard output cannot grow") == 1
 
 
 def test_other_errors_pass(monkeypatch) -> None:

@@ -1,7 +1,7 @@
 """Text for people, which ends no training if nobody can read it any more.
 
-A stream is lost if its reader has left (`train.py | head`), its terminal has hung up, or it is
-closed; under pythonw there is none.
+A stream is lost if its reader has left (`train.py | head`), its terminal has hung up, it is closed,
+or it goes to a file on a full disk; under pythonw there is none.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ _LOST = frozenset(
     {errno.EPIPE, errno.EIO, errno.EBADF, errno.ECONNRESET, errno.ESHUTDOWN}
 )  # fmt: skip
 """The numbers of the errors of a stream that nobody reads any more."""
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""The numbers of the errors of a file that cannot grow."""
 
 
 @contextmanager
 def losing_output(*others: Any) -> Iterator[None]:
     """Drop an error in the `with` block whose cause is that a standard stream is lost.
 
-    The rest of the block is skipped. A standard stream whose reader has left is redirected to the
-    null device, so that later writes of the user's code and Python's own flush at the exit find no
-    error either.
+    The rest of the block is skipped. A standard stream that is lost is redirected to the null
+    device, so that later writes of the user's code and Python's own flush at the exit find no error
+    either. Of a full disk a line on the other stream tells.
 
     Args:
         *others: further streams that the block writes to.
@@ -42,13 +44,21 @@ def losing_output(*others: Any) -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:
         # text is written to a closed stream with a ValueError
-        if isinstance(error, OSError) and error.errno not in _LOST:
+        number = error.errno if isinstance(error, OSError) else None
+        if number is not None and number not in _LOST | _FULL:
+            raise
+        is_full = number in _FULL
+        # in the user's own file a gap would be an error that nobody is told of
+        if is_full and any(each is not None and not _is_standard(each) for each in others):
             raise
         lost = [stream for stream in (*others, sys.stdout, sys.stderr) if _is_lost(stream)]
-        if not lost:
+        # a full disk does not show in an unbuffered stream: its text alone is dropped
+        if not lost and not (is_full and getattr(error, "filename", None) is None):
             raise
         for stream in lost:
             _redirect_to_null(stream)
+        if lost and is_full:
+            _tell_of_full_disk(lost)
 
 
 def flush_output() -> None:
@@ -77,7 +87,7 @@ def _is_lost(stream: Any) -> bool:
         stream.flush()
         descriptor = stream.fileno()
     except OSError as error:  # io.UnsupportedOperation of fileno() has no number
-        return error.errno in _LOST
+        return error.errno in _LOST | _FULL
     except (AttributeError, ValueError):
         return False
     # an unbuffered stream keeps nothing that could be flushed once more
@@ -87,11 +97,29 @@ def _is_lost(stream: Any) -> bool:
     return any(event & gone for _, event in poll.poll(0))
 
 
+def _is_standard(stream: Any) -> bool:
+    standard = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
+    return any(stream is one for one in standard)
+
+
+def _tell_of_full_disk(lost: list[Any]) -> None:
+    """Write to the other standard stream that the text of one is dropped from now on."""
+    for stream, name in ((sys.stdout, "output"), (sys.stderr, "error output")):
+        other = sys.stderr if stream is sys.stdout else sys.stdout
+        if any(stream is each for each in lost) and not any(other is each for each in lost):
+            with suppress(OSError, ValueError):  # there is no further stream
+                print(
+                    f"trainer_hooks: the file of the standard {name} cannot grow (a full disk?): "
+                    "its text is dropped from here on, and the run goes on.",
+                    file=other,
+                    flush=True,
+                )
+
+
 def _redirect_to_null(stream: Any) -> None:
     """Redirect the file descriptor of a standard stream to the null device."""
     # not that of the user's own stream; nor of a closed one, whose number may be another file's
-    standard = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
-    if getattr(stream, "closed", False) or not any(stream is one for one in standard):
+    if getattr(stream, "closed", False) or not _is_standard(stream):
         return
     with suppress(OSError, ValueError, AttributeError):  # it has no descriptor
         descriptor = stream.fileno()

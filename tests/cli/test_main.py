@@ -144,6 +144,35 @@ def test_python_dash_m_is_the_same_command(tmp_path: Path) -> None:
     assert "usage: trainer-hooks" in done.stderr
 
 
+def in_shell(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a line of a shell in which `$trainer_hooks` is the command."""
+    env = {**os.environ, "trainer_hooks": f"{sys.executable} -m trainer_hooks"}
+    return subprocess.run(
+        ["sh", "-c", line], cwd=folder, env=env, check=False, capture_output=True, text=True
+    )
+
+
+@pytest.mark.slow
+def test_no_standard_output(tmp_path: Path) -> None:
+    """A command whose output was closed before it began does its work and ends with code 0."""
+    done = in_shell("$trainer_hooks hooks on_fit_start >&-", tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("output", [">&-", ">/dev/full", ">&- 2>&-"])
+def test_a_training_that_can_print_nothing(output: str, tmp_path: Path) -> None:
+    """A training ends with code 0 wherever its output goes, and no file gets its text."""
+    line = (
+        "$trainer_hooks fit --model trainer_hooks.testing.TinyModule --trainer.max_epochs 1 "
+        "--trainer.enable_model_summary true --trainer.accelerator cpu"
+    )
+    done = in_shell(f"{line} {output}", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.rglob("*.ckpt"))
+
+
 def test_the_help_waits_for_nothing(tmp_path: Path) -> None:
     """It is printed without torch, and without the modules that carry the commands out."""
     code = (

@@ -6,8 +6,10 @@ import os
 import sys
 import warnings
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._output import flush_output
 from trainer_hooks._version import __version__
 from trainer_hooks.cli.checkpoint import command as checkpoint
 from trainer_hooks.cli.commands import (
@@ -52,6 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: the arguments cannot be understood (code 2), or were answered at once (code 0).
     """
+    _open_missing_output()
     words = sys.argv[1:] if argv is None else list(argv)
     if argv is None and is_completing():
         words = _complete()
@@ -60,6 +63,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         is_training = bool(SUBCOMMANDS.keys() & words[:1])
         with _warnings_without_our_line():
             code = run_command(words)[0] if is_training else _run_other_command(words)
+        # a training has done its work even if its text cannot be written
+        if is_training:
+            flush_output()
         # here, where a closed pipe is still caught: Python itself would complain as it exits
         sys.stdout.flush()
     except BrokenPipeError:
@@ -71,6 +77,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\ninterrupted", file=sys.stderr)
         return INTERRUPTED
     return code
+
+
+def _open_missing_output() -> None:
+    """Open the null device for a standard stream that the process was started without (`>&-`)."""
+    # also so that no file of the run gets the stream's number, which C code prints to
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            null = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it stays open
+            setattr(sys, name, null)
 
 
 @contextmanager
