@@ -10,11 +10,13 @@ import pytest
 
 from trainer_hooks import Callback
 from trainer_hooks.callbacks import (
+    LambdaCallback,
     ModelCheckpoint,
     OnExceptionCheckpoint,
     RunManifest,
     WSDCheckpointCallback,
 )
+from trainer_hooks.cli.report.logged_run import read_run
 from trainer_hooks.compat.accelerated.callbacks import (
     ModelEmaCallback,
     SaveBestModelCallback,
@@ -22,7 +24,7 @@ from trainer_hooks.compat.accelerated.callbacks import (
 )
 from trainer_hooks.compat.composer.callbacks import CheckpointSaver
 from trainer_hooks.errors import OptionError
-from trainer_hooks.loggers import CSVLogger, MLflowLogger, TensorBoardLogger
+from trainer_hooks.loggers import CSVLogger, Logger, MLflowLogger, TensorBoardLogger
 
 
 class Trained(Callback):
@@ -169,6 +171,49 @@ def test_what_stands_elsewhere_is_told(quiet_trainer, tmp_path, Tiny, batches, c
     )
     quiet_trainer(logger=True, enable_checkpointing=True).fit(Tiny(), batches())
     assert capsys.readouterr().out == ""
+
+
+class ServiceLogger(Logger):
+    """The logger of a service, with a folder for files of the run as Weights & Biases has one."""
+
+    def __init__(self, folder) -> None:
+        self.folder = folder
+
+    save_dir = property(lambda self: str(self.folder))
+    log_dir = property(lambda self: str(self.folder / "id"))
+
+    def log_metrics(self, metrics, step=None) -> None:
+        """Log nothing."""
+
+
+@pytest.mark.slow
+def test_one_run_folder_and_a_report_of_all_that_was_logged(
+    quiet_trainer, tmp_path, Tiny, batches, capsys, caplog
+) -> None:
+    """The first line, the last line and the journal name the first logger's folder."""
+    caplog.set_level("INFO", "trainer_hooks")
+    loggers = [ServiceLogger(tmp_path / "service"), CSVLogger(tmp_path)]
+    logs = LambdaCallback(on_train_batch_end=lambda trainer, module, *_: module.log("loss", 1.0))
+    quiet_trainer(
+        logs,
+        logger=loggers,
+        enable_checkpointing=True,
+        enable_run_manifest=True,
+        log_every_n_steps=1,
+    ).fit(Tiny(), batches())
+    folder = tmp_path / "service" / "id"
+    assert capsys.readouterr().out == (
+        f"run folder: {str(folder)!r}; elsewhere: "
+        f"logs of ServiceLogger: {str(tmp_path / 'service')!r}, "
+        f"logs of CSVLogger: {str(tmp_path / 'trainer_logs/version_0')!r}\n"
+    )
+    [ended] = [line for line in caplog.messages if "for a report" in line]
+    assert ended.endswith(f"trainer-hooks report {folder}")
+    moved = tmp_path.rename(tmp_path.with_name("moved"))
+    run = read_run(moved / "service" / "id", "run", 100)
+    assert len(run.metrics.curves["loss"].points) == 4
+    assert run.starts
+    assert not run.notes
 
 
 WRITERS = {

@@ -6,14 +6,24 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks.checkpoint.paths import is_remote
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
+
+    from trainer_hooks.loggers.base import Logger
 
 JOURNAL = "run.jsonl"
 """The journal's file name in a run's folder."""
 
 _FILE_MODE = 0o666
+
+
+def journal_folder(loggers: Iterable[Logger]) -> str | None:
+    """Return the folder of a run's journal and report: the first local one of a logger."""
+    folders = (logger.log_dir for logger in loggers)
+    return next((each for each in folders if each is not None and not is_remote(each)), None)
 
 
 class Journal:

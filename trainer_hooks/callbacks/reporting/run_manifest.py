@@ -15,12 +15,13 @@ from trainer_hooks._log import warn
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.option_checks import check_choice
 from trainer_hooks.callbacks.reporting import run_facts
-from trainer_hooks.callbacks.reporting.journal import JOURNAL, Journal
+from trainer_hooks.callbacks.reporting.journal import JOURNAL, Journal, journal_folder
 from trainer_hooks.callbacks.reporting.run_config import RunConfigCallback
 from trainer_hooks.checkpoint.paths import is_remote
 from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import OptionError, TerminationSignal, TrainerHooksWarning, error_message
 from trainer_hooks.hooks.spec import keeps_optimizers
+from trainer_hooks.loggers.csv import CSVLogger
 
 if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
@@ -164,7 +165,8 @@ class RunManifest(Callback):
                 }
             )
         if folder is not None and is_journaled:
-            self._record(trainer, "start", start_record(trainer, module, stage, self.manifest))
+            start = start_record(trainer, module, stage, self.manifest)
+            self._record(trainer, "start", {**start, **_metrics_folder(trainer, folder)})
 
     # --- on the way ---
 
@@ -254,8 +256,8 @@ class RunManifest(Callback):
     def _folder(self, trainer: Trainer) -> Path | None:
         if self.dirpath is not None:
             return Path(self.dirpath)
-        folders = (logger.log_dir for logger in trainer.loggers)
-        return next((Path(x) for x in folders if x is not None and not is_remote(x)), None)
+        folder = journal_folder(trainer.loggers)
+        return None if folder is None else Path(folder)
 
     def _record(self, trainer: Trainer, event: str, values: dict[str, Any]) -> None:
         """Append a record of an event to the journal."""
@@ -315,6 +317,14 @@ def start_record(
             {key: getattr(plugin, key) for key in plugin_keys} for plugin in trainer.plugins
         ],
     }
+
+
+def _metrics_folder(trainer: Trainer, folder: Path) -> dict[str, str]:
+    """Return the folder of a `metrics.csv` that is not in the journal's folder, for the report."""
+    folders = [logger.log_dir for logger in trainer.loggers if isinstance(logger, CSVLogger)]
+    # relative: both may be moved together
+    paths = [os.path.relpath(each, folder) for each in folders if not is_remote(each)]
+    return {} if not paths or os.curdir in paths else {"metrics_folder": paths[0]}
 
 
 def progress_record(trainer: Trainer) -> dict[str, int]:

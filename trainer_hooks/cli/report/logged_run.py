@@ -390,9 +390,20 @@ def labels_of(folders: Sequence[Path]) -> list[str]:
     return ["/".join(parts[-depth:]) for parts in paths]
 
 
+def metrics_folder(folder: Path) -> Path:
+    """Return the folder with the `metrics.csv` of a run: its own, or that of its journal."""
+    if not (folder / METRICS).is_file():
+        for start in reversed(read_journal(folder)[0]):
+            elsewhere = text(start.start, "metrics_folder")
+            # a damaged journal may name anything
+            if elsewhere and os.path.isfile(folder / elsewhere / METRICS):  # noqa: PTH113
+                return folder / elsewhere
+    return folder
+
+
 def count_metrics(folder: Path) -> int:
     """Count the metrics of a run by the header of its file."""
-    path = folder / METRICS
+    path = metrics_folder(folder) / METRICS
     if not path.is_file():
         return 0
     with path.open("rb") as file:  # the header alone: the file of a long run is large
@@ -416,7 +427,7 @@ def _read_starts(run: LoggedRun, folder: Path) -> list[JournaledRun]:
 
 
 def _read_metrics(run: LoggedRun, folder: Path) -> None:
-    path = folder / METRICS
+    path = metrics_folder(folder) / METRICS
     if path.is_file():
         run.metrics.read(path)
     elif folder == run.folder:
@@ -474,7 +485,7 @@ def _saved_by(checkpoint: Path, fit: JournaledRun) -> Path | None:
 
 
 def _read_hparams(run: LoggedRun) -> dict[str, Any]:
-    path = run.folder / HPARAMS
+    path = metrics_folder(run.folder) / HPARAMS
     if not path.is_file():
         return {}
     try:

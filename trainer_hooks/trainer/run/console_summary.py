@@ -169,9 +169,13 @@ def _best(trainer: Trainer) -> str:
 
 
 def _report_of(trainer: Trainer) -> str:
-    """Return the command that makes a report of the log folder; empty without one."""
-    folder = trainer.log_dir if trainer.logger is not None else None
-    if folder is None or is_remote(folder) or not os.path.isdir(folder):  # noqa: PTH112 - any text
+    """Return the command that makes a report of the run's folder; empty without one."""
+    if not trainer.loggers:
+        return ""
+    from trainer_hooks.callbacks.reporting.journal import journal_folder  # a bare fit needs none
+
+    folder = journal_folder(trainer.loggers)
+    if folder is None or not os.path.isdir(folder):  # noqa: PTH112 - any text
         return ""
     return f"for a report: trainer-hooks report {shlex.quote(shown_path(folder))}"
 

@@ -585,7 +585,13 @@ def check_folders(core: TrainerCore, trainer: Trainer) -> None:
                 require_local(folder)
     if not trainer.is_global_zero:
         return
-    own = next((one.log_dir for one in core.loggers if isinstance(one, FolderLogger)), None)
+    own = None
+    if any(isinstance(one, FolderLogger) for one in core.loggers):
+        from trainer_hooks.callbacks.reporting.journal import (
+            journal_folder,
+        )  # a bare fit needs none
+
+        own = journal_folder(core.loggers)
     elsewhere: dict[str, None] = {}
     for folder, what in _folders_of(core, trainer):
         if is_remote(folder):
