@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._names import ours
+from trainer_hooks._options import check_option
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.option_checks import check_choice
 from trainer_hooks.callbacks.tuning.batch_size_finder import BatchSizeFinder
-from trainer_hooks.callbacks.tuning.lr_finder import LearningRateFinder
+from trainer_hooks.callbacks.tuning.lr_finder import STEPS, LearningRateFinder
 from trainer_hooks.errors import StopTraining, UsageError
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.module.datamodule import DataModule
@@ -100,6 +101,8 @@ class Tuner:
                 f"method {method!r} of {_WHERE}.lr_find: a learning rate is for training, so it "
                 "must be 'fit'. Leave it out."
             )
+        # here, since the finder's own name for it is another one
+        check_option("num_training", num_training, f"{_WHERE}.lr_find", STEPS)
         finder = LearningRateFinder(
             min_lr, max_lr, num_training, mode, early_stop_threshold, update_attr, attr_name
         )

@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import logging
 import math
+import re
 
 import pytest
 import torch
@@ -81,6 +82,22 @@ def test_a_suggestion_of_too_few(caplog):
     assert result([math.nan] * 3 + LOSSES[3:]).suggestion(0, 0) is not None
     with pytest.raises(OptionError, match="skip_begin -1 of suggestion"):
         result().suggestion(-1)
+
+
+@pytest.mark.parametrize(
+    ("losses", "told"),
+    [
+        ([math.nan] * 2, "the loss is nan from step 1 on, at the rate 0.0001. No learning rate"),
+        ([1.0, math.inf], "the loss is inf from step 2 on, at the rate .*Pass a lower max_lr"),
+    ],
+)
+def test_a_loss_without_a_number_is_the_reason(losses, told, caplog):
+    """Where the loss is NaN or infinite, that is said, once, and not that steps are missing."""
+    caplog.set_level(logging.WARNING, logger="trainer_hooks")
+    tried = result(losses)
+    assert tried.suggestion() is tried.suggestion() is None
+    [message] = caplog.messages
+    assert re.search(told, message)
 
 
 def test_the_plot():
@@ -385,6 +402,8 @@ class TestTuner:
             Tuner(LearningRateFinder())
         with pytest.raises(UsageError, match="method 'test' of Tuner"):
             Tuner(bare()).lr_find(probed(), method="test")
+        with pytest.raises(OptionError, match=r"num_training 1 of Tuner\.lr_find: it must be"):
+            Tuner(bare()).lr_find(probed(), num_training=1)
         with pytest.raises(UsageError, match="has a LearningRateFinder"):
             Tuner(bare(LearningRateFinder())).lr_find(probed())
         with pytest.raises(UsageError, match="other loaders than fit takes"):

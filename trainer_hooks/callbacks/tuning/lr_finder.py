@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _SMOOTHING = 0.98
 """The weight of the old mean in the exponential moving average of the losses."""
 _WHERE = "LearningRateFinder"
+STEPS = whole_number(2)
+"""The rule for the number of steps of a learning rate range test."""
 
 
 class LearningRateFinder(Callback):
@@ -91,7 +93,7 @@ class LearningRateFinder(Callback):
         ),
         min_lr=finite_number(),
         max_lr=finite_number(),
-        num_training_steps=whole_number(2),
+        num_training_steps=STEPS,
         mode=one_of(*SUPPORTED_MODES),
         early_stop_threshold=(
             finite_number().unless(None),
@@ -233,6 +235,7 @@ class LRFinderResult:
         self.lr_max = lr_max
         self.num_training = num_training
         self.results: dict[str, list[float]] = {"lr": [], "loss": []}
+        self._warnings: set[str] = set()
 
     def rate(self, step: int) -> float:
         """Return the learning rate of a step, counted from 0; the last one is `lr_max`."""
@@ -262,16 +265,38 @@ class LRFinderResult:
             if math.isfinite(loss)
         ]
         if len(points) < 2:
-            log.warning(
-                "no learning rate can be suggested: of %d steps, %d are left after skip_begin=%d "
-                "and skip_end=%d. Take more steps, or skip fewer.",
-                len(losses), len(points), skip_begin, skip_end,
-            )  # fmt: skip
+            self._warn_once(
+                self._why_the_loss_is_useless()
+                or f"of {len(losses)} steps, {len(points)} are left after skip_begin={skip_begin} "
+                f"and skip_end={skip_end}. Take more steps, or skip fewer."
+            )
             return None
         at, values = (torch.tensor(column, dtype=torch.float64) for column in zip(*points))  # noqa: B905
         # with their spacing: exponential rates are not evenly spaced
         (slopes,) = torch.gradient(values, spacing=(at,))
         return points[int(slopes.argmin())][0]
+
+    def _why_the_loss_is_useless(self) -> str:
+        """Return the first step with a NaN or infinite loss and a cure; empty without one."""
+        rates, losses = self.results["lr"], self.results["loss"]
+        first = next((i for i, loss in enumerate(losses) if not math.isfinite(loss)), None)
+        if first is None:
+            return ""
+        cure = (
+            "Pass a lower max_lr or more steps, or look for the cause in the loss and the data."
+            if first
+            else "No learning rate helps: look for the cause in the loss, the data or the weights."
+        )
+        return (
+            f"the loss is {losses[first]} from step {first + 1} on, at the rate "
+            f"{rates[first]:g}. {cure}"
+        )
+
+    def _warn_once(self, reason: str) -> None:
+        # a finder asks for a suggestion, and so may the user
+        if reason not in self._warnings:
+            self._warnings.add(reason)
+            log.warning("no learning rate can be suggested: %s", reason)
 
     def plot(self, suggest: bool = False, show: bool = False, ax: Any = None) -> Any:
         """Plot the losses over the rates with matplotlib, and return the figure.
