@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import keyword
 import re
+import shlex
 import sys
 from dataclasses import dataclass
 from importlib.resources import files
@@ -145,7 +146,7 @@ def write_package(
         f"written to {place}:",
         *(f"  {path}" for path in written),
         "\nNext:",
-        *(f"  {line}" for line in (f"cd {place}", *commands)),
+        *(f"  {line}" for line in (f"cd {shlex.quote(place)}", *commands)),
         f"\nThen write your own {last}.",
         sep="\n",
     )

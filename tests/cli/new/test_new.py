@@ -44,6 +44,13 @@ def project(tmp_path_factory) -> Path:
     return folder
 
 
+def test_the_next_command_can_be_pasted(tmp_path, capsys) -> None:
+    """A folder with a space in its name is quoted for the shell."""
+    folder = tmp_path / "with space"
+    assert main(["new", "my-rings", "--dir", str(folder)]) == 0
+    assert f"\n  cd {shlex.quote(str(folder))}\n" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_a_new_project_passes_its_own_tests(project: Path) -> None:
     """Its tests pass: the config trains, and the callback keeps the contract."""

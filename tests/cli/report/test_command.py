@@ -248,6 +248,14 @@ def test_a_run_that_has_hardly_begun_has_a_page(content, tmp_path, report) -> No
     assert "Nothing was logged." in report(folder).text
 
 
+def test_the_last_value_of_a_run_that_ended_in_nan(tmp_path, report) -> None:
+    """The table of values shows it, beside the lowest and highest number."""
+    (tmp_path / "metrics.csv").write_text("step,loss\n0,4.5\n1,2.25\n2,nan\n")
+    cells = report(tmp_path).text.split()
+    at = cells.index("nan")
+    assert cells[at : at + 5] == ["nan", "2.25", "1", "4.5", "0"]
+
+
 @pytest.mark.slow
 def test_damaged_files_are_told_and_stop_nothing(train, report) -> None:
     """Garbage among checkpoints, journal, trace, samples and hyperparameters is noted."""
@@ -277,7 +285,8 @@ def test_bad_input_is_told_in_one_line(tmp_path, fails) -> None:
     (tmp_path / "metrics.csv").write_bytes(b"\x89PNG\0\0")
     assert "was not written by a CSVLogger" in fails(tmp_path)
     (tmp_path / "metrics.csv").write_text("step,a\n0,1\n")
-    assert "No such file" in fails(tmp_path, "-o", tmp_path / "no" / "folder" / "x.html")
+    told = f"there is no folder {str(tmp_path / 'no' / 'folder')!r}. Make it"
+    assert told in fails(tmp_path, "-o", tmp_path / "no" / "folder" / "x.html")
     # a checkpoint beside the run, taken by mistake, stays what it is
     (tmp_path / "a.ckpt").write_bytes(b"weights")
     assert "by its name it is no page" in fails(tmp_path, "-o", tmp_path / "a.ckpt")

@@ -69,6 +69,23 @@ def test_nan_and_infinities_are_counted_and_not_drawn(tmp_path) -> None:
     assert (curve.gaps, curve.first_gap) == (2, 1)
 
 
+@pytest.mark.parametrize(
+    ("rows", "last"),
+    [
+        (["0,1", "1,nan"], "nan"),
+        (["0,1", "1,nan", "2,3"], "3.0"),
+        (["0,1", "5,inf", "3,2"], "2.0"),
+        (["nan,nan", "0,-inf"], "-inf"),
+    ],
+)
+def test_the_last_value_may_be_no_number(rows, last, tmp_path) -> None:
+    """The end of a run that diverged is not the last finite value; a resumed run replaces it."""
+    curve = read(write(tmp_path / "m.csv", "step,a", *rows)).curves["a"]
+    assert str(curve.last.value) == last
+    curve.cut(0)
+    assert curve.last is None
+
+
 def test_what_a_resumed_run_trains_again_takes_the_place_of_what_was_lost(tmp_path) -> None:
     """Rows that go back in steps replace those from there on."""
     rows = ["0,1", "10,2", "20,3", "10,5", "15,6"]

@@ -128,6 +128,11 @@ def write_report(run_paths: list[Path], output: Path | None) -> Path:
                 f"output {str(target)!r} is there already, and by its name it is no page. Name a "
                 "file that ends in .html."
             )
+    elif not target.parent.is_dir():
+        raise UsageError(
+            f"output {str(target)!r}: there is no folder {str(target.parent)!r}. Make it, or name "
+            "a file in another folder."
+        )
     page = render_page(make_page(runs))
     replace_file(target, lambda file: file.write(page))
     return target

@@ -140,6 +140,7 @@ class Curve:
     def __init__(self, most: int) -> None:
         self.gaps = 0
         self.first_gap: int | None = None
+        self._last_gap: CurvePoint | None = None
         self.replaced = 0
         self._most = max(2, most // _PER_STRETCH)
         self._per_stretch = 1
@@ -151,7 +152,10 @@ class Curve:
             self.gaps += 1
             if self.first_gap is None:
                 self.first_gap = step
+            self._last_gap = CurvePoint(step, value)
             return
+        if self._last_gap is not None and step <= self._last_gap.step:
+            self._last_gap = None  # a resumed run logs again what was lost
         stretches = self._stretches
         if stretches and step <= stretches[-1].points[-1].step:
             self.cut(step)  # a resumed run logs again what was lost
@@ -179,6 +183,8 @@ class Curve:
 
     def cut(self, step: int) -> None:
         """Remove the values of a step and of all later ones."""
+        if self._last_gap is not None and step <= self._last_gap.step:
+            self._last_gap = None
         stretches = self._stretches
         while stretches and stretches[-1].points[-1].step >= step:
             last = stretches.pop()
@@ -193,6 +199,14 @@ class Curve:
     def points(self) -> list[CurvePoint]:
         """The points that are kept, by step."""
         return [point for stretch in self._stretches for point in stretch.points]
+
+    @property
+    def last(self) -> CurvePoint | None:
+        """The value of the highest step, which may be NaN or infinite; None without any."""
+        point = self._stretches[-1].points[-1] if self._stretches else None
+        if self._last_gap is not None and (point is None or point.step < self._last_gap.step):
+            return self._last_gap
+        return point
 
     @property
     def count(self) -> int:

@@ -219,11 +219,12 @@ def metric_extremes(runs: Sequence[LoggedRun]) -> list[MetricExtremes]:
         for index, run in enumerate(runs):
             curve = run.metrics.curves.get(name)
             points = curve.points if curve is not None else []
-            if curve is None or not points:
+            last = curve.last if curve is not None else None
+            if curve is None or last is None or not points:
                 continue
             lowest = min(points, key=lambda point: point.value)
             highest = max(points, key=lambda point: point.value)
-            extremes.append(MetricExtremes(name, index, points[-1], lowest, highest, curve.count))
+            extremes.append(MetricExtremes(name, index, last, lowest, highest, curve.count))
     return extremes
 
 
