@@ -128,6 +128,7 @@ def test_no_name_loses_the_values_beside_it(tmp_path, monkeypatch, caplog):
     caplog.set_level(logging.WARNING, logger="trainer_hooks")
     logger = MLflowLogger(save_dir=tmp_path)
     values = {"精度": 7.0, "acc@1": 1.0, "acc_1": 2.0, "a/../b": 3.0, "": 4.0, "m" * 300: 5.0}
+    values["n" * 248 + "//n"] = 11.0
     paths = {"..c": 6.0, "/d": 8.0, "e/": 9.0, "f\n": 10.0}
     stored = {
         "精度": 7.0,
@@ -135,7 +136,8 @@ def test_no_name_loses_the_values_beside_it(tmp_path, monkeypatch, caplog):
         "acc_1": 2.0,
         "a/_/b": 3.0,
         "_": 4.0,
-        "m" * 250: 5.0,
+        "m" * 249 + "_": 5.0,
+        "n" * 248 + "/_": 11.0,
         "__c": 6.0,
         "_/d": 8.0,
         "e/_": 9.0,

@@ -414,7 +414,8 @@ class _StoredNames:
     def renamed(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of one call under their stored names."""
         # allowed names first: they stay, and others of the same call give way to them
-        for name in sorted(values, key=lambda name: self._allowed(name) != name):
+        new = [name for name in values if name not in self._stored]
+        for name in sorted(new, key=lambda name: self._allowed(name) != name):
             self.name_for(name)
         return {self._stored[name]: value for name, value in values.items()}
 
@@ -424,9 +425,9 @@ class _StoredNames:
             self._stored[name] = stored = self._free(self._allowed(name))
             if stored != name:
                 log.warning(
-                    "MLflowLogger stores the %s %r as %r: MLflow allows some characters only, at "
-                    "most %d of them, no part of a path that is empty or leads upwards, and each "
-                    "name once. Give it another name to choose what it is stored as.",
+                    "MLflowLogger stores the %s %r as %r: a name there has letters, digits, spaces "
+                    "and _-./ only, at most %d of them, no empty part between slashes, and belongs "
+                    "to one value. Rename it to choose another one.",
                     self._kind, name, stored, _LONGEST_NAME,
                 )  # fmt: skip
         return self._stored[name]
@@ -445,7 +446,9 @@ class _StoredNames:
         # MLflow takes a name for the path of a file: it must not be another way to write a path
         path = "/".join("_" if part in ("", ".", "..") else part for part in parts)
         # by its first characters alone MLflow judges that a path leads upwards
-        return re.sub(r"^\.\.", "__", path)[:_LONGEST_NAME]
+        path = re.sub(r"^\.\.", "__", path)
+        # with an underscore at the cut, which may be right after a slash
+        return path if len(path) <= _LONGEST_NAME else path[: _LONGEST_NAME - 1] + "_"
 
     def _free(self, name: str) -> str:
         """Return the name, with a number after it if another value is stored as that."""
