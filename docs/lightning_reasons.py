@@ -347,6 +347,11 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             ),
         ),
         (
+            "A name with characters that MLflow forbids, in `MLFlowLogger`",
+            "loses them, and so do letters outside ASCII: `acc@1` is `acc1`",
+            "has underscores for them: `acc_1`; letters of all languages stay",
+        ),
+        (
             "A value that is logged at some steps only",
             "goes to the loggers at each step that is logged, with its last value",
             "goes to the loggers once, at the first step that is logged after it",

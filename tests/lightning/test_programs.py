@@ -12,6 +12,9 @@ HERE = Path(__file__).parent
 _ATTRIBUTES = "tests/trainer/test_lightning_attributes.py"
 
 ELSEWHERE = {
+    "A name with characters that MLflow forbids, in `MLFlowLogger`": (
+        "tests/loggers/test_mlflow.py"
+    ),
     "Evaluation data of several processes, in numbers that do not divide evenly": (
         "tests/distributed/test_loader_sharding.py"
     ),
