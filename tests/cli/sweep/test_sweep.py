@@ -29,6 +29,11 @@ def test_wrong_choices_are_one_line_and_leave_no_folder(sweeper, monkeypatch, ca
         ("--set", "model.lr=1,2", "--pruner", "medium"): "Did you mean 'median'?",
         ("--set", "model.lrr=1,2"): "Did you mean",
         ("--set", "model.offset=1,much"): "must be int",
+        ("--set", "ckpt_path=null,best"): "a sweep sets ckpt_path itself",
+        ("--set", "trainer.default_root_dir=a"): "a sweep sets trainer.default_root_dir itself",
+        ("--set", "trainer.profiler=SimpleProfiler", "--set", "trainer.profiler.dirpath=/x"): (
+            "dirpath '/x' of SimpleProfiler in the config: all trials would write there"
+        ),
     }
     for words, told in wrong.items():
         try:
@@ -68,6 +73,60 @@ def test_a_grid_trains_each_combination_and_shows_the_best_first(sweeper) -> Non
     config.write_text(f"{config.read_text()}# changed\n")
     other = sweeper.run(*GRID)
     assert "holds a sweep with other choices: another text of the config." in other.stderr
+
+
+@pytest.mark.slow
+def test_trials_keep_to_their_folders(sweeper) -> None:
+    """A relative `dirpath` or `save_dir` lies in each trial's; none resumes another's checkpoint.
+
+    The line that a trial prints to go on is one that can be typed.
+    """
+    config = sweeper.folder / "run.yaml"
+    text = config.read_text()
+    saver = "{class_path: ModelCheckpoint, init_args: {dirpath: ckpts}}"
+    logger = "{class_path: CSVLogger, init_args: {save_dir: logs, name: n, version: v}}"
+    config.write_text(f"{text.replace('swept.Waits', saver)}  logger: {logger}\n")
+    answer = sweeper.run("--set", "model.offset=0,1")
+    assert answer.returncode == 0, answer.stderr
+    values = [float(row[2]) for row in sweeper.rows_of(answer.stdout)]
+    assert values[0] < 1 <= values[1]
+    for number in (0, 1):
+        trial = sweeper.folder / f"sweep_run/trial_{number}"
+        assert (trial / "logs/n/v/metrics.csv").is_file()
+        assert len(list((trial / "ckpts").iterdir())) == 1
+        line = (trial / "output.txt").read_text().partition("with a higher max_epochs: ")[2]
+        assert line.startswith(f"trainer-hooks fit --config={config} --model.offset={number} ")
+    assert not (sweeper.folder / "logs").exists()
+    assert not (sweeper.folder / "ckpts").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (
+            "swept.Waits",
+            "{class_path: ModelCheckpoint, init_args: {dirpath: ../all}}",
+            "dirpath '../all' of ModelCheckpoint",
+        ),
+        (
+            "max_epochs: 3",
+            "logger: {class_path: CSVLogger, init_args: {save_dir: s3://all}}",
+            "save_dir 's3://all' of CSVLogger",
+        ),
+        ("seed_everything: 1", "ckpt_path: best", "ckpt_path 'best' in the config"),
+    ],
+)
+def test_a_config_with_a_place_for_all_trials_is_refused(
+    sweeper, monkeypatch, capsys, old: str, new: str, told: str
+) -> None:
+    """A folder outside that of a trial, or a checkpoint."""
+    monkeypatch.chdir(sweeper.folder)
+    monkeypatch.syspath_prepend(sweeper.folder)
+    config = sweeper.folder / "run.yaml"
+    config.write_text(config.read_text().replace(old, new))
+    assert main(["sweep", "run.yaml", "--set", "model.offset=0,1"]) == 2
+    assert told in capsys.readouterr().err
+    assert not (sweeper.folder / "sweep_run").exists()
 
 
 @pytest.mark.slow

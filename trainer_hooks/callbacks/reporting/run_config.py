@@ -38,6 +38,9 @@ class RunConfigCallback(Callback):
             them.
         filename: the name of the file.
         overwrite: whether to overwrite another config.
+
+    Attributes:
+        command: the command line that trains this config; empty: that of this process.
     """
 
     # a record of the run must not end the run: an error only disables this callback
@@ -58,6 +61,7 @@ class RunConfigCallback(Callback):
         self.identity = dict(self.values if identity is None else identity)
         self.filename = filename
         self.overwrite = overwrite
+        self.command: list[str] = []
         self._is_fit = False
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:

@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 
 
 def run_command(
-    words: Sequence[str], trainer_defaults: Mapping[str, Any] | None = None
+    words: Sequence[str],
+    trainer_defaults: Mapping[str, Any] | None = None,
+    cli_class: type[TrainerCLI] | None = None,
 ) -> tuple[int, TrainerCLI | None]:
     """Run fit, validate, test or predict; `TrainerCLI.__init__` draws the path of the config.
 
     Args:
         words: the command and its arguments.
         trainer_defaults: as in `TrainerCLI`.
+        cli_class: a subclass of `TrainerCLI` that takes its place.
 
     Returns:
         The exit code, and what ran; None if it failed, with its one line on standard error.
@@ -45,7 +48,7 @@ def run_command(
     # so TRAINER_HOOKS_FIT__TRAINER__MAX_EPOCHS=3 of a job script gives an option
     parser_options = {"prog": "trainer-hooks", "default_env": True, "env_prefix": "TRAINER_HOOKS"}
     try:
-        cli = TrainerCLI(
+        cli = (cli_class or TrainerCLI)(
             args=list(words), trainer_defaults=trainer_defaults, parser_kwargs=parser_options
         )
     except (DataError, OptionError) as error:  # of the run; errors in the config exited before

@@ -152,17 +152,23 @@ def _check_config(definition: SweepDefinition) -> int:
 
     Returns:
         The exit code; if it is not 0, standard error says what is wrong.
+
+    Raises:
+        OptionError: trials of the config would not keep to their folders.
     """
+    import yaml  # type: ignore[import-untyped]
+
     from trainer_hooks.cli.run.command import run_command
+    from trainer_hooks.cli.sweep.trial_folders import check_trial_folders
 
     swept = definition.arguments
     first = {a.key: a.choices[0] if a.choices else f"{a.low:g}" for a in swept}
     variants = [first, *({**first, a.key: choice} for a in swept for choice in a.choices[1:])]
     for values in variants:
         words = [f"--{key}={value}" for key, value in values.items()]
-        told = io.StringIO()
+        printed, told = io.StringIO(), io.StringIO()
         try:
-            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(told):
+            with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(told):
                 run_command(["fit", f"--config={definition.config}", *words, "--print_config"])
         except SystemExit as answer:
             if answer.code:
@@ -171,6 +177,13 @@ def _check_config(definition: SweepDefinition) -> int:
                 print(text, end="", file=sys.stderr)
                 return int(answer.code)
         print(told.getvalue(), end="", file=sys.stderr)  # warnings
+        config = yaml.safe_load(printed.getvalue())
+        if config.get("ckpt_path") not in (None, "auto"):
+            raise OptionError(
+                f"ckpt_path {config['ckpt_path']!r} in the config: a trial resumes from its own "
+                "checkpoints alone. Leave it out."
+            )
+        check_trial_folders(config.get("trainer"))
     return 0
 
 

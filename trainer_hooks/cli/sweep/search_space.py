@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 RANGES = ("uniform", "loguniform", "int", "logint")
 """The names of ranges of numbers; both ends of each are part of it."""
 
+_SET_BY_SWEEP = ("ckpt_path", "trainer.default_root_dir")
+"""The arguments by which each trial trains in a folder of its own and resumes there."""
+
 _RANGE = re.compile(rf"({'|'.join(RANGES)})\((.*)\)", re.DOTALL)
 
 
@@ -91,6 +94,11 @@ def _parse(text: str) -> SweptArgument:
         raise OptionError(
             f"--set {text}: it must be KEY=VALUE,VALUE,... or KEY=RANGE(LOW, HIGH), with the key "
             f"of an argument such as optimizer.lr, and a range of {', '.join(RANGES)}."
+        )
+    if key in _SET_BY_SWEEP:
+        raise OptionError(
+            f"--set {text}: a sweep sets {key} itself: each trial trains in a folder of its own, "
+            "and resumes there. Leave it out."
         )
     if match := _RANGE.fullmatch(values):
         return _range(text, key, match[1], match[2])

@@ -9,14 +9,21 @@ from __future__ import annotations
 import math
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import optuna
 from optuna.trial import TrialState
 
 from trainer_hooks.cli.run.command import run_command
 from trainer_hooks.cli.run.optuna_pruning import OptunaPruning
+from trainer_hooks.cli.run.trainer_cli import TrainerCLI
 from trainer_hooks.cli.sweep.study import SweepStudy
+from trainer_hooks.cli.sweep.trial_folders import place_in_trial_folder
 from trainer_hooks.errors import MetricError, did_you_mean
+from trainer_hooks.trainer.run.run_origin import run_config
+
+if TYPE_CHECKING:
+    from trainer_hooks.trainer.trainer import Trainer
 
 NOT_LOGGED = 3
 """The exit code of a trial that did not log its metric, or no single number under that name."""
@@ -30,8 +37,23 @@ def main(folder: Path, number: int) -> int:
     monitor = sweep.definition.monitor
     words = fit_words(sweep, number)
     pruning = OptunaPruning(sweep.trial(number), monitor)
+    trial_folder = sweep.folder_of(number)
+
+    class TrialCLI(TrainerCLI):
+        """A training whose checkpoints and logs all lie in the folder of the trial."""
+
+        def before_instantiate_classes(self) -> None:
+            place_in_trial_folder(self.config.fit.trainer, trial_folder)
+
+        def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+            trainer = super().instantiate_trainer(**kwargs)
+            # this process was started with none: the line that goes on with a fit names it
+            if config := run_config(trainer.callbacks):
+                config.command = ["trainer-hooks", *words]
+            return trainer
+
     try:
-        code, cli = run_command(words, trainer_defaults={"callbacks": pruning})
+        code, cli = run_command(words, {"callbacks": pruning}, TrialCLI)
     except MetricError as error:
         _fail(str(error))
         return NOT_LOGGED
@@ -62,8 +84,9 @@ def fit_words(sweep: SweepStudy, number: int) -> list[str]:
     return [
         "fit",
         f"--config={sweep.definition.config}",
-        f"--trainer.default_root_dir={sweep.folder_of(number)}",
         *(f"--{key}={value}" for key, value in values.items()),
+        # last: the values go over the config, and these over both
+        f"--trainer.default_root_dir={sweep.folder_of(number)}",
         "--ckpt_path=auto",
     ]
 

@@ -42,14 +42,15 @@ def resume_line(
         limit: the limit that ended the fit, `"max_epochs"` or `"max_steps"`: the command of a
             config doubles it. A call cannot: the limit is in the Trainer.
     """
-    is_command_line = run_config(trainer.callbacks) is not None
+    config = run_config(trainer.callbacks)
     shown = shown_path(path)
-    if is_command_line and "fit" in sys.argv[1:]:
-        words = _without(sys.argv[1:], "--ckpt_path")
+    if config is not None and (config.command or "fit" in sys.argv[1:]):
+        program = config.command[:1] or _program()
+        words = _without((config.command or sys.argv)[1:], "--ckpt_path")
         if limit:
             words = _without(words, f"--trainer.{limit}")
             words += [f"--trainer.{limit}", str(2 * max(1, getattr(trainer, limit)))]
-        return shlex.join([*_program(), *words, "--ckpt_path", shown])
+        return shlex.join([*program, *words, "--ckpt_path", shown])
     # a notebook's command line is its server's
     if finds_itself and sys.argv[0] and "ipykernel" not in sys.modules:
         return typed_command()
