@@ -36,6 +36,23 @@ def test_the_config_stands_in_the_folder_complete(ask, config) -> None:
 
 
 @pytest.mark.slow
+def test_each_command_takes_the_config_that_another_saved(ask, config) -> None:
+    """Options of one command alone do not stand in the file unless they were given."""
+    commands = ("fit", "validate", "test", "predict")
+    for command in commands:
+        folder = ["--trainer.default_root_dir", command]
+        assert ask(command, "--config", config(LINE), *folder).code == 0
+    for command in commands:
+        for saver in commands:
+            saved = next(Path(saver).rglob("config.yaml"))
+            answer = ask(command, "--config", str(saved), "--print_config")
+            assert answer.code in (0, None), answer.err
+    path = str(next(Path("fit").rglob("*.ckpt")))
+    saved = str(next(Path("fit").rglob("config.yaml")))
+    assert ask("test", "--config", saved, "--ckpt_path", path).code == 0
+
+
+@pytest.mark.slow
 def test_it_is_in_journal_report_and_checkpoint(ask, config, tmp_path) -> None:
     """The journal of the run, its report, its checkpoints and `checkpoint show` tell the config."""
     ask("fit", "--config", config(LINE))

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _KEY = "config"
 _ABSENT = object()
+_OF_RESUME = ("ckpt_path", "overrides")
+"""The arguments that say how a run resumes: no difference of the training."""
 _SHOWN = 8
 """The largest number of differences in a log line."""
 
@@ -132,8 +134,7 @@ def config_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Ite
     old, new = dict(_flattened(before)), dict(_flattened(now))
     for key in [*new, *(key for key in old if key not in new)]:
         was, is_ = old.get(key, _ABSENT), new.get(key, _ABSENT)
-        # a resume names the checkpoint that it resumes: no difference of the training
-        if key == "ckpt_path" or was == is_:
+        if key in _OF_RESUME or was == is_:
             continue
         if was is _ABSENT:
             yield f"{key} is new, {is_!r}"

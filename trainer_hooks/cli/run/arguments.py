@@ -16,6 +16,9 @@ SUBCOMMANDS: Mapping[str, tuple[str, ...]] = {
 """The training commands, and for each the arguments of the Trainer's method that are no options of
 the command."""
 
+METHOD_ARGUMENTS_OF_ALL = ("ckpt_path", "weights_only")
+"""The options of the Trainer's method that every training command has."""
+
 
 def is_config_object(args: Any) -> bool:
     """Return whether arguments are a dict or a jsonargparse Namespace, and no command line."""

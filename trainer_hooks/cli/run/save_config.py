@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callbacks.reporting.run_config import RunConfigCallback
 from trainer_hooks.callbacks.reporting.run_facts import without_secrets
+from trainer_hooks.cli.run.arguments import METHOD_ARGUMENTS_OF_ALL
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +45,10 @@ class SaveConfigCallback(RunConfigCallback):
         config = config.clone()
         if config.get("ckpt_path") in ("auto", "last", "best"):
             config.ckpt_path = None  # it is another file at each start
+        for name in getattr(parser, "method_arguments", ()):
+            is_of_all = name in METHOD_ARGUMENTS_OF_ALL
+            if not is_of_all and name in config and config[name] == parser.get_default(name):
+                del config[name]  # the other commands, which take the file too, do not know it
         text = parser.dump(config, skip_unset=False)
         chosen = yaml.safe_load(parser.dump(config, skip_default=True)) or {}
         chosen.pop("ckpt_path", None)

@@ -30,7 +30,7 @@ def check_trial_folders(options: Any) -> None:
     """
     for class_path, arguments, name in _folder_arguments(options):
         folder = arguments[name]
-        is_outside = os.path.normpath(folder).split(os.sep)[0] == os.pardir
+        is_outside = Path(os.path.normpath(folder)).parts[:1] == (os.pardir,)
         if is_remote(folder) or Path(folder).expanduser().is_absolute() or is_outside:
             raise OptionError(
                 f"{name} {folder!r} of {class_path.rpartition('.')[2]} in the config: all trials "
