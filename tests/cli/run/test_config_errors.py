@@ -275,6 +275,7 @@ def test_a_mistake_in_a_file_is_one_line(ask, config, monkeypatch) -> None:
             wrong[case] = line
     assert wrong == {}
     ask("fit", "--config", config(LINE), "--trainer.max_epoch=3")
+    ask("fit", "--config", config(LINE), "--lr_scheduler.factr=3")
     ask("fit", "--config", "nowhere.yaml")
     patterns = {n: value for n, value in vars(mistakes).items() if isinstance(value, re.Pattern)}
     idle = [n for n, pattern in patterns.items() if not any(map(pattern.search, given))]
@@ -345,6 +346,28 @@ def test_no_refused_config_runs_code(ask, config) -> None:
         (["--ckpt_path", "bset"], "Did you mean 'best'? Give a checkpoint, or one of auto, best,"),
         (["--model", "configured.Trainet"], "no 'Trainet' in configured. Did you mean 'Trained'?"),
         (["--optimizer", "adamw"], "optimizer: there is no class 'adamw'. Did you mean 'AdamW'?"),
+        (["--lr_scheduler", "StepLR"], "lr_scheduler: torch.optim.lr_scheduler.StepLR needs step_"),
+        (["--lr_scheduler", "ReduceLROnPlateau"], "ReduceLROnPlateau needs monitor. Give it in"),
+        (
+            ["--lr_scheduler=ReduceLROnPlateau", "--lr_scheduler.factr=0.5"],
+            "ReduceLROnPlateau takes no 'factr'. Did you mean 'factor'? Known: cooldown, eps, fac",
+        ),
+        (
+            [
+                "--lr_scheduler=torch.optim.lr_scheduler.ReduceLROnPlateau",
+                "--lr_scheduler.monitor=val_loss",
+            ],
+            "torch.optim.lr_scheduler.ReduceLROnPlateau takes no 'monitor'. Known: cooldown, eps,",
+        ),
+        (["--lr_scheduler.factr=0.5"], "on the command line: lr_scheduler.factr: there is no such"),
+        (
+            ["--trainer.callbacks=EarlyStopping", "--trainer.callbacks.EarlyStopping.patience=7"],
+            (
+                "on the command line: trainer.callbacks.EarlyStopping.patience: an option reaches "
+                "the last object of trainer.callbacks alone, by the name of its argument. Write "
+                "--trainer.callbacks.patience after that object, or change the config file."
+            ),
+        ),
         (["--trainer.callbacks=Nope"], "on the command line: trainer.callbacks: there is no class"),
     ],
 )

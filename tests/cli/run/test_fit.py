@@ -13,6 +13,7 @@ import yaml
 
 from trainer_hooks.adapters import HostedCallback
 from trainer_hooks.callbacks import EarlyStopping
+from trainer_hooks.errors import MetricError
 
 LINE = """
 model: configured.Trained
@@ -187,6 +188,22 @@ def test_optimizer_and_scheduler_come_from_the_config(ask, config) -> None:
     assert ask("fit", "--config", file).code == 0
     rates = Path("trainer_logs/version_0/metrics.csv").read_text()
     assert "0.25" in rates
+
+
+@pytest.mark.slow
+def test_a_plateau_scheduler_has_its_monitor(ask, config) -> None:
+    """`ReduceLROnPlateau` takes the metric's name; torch's own class, which cannot, is refused."""
+    file = config(LINE.replace("Trained", "Line") + "optimizer: SGD\nlr_scheduler: PLATEAU")
+    text = Path(file).read_text()
+    plateau = "{class_path: ReduceLROnPlateau, init_args: {monitor: train_loss}}"
+    Path(file).write_text(text.replace("PLATEAU", plateau))
+    with pytest.raises(MetricError, match="ReduceLROnPlateau monitors 'train_loss'"):
+        ask("fit", "--config", file)
+    assert ask("fit", "--config", file, "--lr_scheduler.monitor", "val_loss").code == 0
+    Path(file).write_text(text.replace("PLATEAU", "torch.optim.lr_scheduler.ReduceLROnPlateau"))
+    answer = ask("fit", "--config", file)
+    assert answer.code == 2
+    assert "names no metric. Write ReduceLROnPlateau, without torch's path" in answer.err
 
 
 @pytest.mark.slow

@@ -52,8 +52,13 @@ def suggest_classes(parser: TrainerParser | None, key: str, name: str) -> str:
 
 def class_arguments(class_path: str) -> list[str]:
     """Return the names of a class's arguments."""
-    parameters = inspect.signature(import_class(class_path)).parameters
-    return [name for name in parameters if name not in ("self", "args", "kwargs")]
+    names: list[str] = []
+    for class_ in import_class(class_path).__mro__:
+        parameters = inspect.signature(class_).parameters.values()
+        names += [p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+        if all(parameter.kind != parameter.VAR_KEYWORD for parameter in parameters):
+            break  # the class passes none on to its base
+    return list(dict.fromkeys(names))
 
 
 def dataclass_arguments(class_path: str, name: str) -> list[str]:
@@ -108,6 +113,7 @@ _UNRECOGNIZED = re.compile(r"Unrecognized arguments: (.*)", re.IGNORECASE)
 _REQUIRED = re.compile(r"the following arguments are required: (.*)")
 _CLASS = re.compile(r"Problem with given class_path '([^']+)'")
 _NOT_TAKEN = re.compile(r"Problem with given class_path '([^']+)':\n\s+Option '([^']+)' is not acc")
+_FIRST_SUBTYPE = re.compile(r"Subtypes: \[(?:<class ')?([\w.]+)")
 _SUBTYPES = re.compile(r"Subtypes: \[(.*)\]")
 _NOT_LOADED_AS_CONFIG = re.compile(r'Parser key "([^"]+)":\nUnable to load config \'([^\n]*)\'\n')
 _PLAIN = re.compile(r"<class '(?:int|float|str|bool)'>")
@@ -123,6 +129,7 @@ _LITERAL = re.compile(r"Expected a (?:typing\.)?Literal\[([^]]+)\]")
 _PATH = re.compile(r"File does not exist: '(.+)'")
 _NO_MODULE = re.compile(r"No module named '([^']+)'|module '(\S+)' has no attribute '(\w+)'")
 _VALUE = re.compile(r"Given value: (.*)|Got value: (.*)")
+_OPTION_BELOW = re.compile(r"NestedArg\(key='([^']+)'")
 _TYPES = re.compile(r"Expected a (<class '[^']+'>)|Expected (?:a|an) (?!path )([^.:\n]+)")
 _NAMES_TRAINER_OPTION = re.compile(r"Trainer\((\w+)=|(seed_everything)\(|Linked \"([^\"]+)\"")
 _DENIED = re.compile(r"Importing '([^']+)' is not allowed")
@@ -217,7 +224,7 @@ def _parse_message(message: str, parser: TrainerParser | None) -> _ConfigError |
         return _unknown_below(
             match[2] if match[1] in SUBCOMMANDS else f"{match[1]}.{match[2]}", keys
         )
-    if match := _UNRECOGNIZED.search(message):
+    if (match := _UNRECOGNIZED.search(message)) and not _KEY.search(message):
         return _unknown_word(match[1].split()[0], keys)
     # at the beginning alone: further on it speaks of a class's argument (`_of_class`)
     if match := _REQUIRED.match(message):
@@ -335,6 +342,8 @@ def _of_key(message: str, key: str, parser: TrainerParser | None) -> _ConfigErro
         return fault
     innermost = message[message.rindex("Parser key") :]
     value, types = _value(innermost), _types(innermost)
+    if match := _OPTION_BELOW.match(value):
+        return _option_below(full_key, match[1], types)
     bases = " ".join(_SUBTYPES.findall(innermost))
     if not _PLAIN.search(bases) and (broken := find_import_error(value)):
         return _ConfigError(
@@ -350,10 +359,34 @@ def _of_key(message: str, key: str, parser: TrainerParser | None) -> _ConfigErro
     return _ConfigError(full_key, f"{value!r} must be {types}", text=value)
 
 
+def _option_below(key: str, name: str, types: str) -> _ConfigError:
+    """Return the error of an option below the key of an object, which does not take it."""
+    if "Iterable[" not in types and "list[" not in types:
+        return _ConfigError(
+            f"{key}.{name}",
+            "there is no such argument",
+            "Choose the class first, and give one of its arguments: --help CLASS lists them.",
+        )
+    last = name.rpartition(".")[2]
+    return _ConfigError(
+        f"{key}.{name}",
+        f"an option reaches the last object of {key} alone, by the name of its argument",
+        f"Write --{key}.{last} after that object, or change the config file.",
+    )
+
+
 def _of_class(
     message: str, key: str, full_key: str, class_paths: list[str], parser: TrainerParser | None
 ) -> _ConfigError | None:
     """Return the error of a class that does not fit, is unknown, or lacks an argument."""
+    # first: of several base classes the others say that the class is not theirs
+    if class_paths and (match := _REQUIRED.search(message)):
+        return _ConfigError(
+            full_key,
+            f"{class_paths[-1]} needs {match[1].splitlines()[0]}",
+            "Give it in init_args.",
+            class_paths[-1],
+        )
     if match := _NO_SUBCLASS.search(message):
         path = _IMPORTED.search(message)
         value = path[1] if path else unfitting_class_path(_value(message), match[1])
@@ -367,24 +400,18 @@ def _of_class(
             suggest_classes(parser, key, match[1]),
             match[1],
         )
-    if class_paths and (match := _REQUIRED.search(message)):
-        return _ConfigError(
-            full_key,
-            f"{class_paths[-1]} needs {match[1].splitlines()[0]}",
-            "Give it in init_args.",
-            class_paths[-1],
-        )
     return None
 
 
 def _not_taken(message: str) -> tuple[str, str] | None:
     """Return the chosen class and the argument that it does not take."""
-    bases = " ".join(_SUBTYPES.findall(message))
-    for path, name in _NOT_TAKEN.findall(message):
-        last = path.rpartition(".")[2]
-        if f".{last}'" not in bases and f".{last}]" not in bases:
-            return path, name
-    return None
+    match = _NOT_TAKEN.search(message)
+    if match is None:
+        return None
+    class_ = import_class(match[1])  # its path here may be another than the one in the subtypes
+    # where no class was chosen, the parser tries the allowed ones, from the first
+    is_tried = f"{class_.__module__}.{class_.__qualname__}" in _FIRST_SUBTYPE.findall(message)
+    return None if is_tried else (match[1], match[2])
 
 
 def _value(message: str) -> str:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
+from torch.optim import lr_scheduler
+
 from trainer_hooks._log import warn
 from trainer_hooks.cli.run.arguments import import_class
 from trainer_hooks.errors import TrainerHooksWarning, UsageError
@@ -14,8 +16,25 @@ from trainer_hooks.module.module import Module
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from torch.optim import Optimizer
+
 AUTOMATIC = "AUTOMATIC"
 """Where an optimizer goes that no argument of the module is linked to: `configure_optimizers`."""
+
+
+class ReduceLROnPlateau(lr_scheduler.ReduceLROnPlateau):
+    """torch's scheduler with the name of the metric that it monitors, for command lines.
+
+    Args:
+        optimizer: the optimizer.
+        monitor: the logged metric.
+        args: further arguments of torch's scheduler.
+        kwargs: further arguments of torch's scheduler, by name.
+    """
+
+    def __init__(self, optimizer: Optimizer, monitor: str, *args: Any, **kwargs: Any) -> None:
+        super().__init__(optimizer, *args, **kwargs)
+        self.monitor = monitor
 
 
 @dataclass(frozen=True, slots=True)

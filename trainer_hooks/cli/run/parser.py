@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import jsonargparse
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torch.optim.lr_scheduler import LRScheduler
 
 from trainer_hooks import callbacks, loggers
 from trainer_hooks._log import log
@@ -34,7 +34,7 @@ from trainer_hooks.checkpoint.inspection import (
 )
 from trainer_hooks.checkpoint.paths import is_remote
 from trainer_hooks.cli.run.arguments import import_class
-from trainer_hooks.cli.run.optimizers import AUTOMATIC, ConfigurableClass
+from trainer_hooks.cli.run.optimizers import AUTOMATIC, ConfigurableClass, ReduceLROnPlateau
 from trainer_hooks.errors import OptionError, PluginError, UsageError, did_you_mean, is_interruption
 from trainer_hooks.hooks.discovery import installed_plugins, load_entry_point
 from trainer_hooks.hooks.plugin import GROUPS, PluginFilter

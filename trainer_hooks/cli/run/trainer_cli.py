@@ -24,7 +24,13 @@ from trainer_hooks.cli.run.optimizers import (
     configure_from_config,
 )
 from trainer_hooks.cli.run.save_config import SaveConfigCallback
-from trainer_hooks.errors import CheckpointError, MetricError, TrainerHooksError, UsageError
+from trainer_hooks.errors import (
+    CheckpointError,
+    MetricError,
+    OptionError,
+    TrainerHooksError,
+    UsageError,
+)
 from trainer_hooks.module.datamodule import DataModule
 from trainer_hooks.module.module import Module
 from trainer_hooks.runtime.rng import seed_everything
@@ -221,8 +227,13 @@ class TrainerCLI:
         if lr_scheduler is None:
             return optimizer
         if isinstance(lr_scheduler, ReduceLROnPlateau):
-            # this one steps by a metric; torch's has no attribute for its name
-            monitor = getattr(lr_scheduler, "monitor", "val_loss")
+            # this one steps by a metric; torch's own class has no argument for its name
+            monitor = getattr(lr_scheduler, "monitor", None)
+            if monitor is None:
+                raise OptionError(
+                    "lr_scheduler torch.optim.lr_scheduler.ReduceLROnPlateau of the config names "
+                    "no metric. Write ReduceLROnPlateau, without torch's path, and give it monitor."
+                )
             entry = {"scheduler": lr_scheduler, "monitor": monitor}
             return {"optimizer": optimizer, "lr_scheduler": entry}
         return [optimizer], [lr_scheduler]

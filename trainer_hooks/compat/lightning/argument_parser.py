@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from jsonargparse import Namespace
 
-from trainer_hooks.cli.run.optimizers import AUTOMATIC
 from trainer_hooks.cli.run.parser import TrainerParser
-from trainer_hooks.compat.lightning.command_line_types import LRSchedulerTypeTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,12 +34,3 @@ class LightningArgumentParser(TrainerParser):
         return self.add_class_args(
             lightning_class, nested_key, subclass_mode=subclass_mode, required=required
         )
-
-    def add_lr_scheduler_args(
-        self,
-        lr_scheduler_class: type | tuple[type, ...] = LRSchedulerTypeTuple,
-        nested_key: str = "lr_scheduler",
-        link_to: str = AUTOMATIC,
-    ) -> None:
-        """Add the arguments of a learning rate scheduler, as `add_optimizer_args` does."""
-        super().add_lr_scheduler_args(lr_scheduler_class, nested_key, link_to)

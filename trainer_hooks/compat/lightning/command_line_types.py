@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from torch.optim import Optimizer, lr_scheduler
+
+from trainer_hooks.cli.run.optimizers import ReduceLROnPlateau
 
 __all__ = [
     "LRSchedulerCallable",
@@ -15,22 +16,6 @@ __all__ = [
     "OptimizerCallable",
     "ReduceLROnPlateau",
 ]
-
-
-class ReduceLROnPlateau(lr_scheduler.ReduceLROnPlateau):
-    """torch's scheduler with the name of the metric that it monitors, for command lines.
-
-    Args:
-        optimizer: the optimizer.
-        monitor: the logged metric.
-        args: further arguments of torch's scheduler.
-        kwargs: further arguments of torch's scheduler, by name.
-    """
-
-    def __init__(self, optimizer: Optimizer, monitor: str, *args: Any, **kwargs: Any) -> None:
-        super().__init__(optimizer, *args, **kwargs)
-        self.monitor = monitor
-
 
 LRSchedulerTypeTuple = (lr_scheduler.LRScheduler, ReduceLROnPlateau)
 LRSchedulerTypeUnion = lr_scheduler.LRScheduler | ReduceLROnPlateau
