@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 
 import pytest
 import warm_python
@@ -21,6 +22,7 @@ def test_wrong_choices_are_one_line_and_leave_no_folder(sweeper, monkeypatch, ca
     """Of the values, the config, the sampler and the pruner; nothing has been trained."""
     monkeypatch.chdir(sweeper.folder)
     monkeypatch.syspath_prepend(sweeper.folder)
+    monkeypatch.setitem(sys.modules, "cmaes", None)
     wrong = {
         ("--set", "model.lr"): "it must be KEY=VALUE",
         ("--set", "model.lr=uniform(0,1)", "--sampler", "grid"): "a grid takes a list",
@@ -29,6 +31,15 @@ def test_wrong_choices_are_one_line_and_leave_no_folder(sweeper, monkeypatch, ca
         ("--set", "model.lr=1,2", "--pruner", "medium"): "Did you mean 'median'?",
         ("--set", "model.lrr=1,2"): "Did you mean",
         ("--set", "model.offset=1,much"): "must be int",
+        ("--set", "model.offset=uniform(1,8)", "--trials", "2"): "must be int",
+        ("--set", "model.lrr=1,2", "--pruner", "wilcoxon"): "Did you mean",
+        ("--set", "model.lr=1,2", "--pruner", "threshold"): "Known are none, hyperband, median",
+        ("--set", "model.lr=uniform(0,1)", "--trials", "2", "--sampler", "bruteforce"): (
+            "--sampler bruteforce: Optuna refuses it: FloatDistribution.step must be given"
+        ),
+        ("--set", "model.lr=uniform(0,1)", "--trials", "2", "--sampler", "cmaes"): (
+            "Install it: pip install cmaes."
+        ),
         ("--set", "ckpt_path=null,best"): "a sweep sets ckpt_path itself",
         ("--set", "trainer.default_root_dir=a"): "a sweep sets trainer.default_root_dir itself",
         ("--set", "trainer.profiler=SimpleProfiler", "--set", "trainer.profiler.dirpath=/x"): (

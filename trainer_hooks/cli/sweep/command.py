@@ -162,7 +162,7 @@ def _check_config(definition: SweepDefinition) -> int:
     from trainer_hooks.cli.sweep.trial_folders import check_trial_folders
 
     swept = definition.arguments
-    first = {a.key: a.choices[0] if a.choices else f"{a.low:g}" for a in swept}
+    first = {a.key: a.choices[0] if a.choices else a.inside() for a in swept}
     variants = [first, *({**first, a.key: choice} for a in swept for choice in a.choices[1:])]
     for values in variants:
         words = [f"--{key}={value}" for key, value in values.items()]

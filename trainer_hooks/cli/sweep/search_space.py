@@ -40,6 +40,12 @@ class SweptArgument:
     low: float = 0.0
     high: float = 0.0
 
+    def inside(self) -> str:
+        """Return a value of a range, for a check; one of `uniform` or `loguniform` is not whole."""
+        if self.range_name.endswith("int"):
+            return str(int(self.low))
+        return str(self.low + (self.high - self.low) / math.pi)
+
     def suggest(self, trial: Any) -> str:
         """Return the value that an Optuna trial tries, as it would stand on a command line.
 

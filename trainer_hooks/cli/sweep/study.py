@@ -6,8 +6,12 @@ trials, and the process of each trial reports its metric to the same file.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import itertools
 import shlex
+import sys
+import warnings
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +20,9 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
+from trainer_hooks._text import printable
 from trainer_hooks.cli.sweep.search_space import combinations, parse_arguments
-from trainer_hooks.errors import OptionError, UsageError, did_you_mean
+from trainer_hooks.errors import OptionError, UsageError, did_you_mean, error_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +42,12 @@ _JOURNAL = "study.log"
 _DEFINITION = "definition"
 _FOLDER = "folder"
 _RETRIED = "retried"
+_NOT_BY_NAME = ("Base", "Nop", "Grid", "Threshold")
+"""Beginnings of the classes that no `--sampler` and `--pruner` make: a threshold needs a number."""
+
+_REHEARSED = 12
+"""The number of trials that are tried without training: samplers draw the first ten at random."""
+
 _UNSEEDED_BY_TRIAL = "QMCSampler"
 """Its sequence is one of the whole study, with one seed."""
 
@@ -102,6 +113,8 @@ class SweepStudy:
     def begin(cls, folder: Path, definition: SweepDefinition) -> SweepStudy:
         """Return the study of a folder, a new one if there is none.
 
+        A sweep with other choices that has no result, as all its trials failed, is set aside.
+
         Raises:
             UsageError: the folder holds a sweep with other choices.
         """
@@ -116,6 +129,10 @@ class SweepStudy:
         if known is None:
             study.set_user_attr(_DEFINITION, asdict(definition))
         elif different := [n for n, value in asdict(definition).items() if known.get(n) != value]:
+            states = {trial.state for trial in study.get_trials(deepcopy=False)}
+            if states <= {TrialState.FAIL, TrialState.WAITING}:
+                _set_aside(folder)
+                return cls.begin(folder, definition)
             earlier = ", ".join(_earlier_choice(name, known.get(name)) for name in different)
             raise UsageError(
                 f"{str(folder)!r} holds a sweep with other choices: {earlier}. Give it the same "
@@ -201,6 +218,17 @@ class SweepStudy:
         return name
 
 
+def _set_aside(folder: Path) -> None:
+    """Move a sweep and its trials to a folder below its own, so that another can begin there."""
+    names = (folder / f"earlier_{number}" for number in itertools.count())
+    aside = next(path for path in names if not path.exists())
+    aside.mkdir()
+    for path in (folder / _JOURNAL, *folder.glob("trial_*")):
+        path.rename(aside / path.name)
+    text = f"the sweep with other choices in {folder} has no result; it is now in {aside}"
+    print(printable(text), file=sys.stderr, flush=True)
+
+
 def _earlier_choice(name: str, value: Any) -> str:
     """Return a choice as the command line that began the sweep had it."""
     if name == "config_text":
@@ -216,16 +244,66 @@ def check_trials(definition: SweepDefinition, trials: int | None) -> None:
     Raises:
         OptionError: the sampler or the pruner is unknown, or does not fit the values.
     """
+    rehearsed = min(_REHEARSED, trials or _REHEARSED)
     if definition.sampler == GRID:
         combinations(definition.arguments)
     else:
-        _sampler(definition.sampler, definition.seed, 0)
+        with _explained(f"--sampler {definition.sampler}"):
+            _sampler(definition.sampler, definition.seed, 0)
         if trials is None:
             raise OptionError(
                 f"--sampler {definition.sampler} needs --trials, the number of trials. A grid over "
                 "lists of values ends by itself."
             )
-    _pruner(definition.pruner)
+        with _explained(f"--sampler {definition.sampler}"):
+            _rehearse_sampler(definition, rehearsed)
+    with _explained(f"--pruner {definition.pruner}"):
+        _rehearse_pruner(definition, rehearsed)
+
+
+def _rehearse_sampler(definition: SweepDefinition, trials: int) -> None:
+    """Draw the values of trials that are not trained."""
+    study = optuna.create_study()
+    for number in range(trials):
+        study.sampler = _sampler(definition.sampler, definition.seed, number)
+        trial = study.ask()
+        for argument in definition.arguments:
+            argument.suggest(trial)
+        # the process of a trial tells its result, and has no sampler
+        study.sampler = optuna.samplers.RandomSampler()
+        study.tell(trial, float(number))
+
+
+def _rehearse_pruner(definition: SweepDefinition, trials: int) -> None:
+    """Report values of trials that are not trained, and ask whether to prune them."""
+    study = optuna.create_study(pruner=_pruner(definition.pruner))
+    for number in range(trials):
+        trial = study.ask()
+        for step in range(2):
+            trial.report(float(number + step), step)
+            trial.should_prune()
+        study.tell(trial, float(number))
+
+
+@contextlib.contextmanager
+def _explained(option: str) -> Iterator[None]:
+    """Raise an error of Optuna as an OptionError about an option."""
+    try:
+        yield
+    except OptionError:
+        raise
+    except ImportError as error:
+        cause = error.__cause__ or error
+        package = getattr(cause, "name", None)
+        advice = f"Install it: pip install {package}." if package else "Install it."
+        raise OptionError(
+            f"{option} needs a package: {error_message(cause).rstrip('.')}. {advice}"
+        ) from error
+    except Exception as error:  # of any class of Optuna's, none of whose errors says which option
+        raise OptionError(
+            f"{option}: Optuna refuses it: {error_message(error).rstrip('.')}. Choose another, or "
+            "other values."
+        ) from error
 
 
 def _storage(folder: Path) -> JournalStorage:
@@ -236,14 +314,22 @@ def _storage(folder: Path) -> JournalStorage:
 def _sampler(name: str, seed: int, number: int) -> optuna.samplers.BaseSampler:
     kind = _class_of(optuna.samplers, "Sampler", name, extra=(GRID,))
     if "seed" not in inspect.signature(kind).parameters:
-        return kind()  # type: ignore[no-any-return]
-    return kind(seed=seed if kind.__name__ == _UNSEEDED_BY_TRIAL else seed + number)  # type: ignore[no-any-return]
+        return _made(kind)  # type: ignore[no-any-return]
+    own_seed = seed if kind.__name__ == _UNSEEDED_BY_TRIAL else seed + number
+    return _made(kind, seed=own_seed)  # type: ignore[no-any-return]
 
 
 def _pruner(name: str) -> optuna.pruners.BasePruner:
     if name == "none":
         return optuna.pruners.NopPruner()
-    return _class_of(optuna.pruners, "Pruner", name, extra=("none",))()  # type: ignore[no-any-return]
+    return _made(_class_of(optuna.pruners, "Pruner", name, extra=("none",)))  # type: ignore[no-any-return]
+
+
+def _made(kind: Any, **arguments: Any) -> Any:
+    with warnings.catch_warnings():
+        # whoever names one of them on the command line wants it
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        return kind(**arguments)
 
 
 def _class_of(module: Any, suffix: str, name: str, extra: tuple[str, ...]) -> Any:
@@ -251,7 +337,7 @@ def _class_of(module: Any, suffix: str, name: str, extra: tuple[str, ...]) -> An
     kinds = {
         kind.lower().removesuffix(suffix.lower()): getattr(module, kind)
         for kind in module.__all__
-        if kind.endswith(suffix) and not kind.startswith(("Base", "Nop", "Grid"))
+        if kind.endswith(suffix) and not kind.startswith(_NOT_BY_NAME)
     }
     # the others need an argument that no short name gives
     usable = {
