@@ -6,6 +6,7 @@ import os
 from contextlib import ExitStack
 from itertools import count
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch.profiler import (
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
 
 _ACTIVITIES = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU", "mtia": "MTIA"}
+_WHERE = "PyTorchProfiler"
 _STEPS = ("run_training_batch", "validation_step", "test_step", "predict_step")
 """Actions whose end is the end of a batch, at which the schedule advances."""
 _SORT_KEYS = (
@@ -38,6 +40,13 @@ _SORT_KEYS = (
     "self_cpu_time_total", "self_device_time_total", "cuda_time", "cuda_time_total",
     "cuda_memory_usage", "self_cuda_memory_usage", "self_cuda_time_total", "count",
 )  # fmt: skip
+
+_OPEN: WeakKeyDictionary[profile, str] = WeakKeyDictionary()
+"""Torch's profilers that this package has started and not stopped, and who started each.
+
+torch knows only of one that records: while it waits or warms up by its schedule, a second one can
+be started, and the process crashes when the first one records.
+"""
 
 _RULES = {
     "sort_by_key": Rule(
@@ -160,7 +169,7 @@ class PyTorchProfiler(Profiler):
             marks = torch.autograd.profiler.emit_nvtx()  # type: ignore[no-untyped-call]
             self._nvtx.enter_context(marks)
             return
-        require_no_other("PyTorchProfiler", "Leave one of them out.")
+        require_no_other(_WHERE, "Leave one of them out.")
         self._running = profile(
             activities=self.activities,
             # made here and not in __init__: torch's schedule functions cannot be pickled
@@ -173,7 +182,7 @@ class PyTorchProfiler(Profiler):
             with_modules=self.with_modules,
             acc_events=True,  # otherwise the table shows the last cycle only
         )
-        self._running.start()
+        start_recorder(self._running, _WHERE)
 
     def attach_module(self, module: nn.Module | None) -> None:
         """Mark the forward of each layer of a module; None ends that."""
@@ -242,7 +251,7 @@ class PyTorchProfiler(Profiler):
         # forgotten first: `stop` calls `_keep_recording`, in which a user's function may raise
         running, self._running = self._running, None
         if running is not None:
-            running.stop()
+            stop_recorder(running)
 
     def _keep_recording(self, recorded: profile) -> None:
         """Keep a finished recording for the table, and write its trace."""
@@ -333,20 +342,52 @@ def activities_of(activities: object, where: str) -> list[ProfilerActivity]:
 
 
 def require_no_other(where: str, advice: str) -> None:
-    """Require that no other profiler of torch is running: starting a second one would stop it.
+    """Require that no other profiler of torch is running: torch has room for one.
 
     Args:
         where: the name of the profiler that is about to start, for messages.
         advice: the last sentence of the message.
 
     Raises:
+        UsageError: one is running, or waits for its first batch.
+    """
+    names = ", ".join(sorted(set(_OPEN.values())))
+    if names or torch.autograd._profiler_enabled():  # type: ignore[attr-defined]  # noqa: SLF001
+        raise UsageError(
+            f"{where} cannot record: another profiler of torch is running"
+            f"{f' ({names})' if names else ''}, and torch can run only one at a time. {advice}"
+        )
+
+
+def require_no_run_profiler(where: str) -> None:
+    """Require that no `PyTorchProfiler` is running, which lasts for the whole run.
+
+    Args:
+        where: the name of the profiler that is about to start, for messages.
+
+    Raises:
         UsageError: one is running.
     """
-    if torch.autograd._profiler_enabled():  # type: ignore[attr-defined]  # noqa: SLF001
-        raise UsageError(
-            f"{where} cannot record: another profiler of torch is running, which it would stop. "
-            f"{advice}"
-        )
+    if _WHERE in _OPEN.values():
+        require_no_other(where, "Leave one of them out.")
+
+
+def start_recorder(recorder: profile, where: str) -> None:
+    """Start a profiler of torch.
+
+    Args:
+        recorder: the profiler.
+        where: the name of the object that starts it.
+    """
+    recorder.start()
+    _OPEN[recorder] = where  # one that failed to start is not open
+
+
+def stop_recorder(recorder: profile) -> None:
+    """Stop a profiler of torch that `start_recorder` started."""
+    # first: a function of the user's that `stop` calls may raise
+    _OPEN.pop(recorder, None)
+    recorder.stop()
 
 
 def write_trace(recorded: profile, path: Path) -> None:

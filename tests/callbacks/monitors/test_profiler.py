@@ -184,6 +184,33 @@ def test_beside_another_profiler(quiet_trainer, Tiny, batches):
     assert any("aten::add" in event.key for event in other.key_averages())
 
 
+@pytest.mark.parametrize(
+    ("callbacks", "options", "message", "steps"),
+    [
+        (1, {"profiler": "pytorch"}, r"running \(PyTorchProfiler\), .*Leave one of them out", 0),
+        (2, {}, r"running \(Profiler\), .*skip_first", 1),
+    ],
+    ids=["with PyTorchProfiler", "two"],
+)
+def test_beside_one_of_ours(quiet_trainer, Tiny, batches, callbacks, options, message, steps):
+    """One that waits or warms up is running too; beside that of a run nothing is trained."""
+    profilers = [Profiler(activities="cpu", filename=f"p{i}") for i in range(callbacks)]
+    trainer = quiet_trainer(callbacks=profilers, **options)
+    with pytest.raises(UsageError, match=rf"Profiler cannot record: another .*{message}"):
+        trainer.fit(net(Tiny), batches(6))
+    assert trainer.global_step == steps
+    # the refused one leaves nothing open
+    quiet_trainer(callbacks=[Profiler(0, 0, 1, activities="cpu")]).fit(net(Tiny), batches(1))
+
+
+def test_two_may_record_other_batches(quiet_trainer, Tiny, batches):
+    """Two whose batches do not overlap record both."""
+    first = Profiler(0, 0, 1, activities="cpu", filename="first")
+    second = Profiler(0, 0, 1, skip_first=2, activities="cpu", filename="second")
+    quiet_trainer(callbacks=[first, second]).fit(net(Tiny), batches(4))
+    assert [batches_in(one.traces[0]) for one in (first, second)] == [[0], [2]]
+
+
 def test_what_is_trained_is_the_same(quiet_trainer, Tiny, batches):
     """Recording changes no weight."""
     weights = []

@@ -14,7 +14,14 @@ from trainer_hooks._options import FLAG, Rule, is_text, option_rules, whole_numb
 from trainer_hooks.callback import Callback
 from trainer_hooks.checkpoint.paths import is_remote
 from trainer_hooks.hooks.band import Band
-from trainer_hooks.profilers.pytorch import activities_of, require_no_other, write_trace
+from trainer_hooks.profilers.pytorch import (
+    activities_of,
+    require_no_other,
+    require_no_run_profiler,
+    start_recorder,
+    stop_recorder,
+    write_trace,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -150,7 +157,12 @@ class Profiler(Callback):
         return self._generate_state_key(filename=self.filename, skip_first=self.skip_first)
 
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
-        """Start to count batches."""
+        """Start to count batches.
+
+        Raises:
+            UsageError: another profiler of torch is running.
+        """
+        require_no_run_profiler(_WHERE)
         self.traces = []
         self._done = self._cycles = 0
         self._next_at = self.skip_first + self.wait
@@ -211,7 +223,7 @@ class Profiler(Callback):
         with warnings.catch_warnings():
             # torch 2.11 says of every profiler that a next cycle would clear its events
             warnings.filterwarnings("ignore", "Warning: Profiler clears events")
-            begun.start()
+            start_recorder(begun, _WHERE)
         self._profile = begun  # one that failed to start cannot be stopped
 
     def _action_at(self, step: int) -> ProfilerAction:
@@ -228,7 +240,7 @@ class Profiler(Callback):
         running, self._profile = self._profile, None
         if running is not None:
             self._cycles += 1
-            running.stop()
+            stop_recorder(running)
 
     def _write(self, recorded: profile) -> None:
         """Write a trace, whole or not at all."""
