@@ -63,6 +63,10 @@ def test_the_processes_may_have_shards_of_the_weights(ran, tmp_path):
                     (1,),
                     ["ValueError: only here", "rank 0: rank 1 of 2 has ended with exit code 1"],
                 ),
+                (("exits_after_the_run",), (7,), ["rank 1 of 2 has ended with exit code 7"]),
+                (("killed_after_the_run",), (137,), ["rank 1 of 2 was killed by SIGKILL"]),
+                (("terminated", "0"), (143,), ["made way for SIGTERM"]),
+                (("terminated", "1"), (143,), ["made way for SIGTERM"]),
                 (
                     ("before_the_run",),
                     (1,),

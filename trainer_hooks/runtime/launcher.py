@@ -162,9 +162,10 @@ class LaunchedProcesses:
         threading.Thread(target=poll, name="trainer_hooks processes", daemon=True).start()
 
     def join(self) -> None:
-        """Wait for the other processes to exit, and exit with 1 if one of them has failed.
+        """Wait for the other processes to exit, and exit with the code of one that has failed.
 
-        After a failure of this process they are terminated.
+        The code is that of the first rank that failed, and 128 + the signal's number if a signal
+        killed it. After an error of this process they are terminated, and its own code stands.
         """
         # Stops the thread of `watch`: from here on an exit is no failure.
         self._is_finished.set()
@@ -180,14 +181,19 @@ class LaunchedProcesses:
                 with losing_output():
                     print(f"rank 0: waiting for rank {rank} to end", file=sys.stderr, flush=True)
             process.wait()
-        if not has_failed and any(process.returncode for process in self._processes.values()):
+        rank, text = self.find_exit()
+        code = self._processes[rank].returncode if text else 0
+        if code and not has_failed:
             with losing_output():
-                print(f"rank 0: {self.find_exit()[1]}", file=sys.stderr, flush=True)
+                print(f"rank 0: {text}", file=sys.stderr, flush=True)
             # Python offers no other way to an exit code from here, and a job script would take 0
             # for a success. What Python does after this handler must be done first.
             flush_output()
             logging.shutdown()
-            os._exit(1)
+            # This process may be ending by sys.exit(code) or TerminationSignal itself. Python tells
+            # nobody the code of a SystemExit, but all ranks run one script and the same signal ends
+            # all, so that the code of another rank is this one's too.
+            os._exit(code if code > 0 else 128 - code)
 
     def terminate(self, grace_s: float = 0.0) -> None:
         """Terminate the processes that do not exit within `grace_s` seconds, then kill them."""

@@ -75,6 +75,17 @@ def fails_after_the_run() -> None:
         raise ValueError("only here")
 
 
+def exits_after_the_run() -> None:
+    trainer().fit(Net(), loader())
+    sys.exit(7)
+
+
+def killed_after_the_run() -> None:
+    trainer().fit(Net(), loader())
+    if IS_STARTED:
+        kill(None)
+
+
 def before_the_run() -> None:
     if IS_STARTED:
         raise ValueError("before the run")
@@ -88,6 +99,10 @@ def alone() -> None:
 
 def interrupted(trainer) -> None:
     os.kill(os.getpid(), signal.SIGINT)
+
+
+def terminated(trainer) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":
