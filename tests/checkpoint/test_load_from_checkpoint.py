@@ -10,7 +10,7 @@ import torch
 
 from trainer_hooks import DataModule, Module
 from trainer_hooks.checkpoint.weights import load_weights
-from trainer_hooks.errors import CheckpointError, ModuleError
+from trainer_hooks.errors import CheckpointError, ModuleError, TrainerHooksWarning
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_weights_that_do_not_fit_are_refused(saved, net_type):
 
 
 def test_not_strict_loads_what_fits(saved, net_type):
-    """strict=False passes over weights that are on one side only."""
+    """strict=False passes over weights that are on one side only, with a warning."""
     path, before = saved
 
     class More(net_type):
@@ -65,8 +65,24 @@ def test_not_strict_loads_what_fits(saved, net_type):
 
     with pytest.raises(CheckpointError, match=r"Missing key.*: head.weight, head.bias"):
         More.load_from_checkpoint(path)
-    module = More.load_from_checkpoint(path, strict=False)
+    told = r"into .*More in part: Missing key\(s\) in state_dict: head.weight, head.bias\. "
+    with pytest.warns(TrainerHooksWarning, match=told):
+        module = More.load_from_checkpoint(path, strict=False)
     assert torch.equal(module.layer.weight, before.layer.weight)
+
+
+def test_not_strict_says_that_no_name_matches(saved, net_type):
+    """Where strict=False loads nothing at all, as of a compiled module, the warning says so."""
+
+    class Renamed(net_type):
+        def __init__(self, width=2, rate=0.1):
+            super().__init__(width, rate)
+            self.other = self.layer
+            del self.layer
+
+    told = r"not at all, as no name matches: Missing .*other.weight.*; Unexpected .*layer.weight"
+    with pytest.warns(TrainerHooksWarning, match=told):
+        Renamed.load_from_checkpoint(saved[0], strict=False)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,13 @@ import pytest
 import torch
 
 from trainer_hooks import DataModule, Module
-from trainer_hooks.errors import CheckpointError, ModuleError, OptionError, UsageError
+from trainer_hooks.errors import (
+    CheckpointError,
+    ModuleError,
+    OptionError,
+    TrainerHooksWarning,
+    UsageError,
+)
 
 # torch says of its own exporters that they are on their way out, and what they lack
 pytestmark = [
@@ -179,7 +185,20 @@ class TestStrictLoading:
         path = self.saved(quiet_trainer, tmp_path, self.Partial())
         with pytest.raises(CheckpointError, match=r"Missing key.*: layer\.bias"):
             Net.load_from_checkpoint(path, strict=None)
-        assert Net.load_from_checkpoint(path, strict=False).hparams.width == 3
+        with pytest.warns(TrainerHooksWarning, match="Missing key.*: layer.bias"):
+            assert Net.load_from_checkpoint(path, strict=False).hparams.width == 3
+
+    def test_a_resume_that_is_not_strict_says_what_it_left(self, quiet_trainer, tmp_path):
+        """A fit and an evaluation warn of weights that are not in the file."""
+
+        class Lenient(Net):
+            strict_loading = False
+
+        path = self.saved(quiet_trainer, tmp_path, self.Partial())
+        with pytest.warns(TrainerHooksWarning, match="in part: Missing key.*: layer.bias"):
+            quiet_trainer(max_epochs=2).fit(Lenient(), [torch.ones(1, 2)], ckpt_path=path)
+        with pytest.warns(TrainerHooksWarning, match="in part: Missing key.*: layer.bias"):
+            quiet_trainer().validate(Lenient(), [torch.ones(1, 2)], ckpt_path=path, verbose=False)
 
 
 class TestHyperparameters:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from trainer_hooks.errors import CheckpointError, OptionError
+from trainer_hooks._log import warn
+from trainer_hooks.errors import CheckpointError, OptionError, TrainerHooksWarning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,6 +24,8 @@ def load_weights(
 ) -> None:
     """Load `state_dict` into `module`; nothing is changed if it does not fit.
 
+    If not strict, a warning lists the names that are on one side only.
+
     Args:
         module: the module.
         state_dict: the saved weights.
@@ -34,6 +37,18 @@ def load_weights(
     """
     require_fitting(module, state_dict, source, strict=strict)
     module.load_state_dict(state_dict, strict=strict)
+    if strict:
+        return
+    own = module.state_dict()
+    differences = "; ".join(_differing_names(own, state_dict))
+    if differences:
+        how_much = "in part" if own.keys() & state_dict.keys() else "not at all, as no name matches"
+        warn(
+            f"the weights in {source!r} were loaded into {type(module).__qualname__} {how_much}: "
+            f"{differences}. Missing ones keep the values that they had. If they were saved under "
+            "other names, rename them in on_load_checkpoint.",
+            TrainerHooksWarning,
+        )
 
 
 def require_fitting(
@@ -52,9 +67,6 @@ def require_fitting(
     """
     # not load_state_dict's own errors: it has copied some weights by the time it raises
     own = module.state_dict()
-    # the names of the state_dict, which holds persistent buffers and extra state as well
-    missing = [name for name in own if name not in state_dict]
-    unexpected = [name for name in state_dict if name not in own]
     shapes = [
         f"{name} (saved {tuple(saved.shape)}, here {tuple(own[name].shape)})"
         for name, saved in state_dict.items()
@@ -62,29 +74,36 @@ def require_fitting(
         and isinstance(own.get(name), Tensor)
         and saved.shape != own[name].shape
     ]
-    problems = []
-    if strict:
-        # torch's words, which a search finds
-        problems += [
-            _listed("Missing key(s) in state_dict", missing),
-            _listed("Unexpected key(s) in state_dict", unexpected),
-        ]
+    problems = _differing_names(own, state_dict) if strict else []
     # also if not strict: torch refuses a tensor of another shape in any case
-    problems.append(_listed("of another shape", shapes))
-    if any(problems):
+    problems += _listed("of another shape", shapes)
+    if problems:
         way_out = ", or load what fits with load_from_checkpoint(..., strict=False)"
         raise CheckpointError(
             f"the weights in {source!r} do not fit {type(module).__qualname__}: "
-            f"{'; '.join(filter(None, problems))}. Build the module with the arguments it was "
+            f"{'; '.join(problems)}. Build the module with the arguments it was "
             f"saved with{'' if shapes else way_out}."
         )
 
 
-def _listed(kind: str, names: list[str]) -> str:
-    if not names:
-        return ""
+def _differing_names(own: Mapping[str, Any], saved: Mapping[str, Any]) -> list[str]:
+    """Return a text for the names that only the module has, and one for those only in the file.
+
+    Args:
+        own: the module's state_dict, which holds persistent buffers and extra state as well.
+        saved: the saved one.
+    """
+    # torch's words, which a search finds
+    return [
+        *_listed("Missing key(s) in state_dict", [name for name in own if name not in saved]),
+        *_listed("Unexpected key(s) in state_dict", [name for name in saved if name not in own]),
+    ]
+
+
+def _listed(kind: str, names: list[str]) -> list[str]:
+    """Return one text with the first names, or none without a name."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{kind}: {', '.join(names[:_SHOWN])}{more}"
+    return [f"{kind}: {', '.join(names[:_SHOWN])}{more}"] if names else []
 
 
 IgnoreKeys = list[str] | tuple[str, ...] | Callable[[dict[str, Any]], object]

@@ -577,8 +577,8 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
                 default the CPU.
             hparams_file: a `.yaml` or `.csv` file whose hyperparameters are used instead of those
                 of the checkpoint.
-            strict: whether a missing or unknown weight is an error; by default the module's
-                `strict_loading`.
+            strict: whether a missing or unknown weight is an error, and not only a warning; by
+                default the module's `strict_loading`.
             weights_only: False to open hyperparameters that the checkpoint holds as pickles, which
                 runs the code that the file names. Nothing else runs code, whatever it is.
             kwargs: arguments of `__init__` that replace or complete the hyperparameters.
