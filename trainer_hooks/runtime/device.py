@@ -67,6 +67,63 @@ def pick_device(
     return torch.device("cuda", index)
 
 
+def device_of_option(value: object, option: str, where: str) -> torch.device | None:
+    """Return the device that an option of a callback names; None for where the module is.
+
+    Args:
+        value: the option's value.
+        option: its name, for messages.
+        where: the callback's name, for messages.
+
+    Raises:
+        OptionError: it is no device.
+    """
+    if value is None:
+        return None
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return torch.device(value)  # type: ignore[call-overload, no-any-return]
+    except (RuntimeError, TypeError) as error:
+        raise OptionError(
+            f"{option} {value!r} of {where}: it must be a torch.device, its name or its number. "
+            "Pass one, such as 'cpu', or None for where the module is."
+        ) from error
+
+
+def require_usable(device: torch.device | None, option: str, where: str) -> None:
+    """Require that a device is there, and can hold data.
+
+    Call it when a fit begins, not earlier: CUDA must not be used before a process is forked.
+
+    Args:
+        device: the device; None passes.
+        option: the option that names it, for messages.
+        where: the owner of the option, for messages.
+
+    Raises:
+        OptionError: it is not there, or is the meta device.
+    """
+    if device is None:
+        return
+    rule, cause = "", None
+    if device.type == "meta":
+        rule = "the meta device holds no data"
+    else:
+        try:
+            torch.empty(1, device=device)
+        # torch raises these two, by the kind of the device
+        except (AssertionError, RuntimeError) as error:
+            if is_out_of_memory(error):
+                raise
+            rule, cause = f"torch {torch.__version__} finds no such device on this machine", error
+    if rule:
+        raise OptionError(
+            f"{option} {str(device)!r} of {where}: {rule}. Use 'cpu', or None for where the module "
+            "is."
+        ) from cause
+
+
 def usable_cpus() -> int:
     """Return the number of CPUs that this process may use."""
     # A scheduler such as SLURM may give a process fewer CPUs than the machine has.

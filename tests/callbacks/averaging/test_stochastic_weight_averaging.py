@@ -45,6 +45,19 @@ def test_arguments_that_make_no_sense(arguments, message) -> None:
         StochasticWeightAveraging(**{"swa_lrs": 0.1, **arguments})
 
 
+@pytest.mark.parametrize(
+    ("device", "rule"), [("cuda:99", "finds no such device"), ("meta", "holds no data")]
+)
+def test_a_device_that_is_not_there(quiet_trainer, device, rule):
+    """It is refused before the training, and not at the first epoch to average at."""
+    trainer = quiet_trainer(callbacks=[StochasticWeightAveraging(0.1, device=device)])
+    with pytest.raises(
+        OptionError, match=rf"device '{device}' of StochasticWeightAveraging: .*{rule}.*Use 'cpu'"
+    ):
+        trainer.fit(TinyModule())
+    assert trainer.global_step == 0
+
+
 class Rates(Callback):
     """Notes the learning rate that each epoch is trained with."""
 

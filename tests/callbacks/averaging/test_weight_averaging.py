@@ -47,6 +47,19 @@ def test_arguments_that_make_no_sense(kind, arguments, message) -> None:
         kind(**arguments)
 
 
+@pytest.mark.parametrize(
+    ("device", "rule"), [("cuda:99", "finds no such device"), ("meta", "holds no data")]
+)
+def test_a_device_that_is_not_there(quiet_trainer, device, rule):
+    """It is refused before the training."""
+    trainer = quiet_trainer(callbacks=[EMAWeightAveraging(device=device)])
+    with pytest.raises(
+        OptionError, match=rf"device '{device}' of EMAWeightAveraging: .*{rule}.*Use 'cpu'"
+    ):
+        trainer.fit(TinyModule())
+    assert trainer.global_step == 0
+
+
 def test_the_mean_of_all_steps(quiet_trainer, weights, mean) -> None:
     """By default each step's weights are averaged in, and the module has the mean at the end."""
     module = TinyModule()

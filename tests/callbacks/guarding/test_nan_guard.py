@@ -447,6 +447,19 @@ def test_the_copy_can_lie_elsewhere(quiet_trainer):
     assert is_whole(module)
 
 
+@pytest.mark.parametrize(
+    ("device", "rule"), [("cuda:99", "finds no such device"), ("meta", "holds no data")]
+)
+def test_a_device_that_is_not_there(quiet_trainer, device, rule):
+    """It is refused before the training."""
+    trainer = quiet_trainer(callbacks=[NaNGuard("rollback", snapshot_device=device)])
+    with pytest.raises(
+        OptionError, match=rf"snapshot_device '{device}' of NaNGuard: .*{rule}.*Use 'cpu'"
+    ):
+        trainer.fit(BreaksInBatches({}), data())
+    assert trainer.global_step == 0
+
+
 def test_findings_are_told_in_the_log(quiet_trainer, caplog):
     """Each finding that is borne is a warning in the log, with what was done."""
     caplog.set_level(logging.WARNING, logger="trainer_hooks")

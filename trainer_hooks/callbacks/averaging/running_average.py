@@ -332,24 +332,5 @@ class ExchangeableAverage:
         self.is_exchanged = not self.is_exchanged
 
 
-def check_device(device: object, where: str) -> torch.device | None:
-    """Return the device that an option names, or None.
-
-    Raises:
-        OptionError: it is no device.
-    """
-    if device is None:
-        return None
-    try:
-        if isinstance(device, bool):
-            raise TypeError
-        return torch.device(device)  # type: ignore[call-overload, no-any-return]
-    except (RuntimeError, TypeError) as error:
-        raise OptionError(
-            f"device {device!r} of {where}: it must be a torch.device, its name or its number. "
-            "Pass one, such as 'cpu', or None for where the module is."
-        ) from error
-
-
 def _named_tensors(module: nn.Module) -> dict[str, Tensor]:
     return dict(chain(module.named_parameters(), module.named_buffers()))

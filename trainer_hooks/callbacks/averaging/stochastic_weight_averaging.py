@@ -15,13 +15,13 @@ from trainer_hooks._options import Rule, is_int, is_number, one_of, option_rules
 from trainer_hooks.callbacks.averaging.running_average import (
     AVERAGING_FUNCTION,
     RunningAverage,
-    check_device,
 )
 from trainer_hooks.callbacks.base import WeightOwner
 from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import OptimizationError, OptionError, TrainerHooksWarning
 from trainer_hooks.hooks.spec import keeps_optimizers
 from trainer_hooks.module.optimization import LRSchedulerConfig
+from trainer_hooks.runtime.device import device_of_option, require_usable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,7 +111,7 @@ class StochasticWeightAveraging(WeightOwner):
         self._swa_epoch_start = swa_epoch_start
         self._annealing_epochs, self._annealing_strategy = annealing_epochs, annealing_strategy
         self._avg_fn = avg_fn
-        self._device = check_device(device, _WHERE)
+        self._device = device_of_option(device, "device", _WHERE)
         self.swa_start: int = 0
         self.swa_end: int | float = math.inf
         self._reset()
@@ -161,6 +161,17 @@ class StochasticWeightAveraging(WeightOwner):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Keep the state until there is a copy of the module to load the average into."""
         self._pending = state_dict
+
+    def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
+        """Check that no other callback replaces the weights, and that the device is there.
+
+        Raises:
+            CallbackError: another callback replaces the weights.
+            OptionError: there is no such device.
+        """
+        super().setup(trainer, module, stage)
+        if stage == "fit":
+            require_usable(self._device, "device", _WHERE)
 
     def on_load_checkpoint(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]

@@ -14,12 +14,12 @@ from trainer_hooks.callbacks.averaging.running_average import (
     ONE_AVERAGING_FUNCTION,
     ExchangeableAverage,
     RunningAverage,
-    check_device,
 )
 from trainer_hooks.callbacks.base import WeightOwner
 from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import TrainerHooksWarning
 from trainer_hooks.hooks.spec import keeps_optimizers
+from trainer_hooks.runtime.device import device_of_option, require_usable
 
 if TYPE_CHECKING:
     import torch
@@ -90,7 +90,7 @@ class WeightAveraging(WeightOwner):
         avg_fn: AvgFn | None = None,
         multi_avg_fn: MultiAvgFn | None = None,
     ) -> None:
-        self._device = check_device(device, type(self).__name__)
+        self._device = device_of_option(device, "device", type(self).__name__)
         self._use_buffers = use_buffers
         self._avg_fn, self._multi_avg_fn = avg_fn, multi_avg_fn
         self._average = ExchangeableAverage(self._make_average)
@@ -148,6 +148,17 @@ class WeightAveraging(WeightOwner):
         self._latest_update_step = state_dict["latest_update_step"]
         self._latest_update_epoch = state_dict.get("latest_update_epoch", -1)
         self._latest_step = state_dict.get("latest_step", self._latest_update_step)
+
+    def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
+        """Check that no other callback replaces the weights, and that the device is there.
+
+        Raises:
+            CallbackError: another callback replaces the weights.
+            OptionError: there is no such device.
+        """
+        super().setup(trainer, module, stage)
+        if stage == "fit":
+            require_usable(self._device, "device", type(self).__name__)
 
     def on_before_restore(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]

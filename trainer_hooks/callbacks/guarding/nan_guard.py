@@ -18,9 +18,10 @@ from trainer_hooks.callbacks.base import require_whole_weights, union_over_ranks
 from trainer_hooks.callbacks.option_checks import check_choices
 from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.context.plan import NEVER
-from trainer_hooks.errors import NonFiniteError, OptionError, StopTraining
+from trainer_hooks.errors import NonFiniteError, StopTraining
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.spec import keeps_optimizers
+from trainer_hooks.runtime.device import device_of_option, require_usable
 from trainer_hooks.runtime.nested_tensors import map_tensors
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class NaNGuard(Callback):
         self.check_every_n_steps = check_every_n_steps
         self.snapshot_every_n_steps = snapshot_every_n_steps
         self.patience = patience
-        self.snapshot_device = check_snapshot_device(snapshot_device)
+        self.snapshot_device = device_of_option(snapshot_device, "snapshot_device", _WHERE)
         self.save_snapshot = save_snapshot
         self._every = 1
         self._must_clear_gradients = False
@@ -207,6 +208,7 @@ class NaNGuard(Callback):
         """Reset the state when a new training begins, and determine how often to check."""
         if self.action == "rollback":
             require_whole_weights(trainer, self)
+            require_usable(self.snapshot_device, "snapshot_device", _WHERE)
         if trainer.progress.is_new_training:
             self._reset()
         logged = trainer.log_every_n_steps
@@ -383,23 +385,6 @@ def stop_for_non_finite(trainer: Trainer, findings: list[str], epoch: int) -> No
     reason = f"the {name} {verb} (epoch {epoch})"
     trainer.stop(reason)
     raise StopTraining(reason)
-
-
-def check_snapshot_device(device: object) -> torch.device | None:
-    """Return the device of the option `snapshot_device`, or None.
-
-    Raises:
-        OptionError: it is no device.
-    """
-    if device is None or isinstance(device, torch.device):
-        return device
-    try:
-        return torch.device(device)  # type: ignore[call-overload, no-any-return]
-    except (RuntimeError, TypeError) as error:
-        raise OptionError(
-            f"snapshot_device {device!r} of {_WHERE}: it must be the name of a device. Pass one "
-            "such as 'cpu'."
-        ) from error
 
 
 @dataclass(frozen=True, slots=True)
