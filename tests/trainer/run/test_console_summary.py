@@ -169,6 +169,40 @@ def test_an_end_before_the_first_checkpoint_says_what_saves_one(told, act) -> No
     assert ended.split("; ")[1] == f"no checkpoint was saved {cure}"
 
 
+def test_the_option_that_is_set_already_is_not_advised(told) -> None:
+    """Where a saver saves on errors and could not, its option is no remedy."""
+
+    class Fails(ModelCheckpoint):
+        def on_exception(self, trainer, module, exception):
+            pass
+
+    saver = Fails("checkpoints", save_on_exception=True, every_n_epochs=9)
+    (ended,) = told(Acts(raising(ValueError("broken"))), saver=saver)
+    assert ended.split("; ")[1] == "no checkpoint was saved"
+
+
+@pytest.mark.parametrize(
+    ("options", "trigger"),
+    [
+        ({"every_n_epochs": 5}, "every_n_epochs=5"),
+        ({"every_n_train_steps": 100}, "every_n_train_steps=100"),
+        ({"train_time_interval": "1h"}, "train_time_interval='1:00:00'"),
+        ({"save_interval": "99ba"}, "save_interval="),
+        ({"save_top_k": 0}, "save_top_k=0"),
+        ({"save_on_train_epoch_end": False}, "every_n_epochs=1, after validations"),
+    ],
+    ids=str,
+)
+def test_a_whole_fit_that_saved_nothing_names_the_trigger(told, options, trigger) -> None:
+    """An error had nothing to do with it: the trigger never came due, and `save_last` helps."""
+    (ended,) = told(saver=ModelCheckpoint("checkpoints", **options), limit_val_batches=0)
+    why = ended.split("; ")[1]
+    assert why.startswith(f"no checkpoint was saved (no save of ModelCheckpoint({trigger}")
+    assert "came due: save_last=True saves one at the end" in why
+    saved, _ = told(saver=ModelCheckpoint("s", save_last=True, **options), limit_val_batches=0)
+    assert "no checkpoint" not in saved
+
+
 def test_a_signal_loses_nothing(told) -> None:
     """After SIGTERM the checkpoint of that moment is named."""
     ended, _ = told(Acts(lambda trainer: os.kill(os.getpid(), signal.SIGTERM)))

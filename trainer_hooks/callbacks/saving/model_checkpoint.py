@@ -222,6 +222,12 @@ class ModelCheckpoint(Saver):
         """How many epochs lie between two saves; 0 where steps or time trigger them."""
         return self._schedule.triggers.every_n_epochs
 
+    def describe_trigger(self) -> str:
+        """Return the option that decides when to save, with its value: `every_n_epochs=5`."""
+        if self.save_top_k == 0 and not self.save_last:
+            return "save_top_k=0"
+        return self._schedule.describe_trigger()
+
     def state_dict(self) -> dict[str, Any]:
         """Return the ranking, its folder, the files that a save replaces, and the schedule."""
         return {
@@ -578,6 +584,18 @@ class SaveSchedule:
             and triggers.save_interval is None
         )
         self.reset()
+
+    def describe_trigger(self) -> str:
+        """Return the option that decides when to save, with its value."""
+        triggers = self.triggers
+        if triggers.save_interval is not None:
+            return f"save_interval={triggers.save_interval!r}"
+        if triggers.train_time_interval is not None:
+            return f"train_time_interval={str(triggers.train_time_interval)!r}"
+        if triggers.every_n_train_steps:
+            return f"every_n_train_steps={triggers.every_n_train_steps}"
+        after = "" if self._at_train_epoch_end else ", after validations"
+        return f"every_n_epochs={triggers.every_n_epochs}{after}"
 
     def reset(self) -> None:
         """Reset for a new training."""

@@ -110,7 +110,11 @@ def log_end(
     parts = (
         how,
         (_best(trainer) if error is None else "")
-        or (_newest(trainer, core.training, newest) if is_expected else ""),
+        or (
+            _newest(trainer, core.training, newest, is_failed=error is not None)
+            if is_expected
+            else ""
+        ),
         _report_of(trainer),
     )
     log.info("%s %s", core.entry_point, "; ".join(filter(None, parts)))
@@ -136,15 +140,22 @@ def _broken_by(error: BaseException) -> str:
     return f"failed with {type(error).__name__}"
 
 
-def _newest(trainer: Trainer, training: TrainingState, newest: str) -> str:
-    """Return the line about the newest checkpoint, after a fit that was cut short."""
+def _newest(trainer: Trainer, training: TrainingState, newest: str, *, is_failed: bool) -> str:
+    """Return the line about the newest checkpoint, or about why there is none."""
     if not newest:
         # of a fit that trained nothing there is nothing to save
-        cure = (
-            " (ModelCheckpoint(save_on_exception=True) saves one at such a moment)"
-            if trainer.checkpoint_callbacks and training.progress.batches_completed
-            else ""
-        )
+        savers = _savers(trainer) if training.progress.batches_completed else []
+        cure = ""
+        if savers and not is_failed:
+            names = ", ".join(
+                f"{type(saver).__name__}({saver.describe_trigger()})" for saver in savers
+            )
+            cure = (
+                f" (no save of {names} came due: save_last=True saves one at the end, or choose "
+                "another trigger)"
+            )
+        elif savers and not any(saver.save_on_exception for saver in savers):
+            cure = " (ModelCheckpoint(save_on_exception=True) saves one at such a moment)"
         return f"no checkpoint was saved{cure}"
     lost = _lost(training)
     since = f"saved {count_with_noun(lost, 'batch')} earlier" if lost else "saved at that moment"
@@ -158,14 +169,19 @@ def _lost(training: TrainingState) -> int:
 
 def _best(trainer: Trainer) -> str:
     """Return the line about the best checkpoint; empty where no metric ranks them."""
-    kind = class_if_loaded("trainer_hooks.callbacks.saving.model_checkpoint", "ModelCheckpoint")
-    savers = [saver for saver in trainer.checkpoint_callbacks if isinstance(saver, kind)]
-    for saver in cast("list[ModelCheckpoint]", savers):
+    for saver in _savers(trainer):
         if saver.monitor is not None and saver.best_model_path:
             score = saver.best_model_score
             value = "" if score is None else f" ({saver.monitor} {score.item():.5g})"
             return f"best checkpoint: {shown_path(saver.best_model_path)!r}{value}"
     return ""
+
+
+def _savers(trainer: Trainer) -> list[ModelCheckpoint]:
+    """Return the trainer's `ModelCheckpoint`s."""
+    kind = class_if_loaded("trainer_hooks.callbacks.saving.model_checkpoint", "ModelCheckpoint")
+    savers = [saver for saver in trainer.checkpoint_callbacks if isinstance(saver, kind)]
+    return cast("list[ModelCheckpoint]", savers)
 
 
 def _report_of(trainer: Trainer) -> str:
