@@ -118,6 +118,21 @@ def test_the_first_frame_outside_the_package_is_shown(depth: int) -> None:
     assert (caught[0].filename, caught[0].lineno) == (__file__, line)
 
 
+def test_a_context_manager_of_the_package_is_passed_over() -> None:
+    """Between it and the caller stands a frame of contextlib, whose line nobody wants."""
+    library = inside(
+        "trainer_hooks.somewhere",
+        "from contextlib import contextmanager\n"
+        "@contextmanager\n"
+        "def part():\n    warn('look', UserWarning)\n    yield\n"
+        "def enter():\n    with part():\n        pass\n",
+    )
+    line = sys._getframe().f_lineno + 2
+    with pytest.warns(UserWarning, match="look") as caught:
+        library.enter()
+    assert (caught[0].filename, caught[0].lineno) == (__file__, line)
+
+
 def test_a_package_with_a_like_name_is_outside() -> None:
     """`trainer_hooks_monitoring` is not `trainer_hooks`: its line is shown."""
     plugin = inside("trainer_hooks_monitoring", "def complain():\n    warn('look', UserWarning)\n")

@@ -65,9 +65,14 @@ def warn(message: str, category: type[Warning]) -> None:
     if _is_error in log.filters:
         return
     level, frame = 2, sys._getframe(1)  # noqa: SLF001 - documented, and what warnings itself uses
-    while frame.f_back is not None and is_own_module(frame.f_globals.get("__name__", "")):
+    while frame.f_back is not None and _is_passed_over(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back
     warnings.warn(printable_lines(message), category, stacklevel=level)
+
+
+def _is_passed_over(module: str) -> bool:
+    # contextlib's frames stand between two of ours where one is a context manager
+    return module == "contextlib" or is_own_module(module)
 
 
 def is_own_module(module: str) -> bool:

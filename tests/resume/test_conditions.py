@@ -121,6 +121,56 @@ def test_an_older_file_goes_on(saved, quiet_trainer) -> None:
     assert trainer.optimizers[0].param_groups[0]["lr"] == pytest.approx(0.01 * 0.1**3)
 
 
+@pytest.mark.parametrize(
+    ("options", "change"),
+    [
+        ({"gradient_clip_val": 0.5}, "gradient_clip_val None -> 0.5"),
+        ({"gradient_clip_algorithm": "value"}, "gradient_clip_algorithm 'norm' -> 'value'"),
+        ({"limit_train_batches": 1}, "limit_train_batches 1.0 -> 1"),
+        ({"val_check_interval": 3}, "val_check_interval 1.0 -> 3"),
+        ({"val_check_interval": "1h"}, "val_check_interval 1.0 -> '3600sec'"),
+        ({"check_val_every_n_epoch": 2}, "check_val_every_n_epoch 1 -> 2"),
+        ({"overfit_batches": 2}, "limit_train_batches 1.0 -> 2, overfit_batches 0 -> 2"),
+    ],
+    ids=str,
+)
+def test_other_options_of_the_trainer(saved, quiet_trainer, options, change) -> None:
+    """Those that decide what is trained are listed, and a resume with the same is silent."""
+    path = saved(Net(sgd()))
+    trainer = quiet_trainer(max_epochs=3, **options)
+    with pytest.warns(TrainerHooksWarning) as caught:
+        trainer.fit(Net(sgd()), loader(), ckpt_path=path)
+    # of overfit_batches there is a second warning, of the sampler
+    told = [str(one.message) for one in caught if "other settings" in str(one.message)]
+    assert [text.partition("This run's counts for: ")[2] for text in told] == [f"{change}."]
+    # what the next file holds is what this run was trained with
+    trainer.save_checkpoint(path)
+    quiet_trainer(max_epochs=4, **options).fit(Net(sgd()), loader(), ckpt_path=path)
+
+
+def test_options_that_a_callback_changes(saved, quiet_trainer) -> None:
+    """What changes within a run, and the length of the training, are no other settings."""
+
+    class Changes(Callback):
+        def on_train_epoch_start(self, trainer, module):
+            trainer.max_epochs = 5
+            trainer.accumulate_grad_batches = 1
+
+    path = saved(Net(sgd()), callbacks=[Changes()], gradient_clip_val=1)
+    # the same numbers, written in another way
+    same = {"gradient_clip_val": 1.0, "overfit_batches": 0, "gradient_clip_algorithm": "norm"}
+    quiet_trainer(max_epochs=6, **same).fit(Net(sgd()), loader(), ckpt_path=path)
+
+
+def test_a_file_without_options_of_the_trainer_says_nothing(saved, quiet_trainer) -> None:
+    """Files of earlier versions hold none to compare."""
+    path = saved(Net(sgd()))
+    checkpoint = torch.load(path, weights_only=True)
+    del checkpoint["trainer_hooks"]["setup"]["trainer"]
+    torch.save(checkpoint, path)
+    quiet_trainer(max_epochs=3, gradient_clip_val=0.5).fit(Net(sgd()), loader(), ckpt_path=path)
+
+
 def test_other_settings(saved, quiet_trainer) -> None:
     """All that differs stands in one warning, each with both values and the side that counts."""
     path = saved(Net(sgd(), lambda o: StepLR(o, 5), rate=0.01, parts={"depth": 2, "width": 3}))
@@ -135,8 +185,8 @@ def test_other_settings(saved, quiet_trainer) -> None:
         trainer.fit(module, loader(), ckpt_path=path)
     (told,) = caught
     assert (
-        "The checkpoint's counts for: lr 0.01 -> 0.5, momentum 0 -> 0.9, "
-        "step_size of StepLR 5 -> 7 (overrides=['lr'] takes this run's). "
+        "The checkpoint's counts for: lr 0.01 -> 0.5 (overrides=['lr'] takes this run's), "
+        "momentum 0 -> 0.9, step_size of StepLR 5 -> 7. "
         "This run's counts for: precision 32-true -> bf16-mixed, "
         "hyperparameter rate 0.01 -> 0.5, hyperparameter parts.width 3 -> 4."
     ) in str(told.message)

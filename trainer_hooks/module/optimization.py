@@ -787,7 +787,8 @@ def apply_options(
     for name in sorted(set(names) - known):
         raise OptionError(
             f"overrides=[...] names {name!r}: it must be an option of the optimizers, which "
-            f"have {', '.join(sorted(known))}.{did_you_mean(name, known)}"
+            f"have {', '.join(sorted(known))}; schedulers go on with the checkpoint's options."
+            f"{did_you_mean(name, known)}"
         )
     for one, rates, state in zip(
         setup["optimizers"], setup["rates"], checkpoint["optimizer_states"], strict=True

@@ -22,6 +22,7 @@ from trainer_hooks._options import (
     is_int,
 )
 from trainer_hooks.clock.schedules import DueCondition
+from trainer_hooks.clock.timing import Time
 from trainer_hooks.context.plan import NEVER, RunPlan
 from trainer_hooks.errors import OptionError, did_you_mean
 from trainer_hooks.trainer.options.limits import (
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.callback import Callback
     from trainer_hooks.clock.schedules import When
-    from trainer_hooks.clock.timing import Time
     from trainer_hooks.loggers.base import Logger
     from trainer_hooks.profilers import Profiler
     from trainer_hooks.runtime.strategy_options import DDPStrategy, FSDPStrategy
@@ -180,6 +180,13 @@ def option(default: Any, doc: str, rule: Rule | None = None) -> Any:
         rule: the rule for its values; None if the part that it names checks them.
     """
     return field(default=default, metadata={"doc": doc, "rule": rule})
+
+
+_COMPARED = (
+    "gradient_clip_val", "gradient_clip_algorithm", "limit_train_batches", "overfit_batches",
+    "val_check_interval", "check_val_every_n_epoch",
+)  # fmt: skip
+"""Options of which another value in a resumed run makes it another training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -547,6 +554,25 @@ class TrainerConfig:
         duration = check_duration(self.max_duration, self.iteration_length)
         # `with_duration` replaces the limit in its unit, and of two limits the nearer one counts
         return plan if self.fast_dev_run else both_limits(with_duration(plan, duration), plan)
+
+    def compared_options(self) -> dict[str, Any]:
+        """Return the options that decide what is trained, as plain data that a resume compares.
+
+        They are the options as passed, with the defaults filled in: what a callback changes in a
+        run is its own state.
+        """
+        plan = self.plan()
+        options = {name: getattr(plan, name) for name in _COMPARED}
+        # one number for each meaning: of the limits the type counts, so that 1 is not 1.0
+        options["overfit_batches"] = plan.overfit_batches or 0
+        if plan.gradient_clip_val is not None:
+            options["gradient_clip_val"] = float(plan.gradient_clip_val)
+        interval = plan.val_check_interval
+        if isinstance(interval, Time):
+            options["val_check_interval"] = str(interval)
+        elif not isinstance(interval, int | float):
+            del options["val_check_interval"]  # a function, which no text tells from another
+        return options
 
 
 def _dry_run(batches: int) -> dict[str, Any]:

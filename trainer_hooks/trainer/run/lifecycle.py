@@ -459,6 +459,7 @@ class TrainerRun:
             )
             warn_of_foreign_parameters(training.optimization, module)
             training.setup = describe_setup(training.optimization, ours(module).saved_hparams)
+            training.setup["trainer"] = self.core.config.compared_options()
             training.is_configured = True
         # the modes at the beginning: by these a resume tells a module that was built otherwise from
         # one whose parts a hook froze

@@ -410,29 +410,39 @@ def _reconcile_settings(
     # an older file holds no settings, but the optimizers' states hold the learning rates
     saved = noted if "optimizers" in noted else {"optimizers": _rates_in(checkpoint)}
     theirs, ours = [], []
-    advice = ""
+    advised = ""
     for kind, option, before, now in changed_options(saved, training.setup):
         # it is "lr", or of several optimizers "lr of SGD"
         if kind == "optimizers" and option.partition(" ")[0] in overrides:
             continue  # changed on purpose
         theirs.append(_told(option, before, now))
-        if kind == "optimizers" and not advice:
-            name = option.partition(" ")[0]
-            advice = f" (overrides=[{name!r}] takes this run's)"
+        if kind == "optimizers" and not advised:
+            advised, name = theirs[-1], option.partition(" ")[0]
     was = noted.get("precision", core.precision.name)
     if was != core.precision.name:
         ours.append(f"precision {was} -> {core.precision.name}")
     known = noted.get("hparams", checkpoint.get("hyper_parameters")) or {}
     ours += [f"hyperparameter {one}" for one in setting_changes(known, training.setup["hparams"])]
+    options = training.setup["trainer"]
+    ours += [
+        _told(name, value, options[name])
+        for name, value in noted.get("trainer", {}).items()
+        # by repr: a limit of 1 is a single batch, and 1.0 is all
+        if name in options and repr(value) != repr(options[name])
+    ]
     if overrides:
         apply_options(checkpoint, training.optimization, training.setup, overrides)
     # what the next checkpoint holds: the values with which the training goes on
     training.setup = _in_effect(training.setup, saved, overrides)
     # each change once: all parameter groups often change alike
+    theirs = list(dict.fromkeys(theirs))
+    if advised:
+        # of an option of a scheduler this would not be true
+        theirs[theirs.index(advised)] += f" (overrides=[{name!r}] takes this run's)"
     sides = [
-        f"{side}: {', '.join(dict.fromkeys(changes))}{more}"
-        for side, changes, more in (
-            ("The checkpoint's counts for", theirs, advice), ("This run's counts for", ours, ""),
+        f"{side}: {', '.join(changes)}"
+        for side, changes in (
+            ("The checkpoint's counts for", theirs), ("This run's counts for", ours),
         )
         if changes
     ]  # fmt: skip
