@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
@@ -55,10 +57,21 @@ def test_hardware_that_is_not_there_is_said(machine, accelerator):
 
 
 @pytest.mark.parametrize(
-    "devices", [2, 0, "2", "0,1", [0, 1], [], [-1], True, "two", [None], [True], -1, 1.5, None]
+    "devices",
+    [0, "0", [], ",", [-1], True, "two", "2x", "0,x", [None], [True], -2, 1.5, None, [0, 0], "1,1"],
 )
-def test_anything_but_one_device_is_refused(machine, devices):
-    """Several devices, none, and unknown values are errors that show the value."""
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_what_is_no_devices_is_refused(machine, devices, ranks):
+    """None, unknown values and a device twice are errors that show the value and all forms."""
+    machine(cuda=2)
+    message = rf"Trainer\(devices={re.escape(repr(devices))}\): must .* a number of devices above 0"
+    with pytest.raises(OptionError, match=message):
+        pick_device("auto", devices, Topology(world_size=ranks, local_world_size=ranks))
+
+
+@pytest.mark.parametrize("devices", [2, "2", "0,1", [0, 1], -1])
+def test_several_devices_in_one_process_are_refused(machine, devices):
+    """One process trains on one device."""
     machine(cuda=2)
     with pytest.raises(OptionError, match=r"Trainer\(devices=.*must be 'auto', 1, or a list"):
         pick_device("auto", devices)

@@ -38,6 +38,7 @@ def pick_device(
             f"Trainer(accelerator={accelerator!r}): must be one of {', '.join(_ACCELERATORS)}."
             f"{did_you_mean(str(accelerator), _ACCELERATORS)}"
         )
+    devices = _check_devices(devices)
     # One rank may name any device; of several, each takes the one at its local rank.
     is_single = topology.world_size == 1
     index = _device_index(devices) if is_single else _index_of_rank(devices, topology.local_rank)
@@ -156,49 +157,56 @@ def _available_type(accelerator: str) -> str:
     return accelerator
 
 
-def _index_of_rank(devices: int | str | Sequence[int], local_rank: int) -> int:
+def _check_devices(devices: object) -> str | int | list[int]:
+    """Return `devices` as `"auto"`, a number, or a list of indices.
+
+    Raises:
+        OptionError: it is none of these, or names a device twice.
+    """
+    given: object = devices
+    if isinstance(given, str) and given.strip() != "auto":
+        parts = [part.strip() for part in given.split(",") if part.strip()]
+        try:
+            numbers = [int(part) for part in parts]
+        except ValueError:
+            numbers = []
+        # "2," is a list of one index, and "2" a number of devices
+        given = numbers if "," in given or not numbers else numbers[0]
+    if isinstance(given, str):
+        return "auto"
+    # A bool is an int, so that True would mean 1.
+    if isinstance(given, int) and not isinstance(given, bool) and (given > 0 or given == -1):
+        return given
+    if isinstance(given, list | tuple) and given:
+        is_index = [type(index) is int and index >= 0 for index in given]
+        if all(is_index) and len(set(given)) == len(given):
+            return list(given)
+    raise OptionError(
+        f"Trainer(devices={devices!r}): must be 'auto', a number of devices above 0, -1 for all, "
+        "or a list of different indices. Pass such as 2, [0] or [0, 1]; each device takes a "
+        "process."
+    )
+
+
+def _index_of_rank(devices: str | int | list[int], local_rank: int) -> int:
     """Return the device index of one rank of several; the length of `devices` fits."""
-    if isinstance(devices, str) and "," in devices:
-        devices = [int(part) for part in devices.split(",") if part.strip()]
-    if isinstance(devices, list | tuple):
-        return int(devices[local_rank])
-    return local_rank
+    return devices[local_rank] if isinstance(devices, list) else local_rank
 
 
-def _device_index(devices: int | str | Sequence[int]) -> int:
+def _device_index(devices: str | int | list[int]) -> int:
     """Return the index of the single device that `devices` names.
 
     Raises:
-        OptionError: it names none, or several.
+        OptionError: it names several.
     """
-    error = OptionError(
+    if devices in ("auto", 1) or (devices == -1 and torch.cuda.device_count() <= 1):
+        return 0
+    if isinstance(devices, list) and len(devices) == 1:
+        return devices[0]
+    raise OptionError(
         f"Trainer(devices={devices!r}): must be 'auto', 1, or a list with one index such as [0], "
         "in one process."
     )
-    if devices == "auto":
-        return 0
-    if isinstance(devices, str):
-        text = devices.strip()
-        try:
-            indices = [int(part) for part in text.split(",") if part.strip()]
-        except ValueError:
-            raise error from None
-        if "," not in text and indices not in ([1], [-1]):
-            raise error
-        devices = indices if "," in text else 1
-    # A bool is an int, so that True would mean 1.
-    if isinstance(devices, bool):
-        raise error
-    if isinstance(devices, int):
-        if devices not in (1, -1) or (devices == -1 and torch.cuda.device_count() > 1):
-            raise error
-        return 0
-    if not isinstance(devices, list | tuple) or len(devices) != 1:
-        raise error
-    index = devices[0]
-    if isinstance(index, bool) or not isinstance(index, int) or index < 0:
-        raise error
-    return index
 
 
 _OUT_OF_MEMORY_TEXTS = (

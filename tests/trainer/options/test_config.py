@@ -80,7 +80,7 @@ SWITCH = "True, False or None"
 BAD = [
     *[("accelerator", value, "must be one of auto, cpu") for value in ("tpu", None, ["cpu"])],
     *[
-        ("devices", value, "must be 'auto', 1, or a list with one index")
+        ("devices", value, "must be 'auto', a number of devices above 0")
         for value in (0, True, [], [-1], [True], "two", "", None, 1.5, {0})
     ],
     *[("num_nodes", value, "must be an int of at least 1") for value in (0, None, "2", True)],
