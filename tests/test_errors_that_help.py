@@ -182,7 +182,7 @@ def test_the_loaders_before_the_model(Tiny, quiet_trainer, batches, stage) -> No
 
 
 @pytest.mark.parametrize("stage", ["fit", "validate", "test", "predict"])
-@pytest.mark.parametrize("path", [True, 3, b"last"])
+@pytest.mark.parametrize("path", [True, 3, b"last", ""])
 def test_a_checkpoint_path_of_another_type(Tiny, quiet_trainer, batches, stage, path) -> None:
     """A ckpt_path that is no path is refused by its rule, and not by what would open it."""
     words = (f"ckpt_path={path!r} of {stage}", "a path", "'last'")

@@ -206,6 +206,22 @@ def test_a_folder_is_no_checkpoint(tmp_path):
     """A folder's path is answered as a missing checkpoint."""
     text = message(lambda: read_checkpoint(tmp_path), CheckpointNotFoundError)
     assert "is not there: it is a folder without a seal" in text
+    assert "Give the path of a file; ckpt_path='last' finds a fit's newest." in text
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "it is empty. Resume from an earlier one."),
+        (b"hello world\n", "it was not written by torch.save. Give the path of a checkpoint."),
+    ],
+    ids=["empty", "text"],
+)
+def test_a_file_of_another_kind_is_named(path, content, reason):
+    """An empty file and one of another program are no torch error."""
+    path.write_bytes(content)
+    text = message(lambda: read_checkpoint(path))
+    assert text == f"checkpoint {str(path)!r} cannot be read: {reason}"
 
 
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.01, 0.1, 0.5, 0.9, 0.97, 0.9999])
@@ -215,7 +231,7 @@ def test_a_truncated_file_is_refused(path, share):
     content = path.read_bytes()
     path.write_bytes(content[: int(len(content) * share)])
     text = message(lambda: read_checkpoint(path))
-    kind = "is damaged: it is not what" if share else "cannot be read: it is truncated or no"
+    kind = "is damaged: it is not what" if share else "cannot be read: it is empty."
     assert text.startswith(f"checkpoint {str(path)!r} {kind} ")
     assert text.endswith("Resume from an earlier one.")
 

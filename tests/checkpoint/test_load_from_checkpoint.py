@@ -10,7 +10,7 @@ import torch
 
 from trainer_hooks import DataModule, Module
 from trainer_hooks.checkpoint.weights import load_weights
-from trainer_hooks.errors import CheckpointError, ModuleError, TrainerHooksWarning
+from trainer_hooks.errors import CheckpointError, ModuleError, OptionError, TrainerHooksWarning
 
 
 @pytest.fixture
@@ -69,6 +69,16 @@ def test_not_strict_loads_what_fits(saved, net_type):
     with pytest.warns(TrainerHooksWarning, match=told):
         module = More.load_from_checkpoint(path, strict=False)
     assert torch.equal(module.layer.weight, before.layer.weight)
+
+
+@pytest.mark.parametrize(
+    ("device", "rule"),
+    [("cuda:99", "finds no such device on this machine"), ("foo", "must be a torch.device")],
+)
+def test_a_device_that_is_not_there(saved, net_type, device, rule):
+    """A missing device is refused before anything is loaded, and not by torch."""
+    with pytest.raises(OptionError, match=rf"map_location '{device}' of .*load_from.*{rule}"):
+        net_type.load_from_checkpoint("no such file.ckpt", map_location=device)
 
 
 def test_not_strict_says_that_no_name_matches(saved, net_type):

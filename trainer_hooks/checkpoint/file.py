@@ -312,12 +312,17 @@ def require_file(file: Path, name: str) -> None:
     """
     reason = absence_of(file)
     if reason.startswith(_NOT_THERE):
-        raise CheckpointNotFoundError(f"checkpoint {name!r} {reason}.")
+        is_folder = os.path.isdir(file)  # noqa: PTH112 - as below
+        advice = " Give the path of a file; ckpt_path='last' finds a fit's newest." * is_folder
+        raise CheckpointNotFoundError(f"checkpoint {name!r} {reason}.{advice}")
     if reason:
         raise CheckpointError(f"checkpoint {name!r} {reason}. Give the path of a checkpoint.")
 
 
 _NOT_THERE = "is not there"
+
+TORCH_FORMATS = (b"PK\x03\x04", b"\x80")
+"""The first bytes of torch's present format, a zip file, and of a pickle, its older one."""
 
 
 def absence_of(file: Path) -> str:
@@ -348,21 +353,10 @@ def _unpickle(file: Path | IO[bytes], name: str, **options: Any) -> dict[str, An
             # torch itself causes this warning when it reads int8 weights
             warnings.filterwarnings("ignore", message="TypedStorage is deprecated")
             checkpoint = torch.load(file, weights_only=True, **options)
-    except pickle.UnpicklingError as error:
-        # torch names the refused class only inside its message
-        refused = re.search(r"GLOBAL (\S+)", str(error))
-        raise CheckpointError(
-            f"checkpoint {name!r} cannot be opened: it is no checkpoint, is damaged, or holds "
-            "objects that only code could rebuild, which is never run here"
-            f"{f' (it asks for {refused[1]})' if refused else ''}. Save plain data and tensors."
-        ) from error
     except MemoryError:
         raise  # the machine is too small, the file may be whole
     except Exception as error:  # torch raises errors of many types for a damaged file
-        raise CheckpointError(
-            f"checkpoint {name!r} cannot be read: it is truncated or no checkpoint "
-            f"({_first_line(error)}). Resume from an earlier one."
-        ) from error
+        raise _unloadable(file, name, error) from error
     if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint:
         kind = type(checkpoint).__qualname__
         is_dict = isinstance(checkpoint, dict)
@@ -372,6 +366,43 @@ def _unpickle(file: Path | IO[bytes], name: str, **options: Any) -> dict[str, An
             "dict with the key 'state_dict'. To use bare weights, call module.load_state_dict."
         )
     return checkpoint
+
+
+def _unloadable(file: Path | IO[bytes], name: str, error: Exception) -> CheckpointError:
+    """Return the error for a file that torch could not load, by its first bytes and torch's error.
+
+    Args:
+        file: the file, closed or open.
+        name: its path as it was given.
+        error: torch's error.
+    """
+    if isinstance(file, Path):
+        with file.open("rb") as content:
+            head = content.read(8)
+    else:
+        file.seek(0)
+        head = file.read(8)
+    if not head:
+        return CheckpointError(
+            f"checkpoint {name!r} cannot be read: it is empty. Resume from an earlier one."
+        )
+    if not head.startswith(TORCH_FORMATS):
+        return CheckpointError(
+            f"checkpoint {name!r} cannot be read: it was not written by torch.save. Give the path "
+            "of a checkpoint."
+        )
+    if isinstance(error, pickle.UnpicklingError):
+        # torch names the refused class only inside its message
+        refused = re.search(r"GLOBAL (\S+)", str(error))
+        return CheckpointError(
+            f"checkpoint {name!r} cannot be opened: it is no checkpoint, is damaged, or holds "
+            "objects that only code could rebuild, which is never run here"
+            f"{f' (it asks for {refused[1]})' if refused else ''}. Save plain data and tensors."
+        )
+    return CheckpointError(
+        f"checkpoint {name!r} cannot be read: it is truncated or no checkpoint "
+        f"({_first_line(error)}). Resume from an earlier one."
+    )
 
 
 def _require_undamaged(file: Path, name: str, sums: Checksums | None = None) -> None:

@@ -23,7 +23,7 @@ from trainer_hooks._files import is_missing
 from trainer_hooks._text import count_with_noun
 from trainer_hooks.checkpoint.atomic_write import is_sharded_folder, size_of_folder
 from trainer_hooks.checkpoint.encoding import decode
-from trainer_hooks.checkpoint.file import absence_of, verify_checkpoint
+from trainer_hooks.checkpoint.file import TORCH_FORMATS, absence_of, verify_checkpoint
 from trainer_hooks.checkpoint.lightning import lightning_progress
 from trainer_hooks.checkpoint.migrations import FORMAT, migrate
 from trainer_hooks.checkpoint.paths import can_be_mapped
@@ -36,8 +36,6 @@ from trainer_hooks.errors import CheckpointError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# the first bytes of torch's present format, a zip file, and of a pickle, its older one
-_ZIP, _PICKLE = b"PK\x03\x04", b"\x80"
 # torch's messages: the types of its errors do not tell such files from damaged ones
 _CODE_PATTERNS = (
     r"GLOBAL (\S+)",
@@ -273,7 +271,7 @@ def _head(file: Path) -> bytes:
 def _loaded(file: Path, head: bytes) -> Any:
     """Load a file without running code; tensors of a zip file are mapped, not read."""
     is_zip = is_zipfile(file)  # torch maps only zip files, not its older format
-    if head.startswith(_ZIP) and not is_zip:
+    if head.startswith(TORCH_FORMATS[0]) and not is_zip:
         raise UnusableFileError(file, FileFault.DAMAGED, "its end is missing")
     try:
         # torch warns of files that it then refuses
@@ -297,10 +295,10 @@ def _fault(error: Exception, head: bytes) -> tuple[FileFault, str]:
             FileFault.NEEDS_CODE,
             f"only code could rebuild what it holds ({named}), and none is run",
         )
-    if isinstance(error, pickle.UnpicklingError) and head.startswith((_ZIP, _PICKLE)):
+    if isinstance(error, pickle.UnpicklingError) and head.startswith(TORCH_FORMATS):
         return FileFault.NEEDS_CODE, "it is pickled in a way that torch does not open without code"
     # the two texts are torch's for a zip file that is no archive of its own
-    if not head.startswith((_ZIP, _PICKLE)) or "hasRecord" in text or "subdirectory" in text:
+    if not head.startswith(TORCH_FORMATS) or "hasRecord" in text or "subdirectory" in text:
         return FileFault.NO_CHECKPOINT, "it was not written by torch.save"
     lines = text.splitlines()
     return FileFault.DAMAGED, f"{type(error).__name__}: {lines[0] if lines else 'no data'}"

@@ -29,6 +29,7 @@ from trainer_hooks.module.hyperparameters import (
     read_hparams,
 )
 from trainer_hooks.runtime import rng
+from trainer_hooks.runtime.device import device_of_option, require_usable
 from trainer_hooks.runtime.nested_tensors import map_tensors
 
 if TYPE_CHECKING:
@@ -587,12 +588,19 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
             CheckpointError: it cannot be read, or its weights do not fit.
             ModuleError: an argument that `__init__` needs is missing, or the file of
                 hyperparameters cannot be read.
+            OptionError: `map_location` names a device that is not there.
         """
         from trainer_hooks.checkpoint.file import load_checkpoint
         from trainer_hooks.checkpoint.weights import load_weights
 
         path = str(checkpoint_path)
         is_device = isinstance(map_location, str | torch.device)
+        if is_device:
+            # before the file is read, which takes long
+            where = f"{cls.__qualname__}.load_from_checkpoint"
+            device = device_of_option(map_location, "map_location", where)
+            if device != torch.device("meta"):
+                require_usable(device, "map_location", where)
         # a device is for the module; its weights are read to the CPU first
         weights_location = "cpu" if is_device or map_location is None else map_location
         checkpoint = load_checkpoint(checkpoint_path, weights_location)

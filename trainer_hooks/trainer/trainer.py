@@ -1572,7 +1572,7 @@ class Trainer:
 
         Raises:
             UsageError: a run of this trainer is going on.
-            OptionError: it is neither a text nor a path.
+            OptionError: it is neither a text nor a path, or is empty.
             CheckpointNotFoundError: it is one of the words with a letter wrong.
         """
         # before the record changes: by that of the running run, savers know which file to keep
@@ -1585,10 +1585,11 @@ class Trainer:
         self._core.start.is_auto = ckpt_path == "auto"
         if ckpt_path is None:
             return None
-        if not isinstance(ckpt_path, str | os.PathLike):
+        # an empty one would be the current folder
+        if not isinstance(ckpt_path, str | os.PathLike) or not os.fspath(ckpt_path):
             raise OptionError(
                 f"ckpt_path={ckpt_path!r} of {fn}: must be a path, or one of the words 'last', "
-                "'best' and 'auto'."
+                "'best' and 'auto'. Pass one, or None for no checkpoint."
             )
         if ckpt_path not in ("auto", "best", "last"):
             if isinstance(ckpt_path, str) and ckpt_path.isalpha() and is_missing(ckpt_path):

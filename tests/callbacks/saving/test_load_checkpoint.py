@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 import torch
 from torch.utils.data import DataLoader
@@ -111,6 +113,19 @@ def test_all_of_it_is_what_a_resume_does(tmp_path, saved):
     assert trainer.clock.epochs == 2
     assert trainer.ckpt_path == path
     assert load.is_loaded
+
+
+@pytest.mark.filterwarnings("ignore:the checkpoint and this run's callbacks differ")
+def test_the_same_file_twice_is_no_news(tmp_path, saved, caplog):
+    """Where `ckpt_path` is another file, that is told; where it is the same, nothing is."""
+    path, _ = saved
+    caplog.set_level("INFO", "trainer_hooks")
+    train(tmp_path, LoadCheckpoint(path), ckpt_path=path, max_epochs=3)
+    assert "the run goes on from" not in caplog.text
+    other = tmp_path / "other.ckpt"
+    shutil.copy(path, other)
+    train(tmp_path, LoadCheckpoint(path), ckpt_path=other, max_epochs=3)
+    assert f"the run goes on from {str(other)!r}, not" in caplog.text
 
 
 def test_the_weights_alone_start_a_new_training(tmp_path, saved):

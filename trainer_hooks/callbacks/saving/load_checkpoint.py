@@ -8,6 +8,7 @@ from trainer_hooks._log import log, warn
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.saving.saver_options import check_flags, check_source
 from trainer_hooks.checkpoint.file import load_checkpoint
+from trainer_hooks.checkpoint.paths import absolute_path
 from trainer_hooks.checkpoint.weights import (
     IgnoreKeys,
     check_ignore_keys,
@@ -118,7 +119,8 @@ class LoadCheckpoint(Callback):
         if self.event is not Event.BEFORE_LOAD or self.is_loaded:
             return
         if path is not None:
-            log.info("%s: the run goes on from %r, not %r", _WHERE, path, self.load_path)
+            if absolute_path(path) != absolute_path(self.load_path):
+                log.info("%s: the run goes on from %r, not %r", _WHERE, path, self.load_path)
         elif self.load_weights_only:
             self._load_weights(module)
         else:
