@@ -213,7 +213,10 @@ def test_a_folder_is_no_checkpoint(tmp_path):
     ("content", "reason"),
     [
         (b"", "it is empty. Resume from an earlier one."),
-        (b"hello world\n", "it was not written by torch.save. Give the path of a checkpoint."),
+        (
+            b"hello world\n",
+            "it was not written by torch.save, and so is no checkpoint. Give the path of one.",
+        ),
     ],
     ids=["empty", "text"],
 )

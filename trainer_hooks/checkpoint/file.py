@@ -388,8 +388,8 @@ def _unloadable(file: Path | IO[bytes], name: str, error: Exception) -> Checkpoi
         )
     if not head.startswith(TORCH_FORMATS):
         return CheckpointError(
-            f"checkpoint {name!r} cannot be read: it was not written by torch.save. Give the path "
-            "of a checkpoint."
+            f"checkpoint {name!r} cannot be read: it was not written by torch.save, and so is no "
+            "checkpoint. Give the path of one."
         )
     if isinstance(error, pickle.UnpicklingError):
         # torch names the refused class only inside its message
