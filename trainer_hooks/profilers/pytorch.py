@@ -353,10 +353,21 @@ def require_no_other(where: str, advice: str) -> None:
     """
     names = ", ".join(sorted(set(_OPEN.values())))
     if names or torch.autograd._profiler_enabled():  # type: ignore[attr-defined]  # noqa: SLF001
-        raise UsageError(
-            f"{where} cannot record: another profiler of torch is running"
-            f"{f' ({names})' if names else ''}, and torch can run only one at a time. {advice}"
-        )
+        raise second_profiler(where, names, advice)
+
+
+def second_profiler(where: str, running: str, advice: str) -> UsageError:
+    """Return the error for a profiler beside another one.
+
+    Args:
+        where: the name of the second.
+        running: the name of the first; empty if it is not known.
+        advice: the last sentence of the message.
+    """
+    return UsageError(
+        f"{where} cannot record: another profiler of torch is running"
+        f"{f' ({running})' if running else ''}, and torch can run only one at a time. {advice}"
+    )
 
 
 def require_no_run_profiler(where: str) -> None:
@@ -369,7 +380,7 @@ def require_no_run_profiler(where: str) -> None:
         UsageError: one is running.
     """
     if _WHERE in _OPEN.values():
-        require_no_other(where, "Leave one of them out.")
+        raise second_profiler(where, _WHERE, "Leave one of them out.")
 
 
 def start_recorder(recorder: profile, where: str) -> None:

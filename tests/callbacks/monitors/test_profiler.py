@@ -187,14 +187,23 @@ def test_beside_another_profiler(quiet_trainer, Tiny, batches):
 @pytest.mark.parametrize(
     ("callbacks", "options", "message", "steps"),
     [
-        (1, {"profiler": "pytorch"}, r"running \(PyTorchProfiler\), .*Leave one of them out", 0),
-        (2, {}, r"running \(Profiler\), .*skip_first", 1),
+        ([{}], {"profiler": "pytorch"}, r"running \(PyTorchProfiler\), .*Leave one of them out", 0),
+        ([{}, {}], {}, r"running \(Profiler\), .*skip_first", 0),
+        # the second cycle of the first begins in batch 2
+        (
+            [{"wait": 0, "warmup": 0, "active": 1, "repeat": 0}, {"wait": 0, "skip_first": 1}],
+            {},
+            r"running \(Profiler\), .*skip_first",
+            1,
+        ),
     ],
-    ids=["with PyTorchProfiler", "two"],
+    ids=["with PyTorchProfiler", "two", "later"],
 )
 def test_beside_one_of_ours(quiet_trainer, Tiny, batches, callbacks, options, message, steps):
-    """One that waits or warms up is running too; beside that of a run nothing is trained."""
-    profilers = [Profiler(activities="cpu", filename=f"p{i}") for i in range(callbacks)]
+    """One that waits or warms up is running too; it is refused before the training if it can be."""
+    profilers = [
+        Profiler(activities="cpu", filename=f"p{i}", **given) for i, given in enumerate(callbacks)
+    ]
     trainer = quiet_trainer(callbacks=profilers, **options)
     with pytest.raises(UsageError, match=rf"Profiler cannot record: another .*{message}"):
         trainer.fit(net(Tiny), batches(6))

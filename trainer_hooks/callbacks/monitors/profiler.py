@@ -18,6 +18,7 @@ from trainer_hooks.profilers.pytorch import (
     activities_of,
     require_no_other,
     require_no_run_profiler,
+    second_profiler,
     start_recorder,
     stop_recorder,
     write_trace,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from trainer_hooks.module.module import Module
 
 _WHERE = "Profiler"
+_ADVICE = "Leave one of them out, or choose other batches with Profiler(skip_first=...)."
 
 
 class Profiler(Callback):
@@ -163,6 +165,13 @@ class Profiler(Callback):
             UsageError: another profiler of torch is running.
         """
         require_no_run_profiler(_WHERE)
+        first = _first_cycle(self)
+        for other in trainer.callbacks:
+            # of later cycles `_begin` finds out
+            if isinstance(other, Profiler) and other is not self:
+                theirs = _first_cycle(other)
+                if first.start < theirs.stop and theirs.start < first.stop:
+                    raise second_profiler(_WHERE, _WHERE, _ADVICE)
         self.traces = []
         self._done = self._cycles = 0
         self._next_at = self.skip_first + self.wait
@@ -205,9 +214,7 @@ class Profiler(Callback):
         Raises:
             UsageError: another profiler of torch is running.
         """
-        require_no_other(
-            _WHERE, f"Leave one of them out, or choose other batches with {_WHERE}(skip_first=...)."
-        )
+        require_no_other(_WHERE, _ADVICE)
         self._begun_at = trainer.progress.batches_completed
         # a new one for each cycle, since a single one discards the cycle before
         begun = profile(
@@ -253,3 +260,9 @@ class Profiler(Callback):
         write_trace(recorded, path)
         self.traces.append(str(path))
         log.info("%s: wrote %s; open it at https://ui.perfetto.dev", _WHERE, path)
+
+
+def _first_cycle(profiler: Profiler) -> range:
+    """Return the batches of a fit in which the first cycle records, warm-up included."""
+    begin = profiler.skip_first + profiler.wait
+    return range(begin, begin + profiler.warmup + profiler.active)
