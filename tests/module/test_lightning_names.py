@@ -188,17 +188,24 @@ class TestStrictLoading:
         with pytest.warns(TrainerHooksWarning, match="Missing key.*: layer.bias"):
             assert Net.load_from_checkpoint(path, strict=False).hparams.width == 3
 
-    def test_a_resume_that_is_not_strict_says_what_it_left(self, quiet_trainer, tmp_path):
-        """A fit and an evaluation warn of weights that are not in the file."""
+    def test_a_resume_that_is_not_strict_says_what_it_left(self, quiet_trainer, tmp_path, caplog):
+        """A fit and an evaluation log weights that are not in the file, and warn if none is."""
 
         class Lenient(Net):
             strict_loading = False
 
+        class Renamed(Lenient):
+            def state_dict(self, *args, **kwargs):
+                return {f"net.{key}": value for key, value in super().state_dict().items()}
+
         path = self.saved(quiet_trainer, tmp_path, self.Partial())
-        with pytest.warns(TrainerHooksWarning, match="in part: Missing key.*: layer.bias"):
-            quiet_trainer(max_epochs=2).fit(Lenient(), [torch.ones(1, 2)], ckpt_path=path)
-        with pytest.warns(TrainerHooksWarning, match="in part: Missing key.*: layer.bias"):
-            quiet_trainer().validate(Lenient(), [torch.ones(1, 2)], ckpt_path=path, verbose=False)
+        quiet_trainer(max_epochs=2).fit(Lenient(), [torch.ones(1, 2)], ckpt_path=path)
+        quiet_trainer().validate(Lenient(), [torch.ones(1, 2)], ckpt_path=path, verbose=False)
+        told = [one for one in caplog.messages if "in part: Missing key" in one]
+        assert len(told) == 2
+        assert all("layer.bias" in one for one in told)
+        with pytest.warns(TrainerHooksWarning, match="not at all, as no name matches"):
+            quiet_trainer().validate(Renamed(), [torch.ones(1, 2)], ckpt_path=path, verbose=False)
 
 
 class TestHyperparameters:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from trainer_hooks._log import warn
+from trainer_hooks._log import log, warn
 from trainer_hooks.errors import CheckpointError, OptionError, TrainerHooksWarning
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ def load_weights(
 ) -> None:
     """Load `state_dict` into `module`; nothing is changed if it does not fit.
 
-    If not strict, a warning lists the names that are on one side only.
+    If not strict, a warning lists the names that are on one side only. It is a log line for a
+    module with `strict_loading = False`, as long as any name matches.
 
     Args:
         module: the module.
@@ -41,14 +42,20 @@ def load_weights(
         return
     own = module.state_dict()
     differences = "; ".join(_differing_names(own, state_dict))
-    if differences:
-        how_much = "in part" if own.keys() & state_dict.keys() else "not at all, as no name matches"
-        warn(
-            f"the weights in {source!r} were loaded into {type(module).__qualname__} {how_much}: "
-            f"{differences}. Missing ones keep the values that they had. If they were saved under "
-            "other names, rename them in on_load_checkpoint.",
-            TrainerHooksWarning,
-        )
+    if not differences:
+        return
+    has_match = bool(own.keys() & state_dict.keys())
+    how_much = "in part" if has_match else "not at all, as no name matches"
+    message = (
+        f"the weights in {source!r} were loaded into {type(module).__qualname__} {how_much}: "
+        f"{differences}. Missing ones keep the values that they had. If they were saved under "
+        "other names, rename them in on_load_checkpoint."
+    )
+    # a class with `strict_loading = False` leaves weights out on purpose
+    if has_match and not getattr(module, "strict_loading", True):
+        log.info("%s", message)
+    else:
+        warn(message, TrainerHooksWarning)
 
 
 def require_fitting(

@@ -215,7 +215,6 @@ def test_back_to_an_earlier_checkpoint(quiet_trainer, split, tmp_path) -> None:
     assert torch.equal(module.backbone[0].weight, whole.backbone[0].weight)
 
 
-@pytest.mark.filterwarnings("ignore:the weights in .* were loaded into .* in part")
 def test_a_checkpoint_of_another_module(quiet_trainer, split, tmp_path) -> None:
     """A group of parameters that the module does not have is told by their name."""
     trainer = quiet_trainer(callbacks=[Later()], max_epochs=2)
