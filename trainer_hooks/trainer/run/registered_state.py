@@ -221,7 +221,8 @@ def modes_of(module: nn.Module) -> dict[str, list[str]]:
     """Return the names of a module's parts in eval mode, and of its frozen parameters."""
     return {
         "evaluates": [name for name, part in module.named_modules() if not part.training],
-        "frozen": [name for name, p in module.named_parameters() if not p.requires_grad],
+        # sorted: pruning and its end register parameters in another order
+        "frozen": sorted(name for name, p in module.named_parameters() if not p.requires_grad),
     }
 
 
