@@ -147,9 +147,10 @@ def _newest(trainer: Trainer, training: TrainingState, newest: str, *, is_failed
         savers = _savers(trainer) if training.progress.batches_completed else []
         cure = ""
         if savers and not is_failed:
-            names = ", ".join(
-                f"{type(saver).__name__}({saver.describe_trigger()})" for saver in savers
-            )
+            # here: a fit without a saver does not load it
+            from trainer_hooks.callbacks.saving.model_checkpoint import describe_trigger
+
+            names = ", ".join(f"{type(one).__name__}({describe_trigger(one)})" for one in savers)
             cure = (
                 f" (no save of {names} came due: save_last=True saves one at the end, or choose "
                 "another trigger)"
