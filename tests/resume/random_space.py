@@ -155,6 +155,8 @@ RULES: tuple[tuple[Callable[[Options], bool], tuple[str, ...]], ...] = (
     (lambda o: o["optimization"] != "automatic" and o["average"] == "swa", ("average",)),
     # a part of one sample is too small for it
     (lambda o: o["batch_norm"], ("microbatch_size",)),
+    # so may be the last batch of a worker's share, if an epoch has other samples than the first
+    (lambda o: o["batch_norm"] and o["workers"] and "stream" in o["data"], ("renews",)),
     (lambda o: o["optimizer"] == "LBFGS", MANUAL),
     (lambda o: o["optimizer"] == "LBFGS" and o["precision"] == "16-mixed", ("precision",)),
     (lambda o: o["optimizer"] == "LBFGS" and o["scheduler"] == "one cycle", ("scheduler",)),
