@@ -587,24 +587,62 @@ class Keyed(Callback):
         self.epochs += 1
 
 
-def test_configure_callbacks_replace_those_of_their_type_and_key(
-    Tiny, quiet_trainer, batches
+def test_configure_callbacks_replace_those_of_their_type(
+    Tiny, quiet_trainer, batches, caplog
 ) -> None:
-    """A module's callback takes the place of the trainer's with the same type and state_key."""
-    users, modules = [Keyed("a"), Keyed("b")], [Keyed("b"), Keyed("c")]
+    """A module's callbacks take the place of all of their type and its bases, whatever their keys.
+
+    The module's own stay among themselves; the trainer's return with another module.
+    """
+
+    class Derived(Keyed):
+        pass
+
+    class Counter(Callback):
+        epochs = 0
+
+        def on_train_epoch_end(self, trainer, module):
+            self.epochs += 1
+
+    users, others, modules = [Keyed("a"), Keyed("b")], [Counter(), Callback()], [Derived("b")]
 
     class ReplacesCallbacks(Tiny):
         def configure_callbacks(self):
             return modules
 
-    trainer = quiet_trainer(callbacks=users)
+    trainer = quiet_trainer(callbacks=[*users, *others])
+    with caplog.at_level("INFO", "trainer_hooks"):
+        trainer.fit(ReplacesCallbacks(), batches(1))
+    assert [c.epochs for c in users] == [0, 0]
+    assert [c.epochs for c in modules] == [1]
+    assert {id(c) for c in trainer.callbacks} == {*map(id, others), *map(id, modules)}
+    (line,) = [r.getMessage() for r in caplog.records if "configure_callbacks" in r.getMessage()]
+    assert "ReplacesCallbacks replaces callback Keyed (" in line
+    assert line.count("from Trainer(callbacks=...)") == 2
+    modules[:] = [Keyed("b"), Keyed("c")]
     trainer.fit(ReplacesCallbacks(), batches(1))
-    assert [c.epochs for c in users] == [1, 0]
     assert [c.epochs for c in modules] == [1, 1]
-    assert {id(c) for c in trainer.callbacks} == {id(users[0]), *map(id, modules)}
     trainer.fit(Tiny(), batches(1))
-    assert [c.epochs for c in users] == [2, 1]
-    assert [c.epochs for c in modules] == [1, 1]
+    assert [c.epochs for c in users] == [1, 1]
+    assert others[0].epochs == 3
+
+
+def test_configure_callbacks_may_return_one_that_the_trainer_has(
+    Tiny, quiet_trainer, batches, caplog
+) -> None:
+    """It takes part once, and the line names only the others that it replaces."""
+    users = [Keyed("a"), Keyed("b")]
+
+    class Returns(Tiny):
+        def configure_callbacks(self):
+            return users[0]
+
+    trainer = quiet_trainer(callbacks=users)
+    with caplog.at_level("INFO", "trainer_hooks"):
+        trainer.fit(Returns(), batches(1))
+    assert [c.epochs for c in users] == [1, 0]
+    assert "'b'" in caplog.text
+    assert "'a'" not in caplog.text
 
 
 def test_configure_callbacks_may_return_one(Tiny, quiet_trainer, batches) -> None:
@@ -986,3 +1024,22 @@ def test_a_module_with_a_training_step_has_no_default_validation(
         trainer.fit(net, batches(1), batches(1))
     assert trainer.num_val_batches == []
     assert "val_loss" not in trainer.callback_metrics
+
+
+def test_all_gather_of_one_rank_adds_no_dimension(Tiny, quiet_trainer, batches) -> None:
+    """As in Lightning: tensors are as they were, numbers become tensors on the module's device."""
+    gathered = {}
+
+    class Gathers(Tiny):
+        def test_step(self, batch, batch_idx):
+            given = {"a": torch.ones(2, 3), "b": [1, 0.5]}
+            gathered.update(
+                self.all_gather(given), strategy=self.trainer.strategy.all_gather(batch)
+            )
+            assert self.all_gather(given["a"], sync_grads=True) is given["a"]
+
+    trainer = quiet_trainer()
+    trainer.test(Gathers(), batches(1), verbose=False)
+    assert gathered["a"].shape == (2, 3)
+    assert gathered["strategy"].shape == batches(1)[0].shape
+    assert [(type(value), value.shape) for value in gathered["b"]] == [(torch.Tensor, ())] * 2

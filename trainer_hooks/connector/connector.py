@@ -23,9 +23,9 @@ from trainer_hooks.connector.registry import (
     adapt_if_foreign,
     check_hooks,
     collect_callbacks,
-    deduplicate,
     is_replaced_by,
     relay_members,
+    replaced_types,
     validate_callback,
 )
 from trainer_hooks.connector.state_types import check_state
@@ -172,7 +172,7 @@ class CallbackConnector:
     ) -> None:
         """Add a module's hooks, and the callbacks of its `configure_callbacks`, for one run.
 
-        A callback of the module replaces one of the same type and state_key until the next
+        A callback of the module replaces those of its type and of its base classes until the next
         `attach`.
 
         Raises:
@@ -183,13 +183,17 @@ class CallbackConnector:
         member = RelayMember(module, label, skip=2, supplier="the module itself")
         brought = [CallbackEntry(callback, "module") for callback in collect_callbacks(callbacks)]
         # from `_base`, without the callbacks that the module of the last run brought
-        live = self._with_defaults(deduplicate(brought, tuple(self._base)))
+        live = self._with_module_callbacks(brought)
         check_hooks(brought, self.hooks, is_strict=self._is_strict)
         # not before the checks: a rejected callback leaves the connector as it was
         self._module = member
         self._live = live
         self._forget_entries()
         self.relay.connect(self._members())
+        # without those that the module itself returns
+        replaced = [entry.label for entry in self._base if entry.callback not in live]
+        if replaced:
+            log.info("configure_callbacks of %s replaces %s", label, ", ".join(replaced))
 
     def renew_module(self) -> None:
         """Let the relay call the hooks that the module has now, with those assigned since."""
@@ -213,7 +217,8 @@ class CallbackConnector:
         for warning in warnings:
             warn(f"{name}: {warning}", TrainerHooksWarning)
         # in a run, not in `__init__`: the name may be that of a callback that the module brings
-        for unknown in self._error_policies.unmatched(self.entries):
+        # and one that the module replaces has a name, too
+        for unknown in self._error_policies.unmatched((*self._base, *self.entries)):
             known = [known for entry in self.entries for known in entry.names]
             warn(
                 f"Trainer(callback_errors=...) speaks of {unknown!r}: no callback has that "
@@ -241,7 +246,7 @@ class CallbackConnector:
     ) -> tuple[CallbackEntry, ...]:
         """Return the entries of a run whose module brings these callbacks, in order."""
         of_module = [CallbackEntry(callback, "module") for callback in collect_callbacks(brought)]
-        return _sorted(self._with_defaults(deduplicate(of_module, tuple(self._base))))
+        return _sorted(self._with_module_callbacks(of_module))
 
     def add(self, callback: Callback) -> None:
         """Register one more callback, which takes part from the next firing of a hook on.
@@ -476,6 +481,12 @@ class CallbackConnector:
             for entry in self.entries
             if entry.plugin is not None
         ]
+
+    def _with_module_callbacks(self, brought: Sequence[CallbackEntry]) -> CallbackRegistry:
+        """Return the callbacks of a run whose module brings these."""
+        types = replaced_types(brought)
+        kept = (entry for entry in self._base if type(entry.callback) not in types)
+        return self._with_defaults([*kept, *brought])
 
     def _with_defaults(self, entries: Iterable[CallbackEntry]) -> CallbackRegistry:
         live = CallbackRegistry(entries)

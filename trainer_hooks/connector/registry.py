@@ -26,7 +26,7 @@ from trainer_hooks.hooks.relay import RelayMember
 from trainer_hooks.hooks.spec import HOOKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from trainer_hooks.hooks.plugin import Plugin
     from trainer_hooks.hooks.spec import HookSpec
@@ -362,15 +362,12 @@ def hooks_declared_by_bases(callback: Callback) -> set[str]:
     return {name for c in catalogues if not issubclass(c, Callback) for name in vars(c)}
 
 
-def deduplicate(
-    stronger: Sequence[CallbackEntry], weaker: Sequence[CallbackEntry]
-) -> tuple[CallbackEntry, ...]:
-    """Return `weaker` and `stronger`, without each `weaker` entry that a `stronger` one replaces.
+def replaced_types(brought: Iterable[CallbackEntry]) -> set[type]:
+    """Return the types of which a module's callbacks replace all others, as in Lightning.
 
-    One replaces another that has the same type and state_key.
+    These are their own and the base classes, without `Callback` itself: all others derive from it.
     """
-    taken = {entry.identity for entry in stronger}
-    return (*(entry for entry in weaker if entry.identity not in taken), *stronger)
+    return {base for entry in brought for base in type(entry.callback).__mro__} - {Callback}
 
 
 def relay_members(

@@ -165,7 +165,7 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
         """Build layers late, when their device is known; called before optimizers exist."""
 
     def configure_callbacks(self) -> Any:
-        """Return callbacks for this module's runs; they replace those of the same type and key."""
+        """Return callbacks for this module's runs; they replace all of the same type."""
         return ()
 
     # --- what a subclass may override of the counting ---
@@ -384,7 +384,7 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
     def all_gather(self, data: Any, group: Any = None, sync_grads: bool = False) -> Any:
         """Gather tensors and numbers from all ranks, each with a new first dimension.
 
-        All ranks must call it. With one rank the dimension has one entry.
+        All ranks must call it. With one rank no dimension is added.
 
         Args:
             data: a tensor, a number, or any nesting of them; of the same shapes on all ranks.

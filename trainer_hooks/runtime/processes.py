@@ -213,8 +213,11 @@ class Processes:
         group: Any = None,  # noqa: ARG002 - the interface
         sync_grads: bool = False,  # noqa: ARG002 - the interface
     ) -> torch.Tensor:
-        """Return the tensors of all ranks stacked along a new first dimension."""
-        return tensor.unsqueeze(0)
+        """Return the tensors of all ranks stacked along a new first dimension.
+
+        With one rank the tensor itself, without that dimension, as in Lightning.
+        """
+        return tensor
 
     def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:  # noqa: A002, ARG002
         """Return whether all ranks decide True, or whether any does."""

@@ -32,12 +32,16 @@ def hooks_of_several_callbacks(x):
 
 
 def configure_callbacks(x):
-    """The module's own callbacks are added, and replace those of the same type."""
+    """The module's own callbacks replace those of the same type, whatever their state keys."""
     calls: list[str] = []
 
     class Tell(x.Callback):
         def __init__(self, name):
             self.name = name
+
+        @property
+        def state_key(self):
+            return self.name
 
         def on_train_start(self, trainer, module):
             calls.append(self.name)
@@ -47,10 +51,12 @@ def configure_callbacks(x):
 
     class Net(x.Net):
         def configure_callbacks(self):
-            return [Tell("module's")]
+            return self.brought
 
-    trainer = x.trainer(Tell("trainer's"), max_epochs=1)
-    trainer.fit(Net(), x.loader(1))
+    for kind in (Tell, Other):
+        net = Net()
+        net.brought = [kind("module's"), kind("its second")]
+        x.trainer(Tell("trainer's"), max_epochs=1).fit(net, x.loader(1))
     return {"calls": calls}
 
 

@@ -249,12 +249,6 @@ class LightningModuleAdapter(_Hosted, ModuleAdapter):
         object.__setattr__(twin, "__dict__", vars(foreign))
         return twin
 
-    def all_gather(self, data: Any, group: Any = None, sync_grads: bool = False) -> Any:
-        """Gather tensors of all ranks; with one rank the data are returned, as in Lightning."""
-        if self.trainer.world_size == 1:
-            return data
-        return super().all_gather(data, group, sync_grads)
-
     def __reduce__(self) -> Any:
         """Copy and pickle the LightningModule; the adapter of the copy is made anew."""
         return adapt_module, (self.lightning_object,)

@@ -459,12 +459,6 @@ class StrategyProxy(Proxy):
         with torch.no_grad():
             return tensor.copy_(self.proxy_target.reduce(tensor, group, name))
 
-    def all_gather(self, tensor: Any, group: Any = None, sync_grads: bool = False) -> Any:
-        """Gather a tensor of all ranks; with one rank the tensor is returned, as in Lightning."""
-        if self.proxy_target.world_size == 1:
-            return tensor
-        return self.proxy_target.all_gather(tensor, group, sync_grads)
-
 
 # --- connectors ---
 
@@ -556,9 +550,3 @@ class LightningModuleProxy(ModuleProxy):
 
     trainer = _trainer = property(attrgetter("proxy_trainer"))
     """The proxy of the trainer."""
-
-    def all_gather(self, data: Any, group: Any = None, sync_grads: bool = False) -> Any:
-        """Gather tensors of all ranks; with one rank the data are returned, as in Lightning."""
-        if self.proxy_trainer.proxy_target.world_size == 1:
-            return data
-        return self.proxy_target.all_gather(data, group, sync_grads)
