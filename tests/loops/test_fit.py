@@ -526,8 +526,8 @@ def test_what_hooks_see_of_the_run(bare, tiny, batches) -> None:
     trainer = bare(Looks(), num_sanity_val_steps=1)
     trainer.fit(tiny(), batches(1), batches(1))
     assert seen == [
-        ("setup", "fit", None, 0, 0),
-        ("on_fit_start", "fit", None, 0, 0),
+        ("setup", "fit", "train", 0, 0),
+        ("on_fit_start", "fit", "train", 0, 0),
         ("on_sanity_check_start", "fit", "sanity_check", 0, 0),
         ("on_validation_start", "fit", "sanity_check", 0, 0),
         ("on_train_start", "fit", "train", 0, 0),

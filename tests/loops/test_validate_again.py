@@ -223,6 +223,20 @@ def test_elsewhere_it_is_refused(quiet_trainer, hook) -> None:
         trained(quiet_trainer, Again(hook))
 
 
+@pytest.mark.filterwarnings("ignore:.*on_train_epoch_end")
+def test_it_is_refused_in_the_set_up_of_a_resume(quiet_trainer, tmp_path) -> None:
+    """The epoch of the checkpoint was ending; that of this fit does not yet."""
+
+    class Saves(Callback):
+        def on_train_epoch_end(self, trainer, module):
+            trainer.save_checkpoint(tmp_path / "ending.ckpt")
+
+    trained(quiet_trainer, Saves(), max_epochs=1)
+    trainer = quiet_trainer(callbacks=Again("on_fit_start"))
+    with pytest.raises(UsageError, match="no epoch of a fit was ending"):
+        trainer.fit(Noisy(), ckpt_path=tmp_path / "ending.ckpt")
+
+
 def test_it_is_refused_outside_of_a_run_and_inside_itself(quiet_trainer) -> None:
     """There is no epoch of a fit that ends."""
     with pytest.raises(UsageError, match="no epoch of a fit was ending"):

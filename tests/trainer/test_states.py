@@ -30,6 +30,59 @@ class Notes(Callback):
         self._note(trainer)
 
 
+class Looks:
+    """Module or data module that notes the stage and the flags that are True in each hook."""
+
+    def look(self, hook) -> None:
+        trainer = self.trainer
+        flags = "training", "sanity_checking", "validating", "testing", "predicting", "evaluating"
+        self.seen[hook] = trainer.state.stage, *(flag for flag in flags if getattr(trainer, flag))
+
+
+def looking(hook, returns=None):
+    """Return a method that notes the stage, and passes on to the base class or returns a value."""
+
+    def method(self, *arguments):
+        self.look(hook)
+        return getattr(super(type(self), self), hook)(*arguments) if returns is None else returns
+
+    return method
+
+
+IN_SET_UP = ("configure_callbacks", "prepare_data", "setup", "configure_model", "teardown")
+
+
+@pytest.mark.parametrize("method", ["fit", "validate", "test", "predict"])
+def test_the_stage_holds_from_the_set_up_to_the_teardown(bare, Tiny, batches, method) -> None:
+    """As in Lightning, hooks of the set-up can ask what the run does; afterwards nothing runs."""
+    hooks = IN_SET_UP
+    if method == "fit":
+        hooks += ("on_fit_start", "configure_optimizers", "train_dataloader", "val_dataloader",
+                  "on_sanity_check_start", "on_fit_end")  # fmt: skip
+    else:
+        hooks += ({"validate": "val", "test": "test"}.get(method, method) + "_dataloader",)
+    methods = {hook: looking(hook, batches(1) if "loader" in hook else None) for hook in hooks}
+    step = {
+        name: lambda self, batch, batch_idx: None
+        for name in ("validation_step", "test_step", "predict_step")
+    }
+    module = type("Looking", (Looks, Tiny), {**methods, **step})()
+    module.seen = {}
+    trainer = bare(num_sanity_val_steps=1)
+    getattr(trainer, method)(module)
+    expected = {
+        "fit": ("train", "training"),
+        "validate": ("validate", "validating", "evaluating"),
+        "test": ("test", "testing", "evaluating"),
+        "predict": ("predict", "predicting"),
+    }[method]
+    sanity = module.seen.pop("on_sanity_check_start", None)
+    assert sanity in (None, ("sanity_check", "sanity_checking", "evaluating"))
+    assert (sanity is None) == (method != "fit")
+    assert module.seen == dict.fromkeys(set(hooks) - {"on_sanity_check_start"}, expected)
+    assert trainer.state.stage is None
+
+
 def test_a_word_that_is_none_is_an_error() -> None:
     """The enums know Lightning's values and no others."""
     with pytest.raises(ValueError, match="fitting"):

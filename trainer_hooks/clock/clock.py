@@ -247,6 +247,11 @@ class Stopwatch:
         self.agreed: tuple[float, float] | None = None
         self.is_read = False
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a training has begun and not ended: not in its set-up or sanity check."""
+        return self._since is not None
+
     def start(self) -> None:
         """Count the time as that of training from now on."""
         self._restart(is_evaluating=False)

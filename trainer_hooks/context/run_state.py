@@ -61,6 +61,7 @@ class RunState:
         fn: `"fit"`, `"validate"`, `"test"` or `"predict"`: the present run, or else the last one;
             None before the first.
         stage: `"train"`, `"sanity_check"`, `"validate"`, `"test"`, `"predict"`; None between runs.
+            In the hooks of the set-up and the end, `"train"` for a fit, else that of the method.
         status: `"initializing"`, `"running"`, `"finished"` or `"interrupted"`.
         has_nothing_to_do: whether the run is a fit that began with nothing to train.
         stop_reason: the reason of the last request to stop, on whichever rank; empty without one.

@@ -153,6 +153,8 @@ def _require_end_of_epoch(context: RunContext | None) -> RunContext:
         or context.state.fn != "fit"
         or context.state.stage != "train"
         or context.training.progress.stage is not EpochStage.CLOSING
+        # a resume may be in that stage from its set-up on, before the loop has begun
+        or not context.training.timekeeper.stopwatch.is_running
     ):
         raise UsageError(
             f"{_METHOD} was called when no epoch of a fit was ending: call it in "

@@ -629,22 +629,22 @@ class Trainer:
 
     @property
     def training(self) -> bool:
-        """Whether training batches are being run."""
+        """Whether a fit is going on, from its set-up to its teardown, and no validation in it."""
         return self._core.state.stage == "train"
 
     @property
     def validating(self) -> bool:
-        """Whether validation is being run, inside fit or on its own."""
+        """Whether validation is being run, inside fit or on its own, from its set-up on."""
         return self._core.state.stage == "validate"
 
     @property
     def testing(self) -> bool:
-        """Whether the test is being run."""
+        """Whether the test is being run, from its set-up on."""
         return self._core.state.stage == "test"
 
     @property
     def predicting(self) -> bool:
-        """Whether prediction is being run."""
+        """Whether prediction is being run, from its set-up on."""
         return self._core.state.stage == "predict"
 
     @property
@@ -660,8 +660,9 @@ class Trainer:
 
     @property
     def evaluating(self) -> bool:
-        """Whether validation or test is being run."""
-        return self.validating or self.testing
+        """Whether validation, the sanity check or the test is being run, from its set-up on."""
+        stage = self._core.state.stage
+        return stage is not None and stage.evaluating
 
     @property
     def interrupted(self) -> bool:

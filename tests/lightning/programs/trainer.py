@@ -163,9 +163,21 @@ def stages_in_hooks(x):
             seen.append(
                 [
                     state.fn, state.stage, trainer.training, trainer.validating, trainer.testing,
-                    trainer.predicting, trainer.sanity_checking,
+                    trainer.predicting, trainer.sanity_checking, trainer.evaluating,
                 ]
             )  # fmt: skip
+
+        def setup(self, trainer, module, stage):
+            self._look(trainer)
+
+        def on_fit_start(self, trainer, module):
+            self._look(trainer)
+
+        def on_fit_end(self, trainer, module):
+            self._look(trainer)
+
+        def teardown(self, trainer, module, stage):
+            self._look(trainer)
 
         def on_train_start(self, trainer, module):
             self._look(trainer)

@@ -157,27 +157,6 @@ class LightningTrainerProxy(Proxy):
         """The state, in members of Lightning's own enums."""
         return TrainerStateProxy(self.proxy_target, self._package)
 
-    training = property(lambda self: self._stage == "train")
-    """Whether a fit runs, from its beginning on, and no validation in it."""
-
-    validating = property(lambda self: self._stage == "validate")
-    """Whether a validation runs, from the beginning of its run on."""
-
-    testing = property(lambda self: self._stage == "test")
-    """Whether a test runs, from the beginning of its run on."""
-
-    predicting = property(lambda self: self._stage == "predict")
-    """Whether a prediction runs, from the beginning of its run on."""
-
-    evaluating = property(lambda self: self._stage in {"sanity_check", "validate", "test"})
-    """Whether a validation, a test or a sanity check runs."""
-
-    @property
-    def _stage(self) -> Any:
-        """The running stage as text, also where Lightning's enums are imported."""
-        stage = self.state.stage
-        return getattr(stage, "value", stage)
-
     # ours is 0 without a minimum
     min_steps = property(lambda self: self.proxy_target.min_steps or None)
     """Optimizer steps that are made at least; None if there is no minimum."""
@@ -342,12 +321,8 @@ class TrainerStateProxy:
     fn = property(lambda self: enum_member(self._package, "TrainerFn", self._state.fn))
     """The run's function: `"fit"`, `"validate"`, `"test"` or `"predict"`; None outside."""
 
-    @property
-    def stage(self) -> Any:
-        """The running stage, set from the beginning of a run on; None outside of one."""
-        fn, stage = self._state.fn, self._state.stage
-        name = stage or ("train" if fn == "fit" else fn)
-        return enum_member(self._package, "RunningStage", name)
+    stage = property(lambda self: enum_member(self._package, "RunningStage", self._state.stage))
+    """The running stage, set from the beginning of a run on; None outside of one."""
 
     status = property(lambda self: enum_member(self._package, "TrainerStatus", self._state.status))
     """The status of the run, such as `"running"` or `"finished"`."""

@@ -179,7 +179,6 @@ class TrainerRun:
             hooks.on_evaluation_run_start(trainer, module, inputs.fn)
         # last: while a run is set up, no batch has to be finished, and a signal acts at once
         self._exit_stack.enter_context(deferring_signals(context))
-        core.state.enter(inputs.fn)
         return loop
 
     def complete(self) -> None:
@@ -329,7 +328,8 @@ class TrainerRun:
         core, inputs = self.core, self.inputs
         self._modes = [(part, part.training) for part in module.modules()]
         core.state.fn = TrainerFn(inputs.fn)
-        core.state.stage = None
+        # as in Lightning, from the beginning on: hooks of the set-up ask what the run will do
+        core.state.enter(inputs.fn)
         core.state.status = TrainerStatus.RUNNING
         core.state.has_nothing_to_do = False
         core.take(inputs)

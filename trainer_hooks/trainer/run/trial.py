@@ -121,6 +121,7 @@ class _TrialRun(TrainerRun):
         core, inputs = self.core, self.inputs
         module = inputs.module
         core.state.fn, core.state.status = TrainerFn(inputs.fn), TrainerStatus.RUNNING
+        core.state.enter(inputs.fn)
         core.take(inputs)
         ours(module).attach(self.trainer, core.log_target)
         if inputs.datamodule is not None:
@@ -134,6 +135,4 @@ class _TrialRun(TrainerRun):
             if module.automatic_optimization:
                 # a trial may set the learning rate itself, as the search for one does
                 context.training.optimization.schedulers.clear()
-        loop = self._make_loop(context)
-        core.state.enter(inputs.fn)
-        return loop
+        return self._make_loop(context)
