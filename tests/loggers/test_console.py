@@ -31,7 +31,9 @@ def test_each_call_is_one_line():
     logger = ConsoleLogger(stream, prefix="a", timestamps=False)
     logger.log_metrics({"loss": torch.tensor(1 / 3), "epoch": 0}, 49)
     logger.log_metrics({"loss": 1e-9})
-    logger.log_hyperparams({"lr": 0.1, "net": {"depth": 2}})
+    # the same again, as from the next run: nothing new to print
+    for _ in range(2):
+        logger.log_hyperparams({"lr": 0.1, "net": {"depth": 2}})
     logger.log_image("map", [1, 2], 3)
     logger.log_table("t", ["x", "y"], [[1, 2]], step=4)
     logger.log_text("note", "two\nlines")

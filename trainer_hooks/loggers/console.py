@@ -54,6 +54,7 @@ class ConsoleLogger(Logger):
         self._prefix = f"{prefix}-" if prefix else ""
         self._has_times = timestamps
         self._logged = 0
+        self._hparams = ""
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Print the metrics of one moment; calls without a `step` are numbered."""
@@ -64,9 +65,13 @@ class ConsoleLogger(Logger):
         self._logged += 1
 
     def log_hyperparams(self, params: Mapping[str, Any] | Namespace) -> None:
-        """Print the hyperparameters in one line."""
+        """Print the hyperparameters in one line, if they are not those of the last such line."""
         named = flattened(as_dict(params))
-        self._line("hyperparameters " + " ".join(f"{key}={_shown(v)}" for key, v in named.items()))
+        hparams = "hyperparameters " + " ".join(f"{key}={_shown(v)}" for key, v in named.items())
+        # each run passes them, also one of many validations
+        if hparams != self._hparams:
+            self._line(hparams)
+        self._hparams = hparams
 
     def log_image(
         self,

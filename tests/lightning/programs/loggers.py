@@ -45,6 +45,23 @@ def hyperparameters(x):
     return {"hparams": journal.hparams}
 
 
+def hyperparameters_of_evaluations(x):
+    """An evaluation without a fit passes them too."""
+
+    class Net(x.Net):
+        def __init__(self, width=3):
+            super().__init__()
+            self.save_hyperparameters()
+
+    logged = {}
+    for name in ("validate", "test", "predict"):
+        journal = x.journal()
+        silent = {} if name == "predict" else {"verbose": False}
+        getattr(x.trainer(logger=journal), name)(Net(width=5), x.loader(1), **silent)
+        logged[name] = journal.hparams
+    return {"logged": logged}
+
+
 def hyperparameters_changed_before_fit(x):
     """A logger is given those that `save_hyperparameters` kept, whatever became of them."""
 

@@ -152,10 +152,15 @@ def test_hyperparameters_go_to_the_loggers_unless_switched_off(
         def log_hyperparams(self, params):
             self.params = dict(params)
 
+    class Tests(Logs):
+        test_step = Logs.validation_step
+
     logger = Notes()
     logger.params = {}
     trainer = bare(logger=logger, enable_autolog_hparams=is_on)
-    trainer.fit(Logs(), batches(1))
-    assert logger.params == ({"size": 2} if is_on else {})
+    for run in (trainer.fit, trainer.validate, trainer.test):
+        logger.params = {}
+        run(Tests(), batches(1))
+        assert logger.params == ({"size": 2} if is_on else {}), run
     assert trainer.dump_checkpoint()["hyper_parameters"] == {"size": 2}
     assert trainer.enable_autolog_hparams is is_on

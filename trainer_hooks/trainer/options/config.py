@@ -413,7 +413,7 @@ class TrainerConfig:
     )
     enable_autolog_hparams: bool = option(
         True,
-        "Pass the saved hyperparameters to the loggers as a fit begins.",
+        "Pass the saved hyperparameters to the loggers as a run begins.",
         BOOL,
     )
     barebones: bool = option(

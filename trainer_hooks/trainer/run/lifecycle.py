@@ -173,9 +173,8 @@ class TrainerRun:
             if inputs.fn == "fit":
                 hooks.on_fit_start(trainer, module)
                 self._attach_again()
-        if inputs.fn == "fit":
-            self._log_hparams()
-        elif inputs.fn != "predict":
+        self._log_hparams()
+        if inputs.fn not in ("fit", "predict"):
             hooks.on_evaluation_run_start(trainer, module, inputs.fn)
         # last: while a run is set up, no batch has to be finished, and a signal acts at once
         self._exit_stack.enter_context(deferring_signals(context))
@@ -501,8 +500,9 @@ class TrainerRun:
         if hparams and self.core.config.enable_autolog_hparams:
             for logger in self.core.loggers:
                 logger.log_hyperparams(hparams)
-        for logger in self.core.loggers:
-            logger.log_graph(self.inputs.module)
+        if self.inputs.fn == "fit":
+            for logger in self.core.loggers:
+                logger.log_graph(self.inputs.module)
 
 
 class RunScope:
