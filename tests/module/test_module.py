@@ -15,6 +15,7 @@ from trainer_hooks import Callback, DataModule, Module, Trainer
 from trainer_hooks.callbacks import EarlyStopping
 from trainer_hooks.errors import ModuleError, OptionError, TrainerHooksWarning, UsageError
 from trainer_hooks.hooks.spec import HOOKS
+from trainer_hooks.trainer.states import TrainerFn
 
 
 class Plain(Module):
@@ -740,7 +741,7 @@ def noted(base: type, calls: list, who: str, **extra):
 
 
 def test_the_data_module_goes_before_the_module(Tiny, quiet_trainer, batches) -> None:
-    """prepare_data and setup are called first on the data module, and teardown at the end."""
+    """prepare_data, setup and teardown are called first on the data module."""
     calls: list = []
     hooks = {"prepare_data": None, "setup": None, "teardown": None}
     net = noted(Tiny, calls, "module", **hooks)()
@@ -757,8 +758,37 @@ def test_the_data_module_goes_before_the_module(Tiny, quiet_trainer, batches) ->
         ("module", "setup"),
         ("data", "train_dataloader"),
     ]
-    assert sorted(names[5:]) == [("data", "teardown"), ("module", "teardown")]
+    assert names[5:] == [("data", "teardown"), ("module", "teardown")]
     assert {call[2] for call in calls if call[1] in {"setup", "teardown"}} == {"fit"}
+
+
+@pytest.mark.parametrize("method", ["fit", "validate", "test", "predict"])
+def test_the_stage_of_setup_and_teardown_has_a_value(Tiny, quiet_trainer, batches, method) -> None:
+    """As in Lightning: a member of `TrainerFn`, which is a text as well."""
+    calls: list = []
+    steps = dict.fromkeys(("validation_step", "test_step", "predict_step"))
+    net = noted(Tiny, calls, "module", setup=None, teardown=None, **steps)()
+    data = noted(DataModule, calls, "data", setup=None, teardown=None)()
+    for loader in ("train", "val", "test", "predict"):
+        setattr(data, f"{loader}_dataloader", lambda: batches(1))
+    hooks = []
+
+    class Notes(Callback):
+        def setup(self, trainer, module, stage):
+            hooks.append(("setup", stage))
+
+        def on_evaluation_run_start(self, trainer, module, stage):
+            hooks.append(("evaluation", stage))
+
+        def teardown(self, trainer, module, stage):
+            hooks.append(("teardown", stage))
+
+    getattr(quiet_trainer(callbacks=Notes()), method)(net, datamodule=data)
+    stages = [call[2] for call in calls if call[1] in {"setup", "teardown"}]
+    stages += [stage for _, stage in hooks]
+    assert len(stages) == (7 if method in ("validate", "test") else 6)
+    assert {stage.value for stage in stages} == set(stages) == {method}
+    assert all(isinstance(stage, TrainerFn) for stage in stages)
 
 
 @pytest.mark.parametrize("stage", ["fit", "validate", "test", "predict"])

@@ -150,6 +150,33 @@ def data_hooks(x):
     return {"calls": order, "loaders_first": first}
 
 
+def setup_and_teardown(x):
+    """The order of data module, callbacks and module, and the value of `stage`."""
+    calls: list[str] = []
+
+    def note(name):
+        def method(self, *arguments, **named):
+            *_, stage = *arguments, *named.values()
+            calls.append(f"{name} {stage.value}")
+
+        return method
+
+    def noted(base, name):
+        return type(name, (base,), {h: note(f"{name} {h}") for h in ("setup", "teardown")})()
+
+    class Data(x.DataModule):
+        def train_dataloader(self):
+            return x.loader(1)
+
+        test_dataloader = train_dataloader
+
+    data = noted(Data, "data")
+    trainer = x.trainer(noted(x.Callback, "callback"))
+    trainer.fit(noted(x.Net, "module"), datamodule=data)
+    trainer.test(noted(x.Net, "module"), datamodule=data, verbose=False)
+    return {"calls": calls}
+
+
 def transfer_hooks(x):
     """The hooks that move a batch, with their arguments, in training and validation."""
     calls: list[str] = []

@@ -159,9 +159,9 @@ def test_after_an_exception(owner, place, bare) -> None:
         "Callback Fault",
         "Line Fault",
         "Batches Fault",
+        "Batches teardown fit",
         "Callback teardown fit",
         "Line teardown fit",
-        "Batches teardown fit",
     ]
     assert conditions(module) == before
     assert trainer.interrupted
@@ -186,9 +186,9 @@ def test_after_an_exception_in_an_evaluation(fn, bare) -> None:
         "Callback Fault",
         "Line Fault",
         "Batches Fault",
+        f"Batches teardown {fn}",
         f"Callback teardown {fn}",
         f"Line teardown {fn}",
-        f"Batches teardown {fn}",
     ]
     assert conditions(module) == before
 
@@ -423,7 +423,7 @@ def test_a_failing_teardown_is_raised(bare) -> None:
     trainer = bare(Clumsy(), noting(events, "Callback", Callback))
     with pytest.raises(ValueError, match="clumsy"):
         trainer.fit(noting(events, "Line", Line), datamodule=noting(events, "Batches", Batches))
-    assert events == ["Callback teardown fit", "Line teardown fit", "Batches teardown fit"]
+    assert events == ["Batches teardown fit", "Callback teardown fit", "Line teardown fit"]
     assert trainer.state.finished
 
 

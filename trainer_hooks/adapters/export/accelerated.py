@@ -361,11 +361,11 @@ class AcceleratedDriver(HookDriver):
         self.trainer.proxy_target = trainer
         self.begin_run("test", self._host_module())
         self._watch_evaluation(trainer)
-        self.fire("on_evaluation_run_start", "test")
+        self.fire("on_evaluation_run_start", self.trainer.state.fn)
 
     def on_evaluation_run_end(self, _trainer: Any, _: Any) -> None:
         """Call the hooks of a test's end."""
-        self.fire("on_evaluation_run_end", "test")
+        self.fire("on_evaluation_run_end", self.trainer.state.fn)
         self.end_run()
 
     def on_stop_training_error(self, _trainer: Any, _: Any) -> None:

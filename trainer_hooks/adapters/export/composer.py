@@ -281,11 +281,11 @@ class ComposerDriver(HookDriver):
     def eval_standalone_start(self, state: Any) -> None:
         """Begin an evaluation of its own."""
         self._begin(state, "validate")
-        self.fire("on_evaluation_run_start", "validate")
+        self.fire("on_evaluation_run_start", self.trainer.state.fn)
 
     def eval_standalone_end(self, _: Any) -> None:
         """End an evaluation of its own."""
-        self.fire("on_evaluation_run_end", "validate")
+        self.fire("on_evaluation_run_end", self.trainer.state.fn)
         self.end_run()
 
     def predict_start(self, state: Any) -> None:

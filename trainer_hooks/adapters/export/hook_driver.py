@@ -155,7 +155,7 @@ class HookDriver:
         if ours(self.callback).runs_on == "rank_zero" and not trainer.is_global_zero:
             self.calls = {}
         ours(self.callback).attach_module(module)
-        self.fire("setup", fn)
+        self.fire("setup", trainer.state.fn)
         if fn == "fit":
             self.fire("on_configure_model")
             trained = [p for p in module.parameters() if p.requires_grad]
@@ -259,14 +259,14 @@ class HookDriver:
         """Call `teardown`, if a run is open."""
         if not self._open_fn:
             return
-        fn, self._open_fn = self._open_fn, ""
+        self._open_fn = ""
         self.remove_handles()
         scheduler = self.trainer.epoch_scheduler
         if scheduler is not None:
             self.trainer.host_scheduler, self.trainer.epoch_scheduler = scheduler.before, None
         if sys.exception() is None:
             self.trainer.state.status = TrainerStatus.FINISHED
-        self.fire("teardown", fn)
+        self.fire("teardown", self.trainer.state.fn)
         self.trainer.state.stage = None
         ours(self.callback).attach_module(None)
 

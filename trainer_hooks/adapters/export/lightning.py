@@ -265,7 +265,7 @@ class LightningDriver(HookDriver):
             self.calls["on_init_end"](self.trainer)
         self.begin_run(fn, pl_module)
         if fn in ("validate", "test"):
-            self.fire("on_evaluation_run_start", fn)
+            self.fire("on_evaluation_run_start", self.trainer.state.fn)
 
     def on_load_checkpoint(self, _: Any, __: Any, checkpoint: dict[str, Any]) -> None:
         """Restore the counters and the callback; Lightning has loaded the weights by now."""
@@ -328,7 +328,7 @@ class LightningDriver(HookDriver):
         if isinstance(watch, _ClippingWatch):
             watch.remove(self._after_clipping)
         if fn in ("validate", "test"):
-            self.fire("on_evaluation_run_end", fn)
+            self.fire("on_evaluation_run_end", self.trainer.state.fn)
         self.end_run()
 
     def on_save_checkpoint(self, _: Any, module: Any, checkpoint: dict[str, Any]) -> None:

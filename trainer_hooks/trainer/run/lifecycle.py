@@ -103,6 +103,8 @@ class TrainerRun:
         self.core = core
         self.trainer = trainer
         self.inputs = inputs
+        # what hooks get as their `stage`: as in Lightning a member of the enum, with a `value`
+        self._fn = TrainerFn(inputs.fn)
         # what `_tear_down` takes back last: torch's switches, a compiled module's methods, signals
         self._exit_stack = ExitStack()
         self._modes: list[tuple[torch.nn.Module, bool]] = []
@@ -154,8 +156,8 @@ class TrainerRun:
             # a hook that asks for the number of steps before the loaders are made makes them
             context.data.load_training = partial(load_training, inputs, context)
         if inputs.datamodule is not None:
-            inputs.datamodule.setup(inputs.fn)
-        hooks.setup(trainer, module, inputs.fn)
+            inputs.datamodule.setup(self._fn)
+        hooks.setup(trainer, module, self._fn)
         # after `setup`, in which savers learn their folders
         check_folders(core, trainer)
         self._place_module()
@@ -175,7 +177,7 @@ class TrainerRun:
                 self._attach_again()
         self._log_hparams()
         if inputs.fn not in ("fit", "predict"):
-            hooks.on_evaluation_run_start(trainer, module, inputs.fn)
+            hooks.on_evaluation_run_start(trainer, module, self._fn)
         # last: while a run is set up, no batch has to be finished, and a signal acts at once
         self._exit_stack.enter_context(deferring_signals(context))
         return loop
@@ -201,7 +203,7 @@ class TrainerRun:
         else:
             context.requests.raise_pending_signal()
             if self.inputs.fn != "predict":
-                hooks.on_evaluation_run_end(self.trainer, module, self.inputs.fn)
+                hooks.on_evaluation_run_end(self.trainer, module, self._fn)
         if self._distributed_run is not None:
             self._distributed_run.meet_at_end()
         self.core.state.status = TrainerStatus.FINISHED
@@ -265,10 +267,10 @@ class TrainerRun:
             (core.training.timekeeper.stopwatch.stop, ()),
             (core.background.finish, ()),
             (core.background.release, ()),
-            (core.connector.relay.teardown, (self.trainer, module, self.inputs.fn)),
         ]
         if self.inputs.datamodule is not None:
-            steps.append((self.inputs.datamodule.teardown, (self.inputs.fn,)))
+            steps.append((self.inputs.datamodule.teardown, (self._fn,)))
+        steps.append((core.connector.relay.teardown, (self.trainer, module, self._fn)))
         status = "failed" if self._error is not None else "success"
         steps += [(logger.finalize, (status,)) for logger in core.loggers]
         steps.append((core.guards.release, ()))
@@ -326,7 +328,7 @@ class TrainerRun:
         """Make the run's context: guard loggers, attach module and callbacks, open folders."""
         core, inputs = self.core, self.inputs
         self._modes = [(part, part.training) for part in module.modules()]
-        core.state.fn = TrainerFn(inputs.fn)
+        core.state.fn = self._fn
         # as in Lightning, from the beginning on: hooks of the set-up ask what the run will do
         core.state.enter(inputs.fn)
         core.state.status = TrainerStatus.RUNNING
