@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from trainer_hooks import Trainer
 from trainer_hooks.callbacks import ModelSummary, RichModelSummary
 from trainer_hooks.callbacks.model_table import LayerSummary, summarize
 from trainer_hooks.errors import CallbackError, TrainerHooksWarning
@@ -246,6 +247,15 @@ def test_no_summary_where_it_is_switched_off(trainer, capsys, kind):
     trainer.is_global_zero = False
     kind().on_fit_start(trainer, Net())
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("kind", [ModelSummary, RichModelSummary])
+def test_the_option_switches_off_the_default_alone(Tiny, batches, capsys, kind):
+    """As in Lightning: a summary that was passed is printed."""
+    options = {"enable_progress_bar": False, "logger": False, "enable_checkpointing": False}
+    quiet = Trainer(max_epochs=1, enable_model_summary=False, callbacks=kind(2), **options)
+    quiet.fit(Tiny(), batches(1))
+    assert "total params" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

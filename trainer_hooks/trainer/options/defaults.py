@@ -25,10 +25,12 @@ _BARS = ("trainer_hooks.callbacks.progress.progress_bar", "ProgressBar")
 _SWITCHED = {
     "enable_checkpointing": ("trainer_hooks.callbacks.saving.checkpoint", "Checkpoint"),
     "enable_progress_bar": _BARS,
-    "enable_model_summary": ("trainer_hooks.callbacks.model_summary", "ModelSummary"),
     "enable_run_manifest": ("trainer_hooks.callbacks.reporting.run_manifest", "RunManifest"),
 }
-"""The class that each option switches off, by name, so that only its users import it."""
+"""The class that each option switches off, by name, so that only its users import it.
+
+As in Lightning, `enable_model_summary=False` leaves out the default alone, not one that was passed.
+"""
 
 
 def root_dir(config: TrainerConfig) -> str:
