@@ -27,10 +27,10 @@ class Notes(Profiler):
         self.calls.append(f"-{action_name}")
 
     def setup(self, stage, local_rank=None, log_dir=None):
-        self.calls.append(f"setup {stage} {local_rank}")
+        self.calls.append(f"setup {stage.value} {local_rank}")
 
     def teardown(self, stage):
-        self.calls.append(f"teardown {stage}")
+        self.calls.append(f"teardown {stage.value}")
 
     def describe(self):
         self.calls.append("describe")

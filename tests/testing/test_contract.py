@@ -78,6 +78,16 @@ def test_a_good_callback_passes_every_check() -> None:
     assert " us in the hooks of each training batch" in notes["costs"]
 
 
+def test_teardown_gets_its_stage_as_in_a_run() -> None:
+    """Also where it is called a second time: a member of `TrainerFn`."""
+
+    class Reads(Callback):
+        def teardown(self, trainer, module, stage):
+            assert stage.value in {"fit", "validate", "test", "predict"}
+
+    check_callback(Reads)
+
+
 def test_the_error_lists_every_defect() -> None:
     """`check_callback` raises one AssertionError with expected, seen and what to do for each."""
 

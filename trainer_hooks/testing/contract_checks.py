@@ -14,6 +14,7 @@ from trainer_hooks._names import ours
 from trainer_hooks.callback import Callback
 from trainer_hooks.checkpoint.file import load_checkpoint
 from trainer_hooks.connector.registry import hooks_declared_by_bases
+from trainer_hooks.context.run_state import TrainerFn
 from trainer_hooks.errors import (
     CallbackError,
     CheckpointStateError,
@@ -206,7 +207,7 @@ def check_closing(harness: CallbackHarness) -> Findings:
             with contextlib.suppress(Exception):  # the check of orders reports it
                 run_entry_point(trainer, stage, module)
             # the run has called `teardown` already, and `close` the closing hooks
-            yield from _call_again(callback, "teardown", trainer, module, stage)
+            yield from _call_again(callback, "teardown", trainer, module, TrainerFn(stage))
             trainer.close()
             if stage == "fit":
                 yield from _call_again(callback, "on_close", trainer, module)

@@ -23,7 +23,8 @@ class ProfilerAttachment:
 
     def __init__(self, profiler: Profiler, context: RunContext, trainer: Trainer) -> None:
         self._profiler, self._context = profiler, context
-        self._stage = str(context.state.fn)
+        assert context.state.fn is not None
+        self._stage = context.state.fn
         self._watch = ActionMonitor(profiler)
         profiler.setup(
             stage=self._stage,
