@@ -686,6 +686,26 @@ def resumes_before_a_stop(folder: Path) -> dict:
     return found
 
 
+class StopOnRankZero(At):
+    """Requests a stop on rank 0, the only rank that has it."""
+
+    runs_on = "rank_zero"
+
+
+def resumes_a_stop_that_waits(folder: Path) -> dict:
+    """Resume between a stop that the callback of one rank requested and the least length."""
+    saved = Slots(folder / "waiting")
+    stops = StopOnRankZero(1, lambda t: t.stop("enough"), rank=0)
+    trainer(folder, stops, saved, max_epochs=2, min_steps=7).fit(Net(), loader(batch_size=8))
+    found = {}
+    for path in saved.paths:
+        stops = StopOnRankZero(-1, None, rank=0)
+        one = trainer(folder, stops, max_epochs=2, min_steps=7)
+        one.fit(Net(), loader(batch_size=8), ckpt_path=path)
+        found[path.stem] = [one.global_step, one.stop_reason]
+    return found
+
+
 REQUESTS = {
     "validation": lambda trainer: trainer.request_validation(),
     "checkpoint": lambda trainer: trainer.request_checkpoint(),

@@ -23,7 +23,8 @@ THAT_GO_THROUGH = (
     "reductions", "time_is_up", "unused_found", "manual", "closure", "microbatches",
     "unknown_length", "names_of_one",
     "step_values", "metric_objects", "unsynced_monitor", "resumes", "resumes_inside",
-    "resumes_from_slots", "resumes_before_a_stop", "resumes_before_requests",
+    "resumes_from_slots", "resumes_before_a_stop", "resumes_a_stop_that_waits",
+    "resumes_before_requests",
     "samplers", "strategy_names", "comm_hooks", "guarded", "refused", "loggers_and_files",
     "rank_zero", "data_of_a_script",
 )  # fmt: skip

@@ -43,6 +43,16 @@ def test_a_stop_that_one_rank_requested_comes_again_in_a_resume(ended):
             assert same == dict.fromkeys(same, True)
 
 
+def test_a_stop_that_one_rank_alone_restores(ended):
+    """Its callback is on rank 0 alone: the ranks disagree at first, and must not wait for ever."""
+    first, second = ended.found("resumes_a_stop_that_waits")
+    told = [place for place, (_, reason) in first.items() if reason]
+    assert len(told) > 3
+    for place in told:
+        assert first[place] == [7, "enough"]
+        assert second[place] == [7, "enough (on rank 0)"]
+
+
 def test_a_request_of_one_rank_is_served_in_a_resume(ended):
     """A validation, a checkpoint or an epoch's end comes after the batch of the uncut run."""
     found = ended.found("resumes_before_requests")

@@ -142,16 +142,19 @@ class RankConsensus:
                 sent[place] = sent[place] and earlier[place]
         # One maximum serves all entries: flags are 0 or 1, and float64 keeps times and signal
         # numbers exact.
-        wanted = torch.tensor([*sent, *watch.measure()], dtype=torch.float64)
+        # After a resume the ranks may disagree about an earlier stop: a callback that requested it
+        # may be on rank 0 alone.
+        is_new = not requests.is_stopping
+        wanted = torch.tensor([*sent, is_new, *watch.measure()], dtype=torch.float64)
         started = time.monotonic()
         self._processes.all_reduce_max(wanted, "an agreement on what is asked for")
         now = time.monotonic()
         # So that exchanges of the clock take about 1% of the time at most.
         self._time_frozen_until = now + max(_MIN_FROZEN_S, _FROZEN_PER_EXCHANGE * (now - started))
-        stops, has_stop_request, over, steps, validates, saves, ends, signum, *seconds = (
+        stops, has_stop_request, over, steps, validates, saves, ends, signum, is_new, *seconds = (
             wanted.tolist()
         )
-        if stops and not requests.is_stopping:
+        if stops and is_new:
             self._share_stop_reason()
         requests.is_stopping = bool(stops)
         requests.stop_requests = max(requests.stop_requests, int(has_stop_request))
@@ -173,11 +176,12 @@ class RankConsensus:
 
     def _share_stop_reason(self) -> None:
         """Give the reason of the first rank that asked for a stop to those that did not."""
-        state = self._context.state
-        reasons = self._processes.gather(state.stop_reason)
+        state, asks = self._context.state, self._context.local_requests.is_stopping
+        # a rank that has withdrawn its request keeps that one's reason
+        reasons = self._processes.gather(state.stop_reason if asks else "")
         rank = next((rank for rank, reason in enumerate(reasons) if reason), None)
-        if rank is not None and not state.stop_reason:
-            state.stop_reason = f"{reasons[rank]} (on rank {rank})"
+        if not asks:
+            state.stop_reason = "" if rank is None else f"{reasons[rank]} (on rank {rank})"
 
     def is_last(self, is_last: bool) -> bool:
         """Return whether a batch is the last of the epoch on any rank.
