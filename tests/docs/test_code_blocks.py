@@ -75,3 +75,10 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
 def test_the_readme_has_code_to_run() -> None:
     """The README shows code, so that the test above is about something."""
     assert blocks(ROOT / "README.md")
+
+
+def test_no_code_finds_a_callback_by_its_place() -> None:
+    """With plugins installed, as by the README's first command, another one may stand there."""
+    by_place = re.compile(r"\.callbacks\[-?\d")
+    found = [page.name for page in PAGES for block in blocks(page) if by_place.search(block)]
+    assert found == [], "keep the callback in a variable"
