@@ -60,6 +60,14 @@ def test_nothing_is_made_before_the_first_write(tmp_path):
     assert not (tmp_path / "logs").exists()
 
 
+def test_hyperparameters_lie_beside_the_events(tmp_path):
+    """With a sub_dir they are in it, as in Lightning."""
+    logger = TensorBoardLogger(tmp_path, name="x", version="v", sub_dir="s")
+    logger.log_hyperparams({"width": 3})
+    assert {path.name for path in (tmp_path / "x/v/s").iterdir()} >= {"hparams.yaml"}
+    assert not (tmp_path / "x/v/hparams.yaml").exists()
+
+
 def test_a_training_is_read_back(train, tmp_path, scalars):
     """TensorBoard finds the scalars at their steps, the graph and the hyperparameters."""
     logger = TensorBoardLogger(tmp_path, log_graph=True, prefix="a")

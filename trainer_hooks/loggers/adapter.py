@@ -52,6 +52,16 @@ class LoggerAdapter(Logger):
         """The run's folder; the root folder of a logger that has none."""
         return self._folder("log_dir") or self.save_dir
 
+    @property
+    def root_dir(self) -> str | None:
+        """The folder of the experiment's runs."""
+        return self._folder("root_dir")
+
+    @property
+    def has_log_dir_alone(self) -> bool:
+        """Whether the run's folder is known, and no `save_dir`, as with Fabric's loggers."""
+        return self._folder("save_dir") is None and self._folder("log_dir") is not None
+
     def _folder(self, *names: str) -> str | None:
         """Return the first of these attributes that is a path."""
         found = (getattr(self.foreign, name, None) for name in names)

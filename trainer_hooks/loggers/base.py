@@ -58,6 +58,11 @@ class Logger(ABC):
         return None
 
     @property
+    def root_dir(self) -> str | None:
+        """Return the folder of the experiment's runs, or None without one."""
+        return None
+
+    @property
     def log_dir(self) -> str | None:
         """Return the folder of this run; reading the property creates nothing."""
         return self.save_dir

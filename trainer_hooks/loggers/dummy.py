@@ -81,10 +81,12 @@ class RankZeroLoggerProxy(Logger):
         version: its version.
         save_dir: its `save_dir`.
         log_dir: its `log_dir`.
+        run_dir: the folder that holds the checkpoints of its run.
         own: the logger of this process that the proxy replaces; None if there is none.
 
     Attributes:
         own: the replaced logger; never itself a proxy.
+        run_dir: the folder that holds the checkpoints of rank 0's run.
     """
 
     def __init__(
@@ -93,11 +95,12 @@ class RankZeroLoggerProxy(Logger):
         version: Any,
         save_dir: str | None,
         log_dir: str | None,
+        run_dir: str,
         own: Logger | None = None,
     ) -> None:
         self.own: Logger | None = own.own if isinstance(own, RankZeroLoggerProxy) else own
         self._name, self._version = name, version
-        self._save_dir, self._log_dir = save_dir, log_dir
+        self._save_dir, self._log_dir, self.run_dir = save_dir, log_dir, run_dir
 
     @property
     def name(self) -> str | None:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks._log import warn
 from trainer_hooks._options import FOLDER, Rule, check_options, is_int
 from trainer_hooks.errors import OptionError, TrainerHooksWarning
+from trainer_hooks.loggers.adapter import LoggerAdapter
 from trainer_hooks.loggers.base import Logger
+from trainer_hooks.loggers.dummy import RankZeroLoggerProxy
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -279,6 +281,34 @@ class FolderLogger(Logger):
     def log_dir(self) -> str:
         """Return the folder of this run; nothing is created."""
         return str(self.run_folder.path)
+
+
+def run_dir(logger: Logger, default_root_dir: str) -> str:
+    """Return the folder that holds the checkpoints of a logger's run; nothing is created.
+
+    A logger without a `log_dir` of its own has `save_dir/name/version`, as in Lightning, or
+    `save_dir` if it has no version to tell its runs apart.
+
+    Args:
+        logger: the logger.
+        default_root_dir: the trainer's, for a logger without a folder.
+    """
+    if isinstance(logger, FolderLogger):
+        # not log_dir: with sub_dir=, TensorBoard's is a folder in that of the run
+        return str(logger.run_folder.path)
+    if isinstance(logger, RankZeroLoggerProxy):
+        return logger.run_dir
+    if isinstance(logger, LoggerAdapter):
+        has_own = logger.has_log_dir_alone
+    else:
+        has_own = type(logger).log_dir is not Logger.log_dir
+    if has_own:
+        return logger.log_dir or default_root_dir
+    root, version = logger.save_dir or default_root_dir, logger.version
+    if version is None or version == "":
+        return root
+    folder = version if isinstance(version, str) else f"version_{version}"
+    return os.path.join(root, logger.name or "", folder)  # noqa: PTH118 - it may be an address
 
 
 def assign_folders(loggers: Iterable[Logger]) -> None:

@@ -186,7 +186,7 @@ class TensorBoardLogger(FolderLogger, ConvertingLogger):
         metrics: Any = None,
         step: int | None = None,
     ) -> None:
-        """Write hyperparameters to TensorBoard's HParams tab and to `hparams.json`.
+        """Write hyperparameters to TensorBoard's HParams tab and to `hparams.json` in `log_dir`.
 
         Args:
             params: values by name; nested ones get names with slashes.
@@ -197,7 +197,10 @@ class TensorBoardLogger(FolderLogger, ConvertingLogger):
         from torch.utils.tensorboard import summary
 
         hparams = {**self._hparams, **as_dict(params)}
-        write_hparams(self.run_folder.claim(), hparams)
+        self.run_folder.claim()
+        folder = Path(self.log_dir)
+        folder.mkdir(exist_ok=True, parents=True)
+        write_hparams(folder, hparams)
         if metrics is None:
             shown = {"hp_metric": -1.0} if self._default_hp_metric else {}
             # once: each call would add another point to the curve of `hp_metric`

@@ -94,11 +94,36 @@ def test_state_key_is_as_in_lightning():
     )
 
 
-def test_default_folder_is_the_loggers(fake, tmp_path):
-    """Without dirpath, files go to the logger's folder, and without a logger to the root."""
+@pytest.mark.parametrize(
+    ("attributes", "folder"),
+    [
+        ({"save_dir": "sd", "name": "my", "version": 7}, "sd/my/version_7"),
+        ({"save_dir": "sd", "name": "my", "version": "7"}, "sd/my/7"),
+        ({"save_dir": "sd", "name": "", "version": 0}, "sd/version_0"),
+        ({"name": "my", "version": 0}, "my/version_0"),
+        ({"save_dir": "sd", "name": "my"}, "sd"),
+        ({"save_dir": "sd", "name": "my", "version": 7, "log_dir": "own"}, "own"),
+        ({"save_dir": "sd", "name": "my", "version": 7, "log_dir": None}, ""),
+        ({}, ""),
+    ],
+)
+def test_default_folder_is_the_loggers(attributes, folder, fake, tmp_path, MemoryLogger):
+    """Without dirpath, files go to save_dir/name/version, or to the folder that is the logger's."""
+    paths = {
+        name: str(tmp_path / value)
+        for name, value in attributes.items()
+        if name.endswith("_dir") and value is not None
+    }
+    logger = type("Own", (MemoryLogger,), {**attributes, **paths})()
+    assert logger.root_dir is None
     saver = ModelCheckpoint()
-    fake(saver, logger=object(), log_dir=str(tmp_path / "v0")).fire("setup", "fit")
-    assert saver.dirpath == str(tmp_path / "v0" / "checkpoints")
+    fake(saver, logger=logger).fire("setup", "fit")
+    assert saver.dirpath == str(tmp_path / folder / "checkpoints")
+
+
+def test_default_folder_without_a_logger(fake, tmp_path):
+    """Files go to the root."""
+    saver = ModelCheckpoint()
     fake(saver).fire("setup", "fit")
     assert saver.dirpath == str(tmp_path / "checkpoints")
 

@@ -240,3 +240,32 @@ def checkpoints_in_the_loggers_folder(x):
     trainer = x.trainer(logger=logger, enable_checkpointing=True)
     trainer.fit(x.Net(), x.loader(2))
     return {"files": x.files("**/*.ckpt")}
+
+
+def checkpoints_of_a_sub_dir(x):
+    """The files of a run whose TensorBoardLogger has a folder inside its folder."""
+
+    class Net(x.Net):
+        def __init__(self, width=3):
+            super().__init__()
+            self.save_hyperparameters()
+
+    logger = x.loggers.TensorBoardLogger(x.folder, name="runs", version="one", sub_dir="part")
+    x.trainer(logger=logger, enable_checkpointing=True).fit(Net(), x.loader(2))
+    return {"files": x.files("**/*.ckpt"), "hparams": x.files("**/hparams.yaml")}
+
+
+def checkpoints_of_a_logger_of_ones_own(x):
+    """Folders of loggers with a name and a version, with and without `save_dir`."""
+    attributes = [
+        {"save_dir": "sd", "version": 7},
+        {"save_dir": "sd", "version": "eight"},
+        {"version": 9},
+        {"save_dir": "sd", "name": "", "version": 7},
+    ]
+    for own in attributes:
+        if "save_dir" in own:
+            own["save_dir"] = str(x.folder / own["save_dir"])
+        logger = type("Own", (type(x.journal()),), own)()
+        x.trainer(logger=logger, enable_checkpointing=True).fit(x.Net(), x.loader(2))
+    return {"files": x.files("**/*.ckpt"), "root_dir": logger.root_dir}

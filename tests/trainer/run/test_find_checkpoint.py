@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,25 @@ def test_earlier_runs_of_a_logger_are_found(trainer_of, net, tmp_path):
         assert trainer.global_step == 4 * epochs
         assert trainer.checkpoint_callback.dirpath.endswith("version_0/checkpoints")
     assert trainer.ckpt_path.endswith("version_0/checkpoints/epoch=1-step=8.ckpt")
+
+
+@pytest.mark.parametrize("folder", ["sd", None])
+def test_earlier_runs_of_a_logger_of_ones_own_are_found(
+    folder, trainer_of, net, tmp_path, MemoryLogger
+):
+    """Each version has a folder; a run with another version goes on where the last one ended."""
+    save_dir = None if folder is None else str(tmp_path / folder)
+    for epochs, version, word in ((1, 7, "auto"), (2, 7, "last"), (3, "eight", "auto")):
+        attributes = {"save_dir": save_dir, "name": "my", "version": version}
+        logger = type("Own", (MemoryLogger,), attributes)()
+        trainer = trainer_of(epochs=epochs, logger=logger)
+        moved = pytest.warns(TrainerHooksWarning, match="the checkpoint's was")
+        with moved if version == "eight" else nullcontext():
+            trainer.fit(net(), BATCHES, ckpt_path=word)
+        assert trainer.global_step == 4 * epochs
+    runs = tmp_path / (folder or "") / "my"
+    assert Path(trainer.ckpt_path).parent == runs / "version_7" / "checkpoints"
+    assert {path.name for path in runs.iterdir()} == {"version_7", "eight"}
 
 
 def test_folders_beside_a_loggers_own_are_not_searched(trainer_of, net, tmp_path, MemoryLogger):

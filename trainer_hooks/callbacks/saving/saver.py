@@ -37,7 +37,7 @@ from trainer_hooks.checkpoint.paths import (
 from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
 from trainer_hooks.hooks.spec import keeps_optimizers
-from trainer_hooks.loggers.run_folder import FolderLogger
+from trainer_hooks.loggers.run_folder import FolderLogger, run_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -750,8 +750,9 @@ class Saver(Checkpoint):
 
 def _default_folder(trainer: Trainer) -> str:
     """Return the folder for checkpoints of a run if the user passed none; nothing is created."""
-    root = trainer.log_dir if trainer.logger is not None else None
-    return resolved_folder(join_path(root or trainer.default_root_dir, _FOLDER))
+    logger, root = trainer.logger, trainer.default_root_dir
+    folder = root if logger is None else run_dir(logger, root)
+    return resolved_folder(join_path(folder, _FOLDER))
 
 
 def earlier_folders(trainer: Trainer) -> list[str]:
@@ -760,14 +761,18 @@ def earlier_folders(trainer: Trainer) -> list[str]:
     A logger gives each run a folder of its own, so those beside this run's belong to earlier runs.
     The logger is not asked for this run's folder: that would fix its version too early.
     """
-    folders = [resolved_folder(join_path(trainer.default_root_dir, _FOLDER))]
+    default = resolved_folder(trainer.default_root_dir)
+    folders = [join_path(default, _FOLDER)]
     logger = trainer.logger
     if isinstance(logger, FolderLogger):
         runs = logger.run_folder.root.resolve()
-    elif logger is not None and logger.log_dir and logger.save_dir:
-        runs, top = Path(logger.log_dir).resolve().parent, Path(logger.save_dir).resolve()
-        if not runs.is_relative_to(top):
+    elif logger is not None:
+        top = resolved_folder(logger.save_dir or default)
+        own = resolved_folder(run_dir(logger, default))
+        # without a version it has no folder for each run; a store cannot be searched by a pattern
+        if is_remote(own) or own == top or not is_inside(own, top):
             return folders
+        runs = Path(own).parent
     else:
         return folders
     return [*folders, *map(str, runs.glob(f"*/{_FOLDER}"))]

@@ -12,9 +12,11 @@ import torch
 from trainer_hooks._log import silence_below_errors
 from trainer_hooks._output import losing_output
 from trainer_hooks.errors import TerminationSignal, add_note
+from trainer_hooks.loggers.run_folder import run_dir
 from trainer_hooks.runtime.process_group import ProcessGroup
 from trainer_hooks.runtime.rendezvous import RestartNotes, can_be_restarted
 from trainer_hooks.runtime.rng import reseed
+from trainer_hooks.trainer.options.defaults import root_dir
 from trainer_hooks.trainer.run.failed_start import update_start
 
 if TYPE_CHECKING:
@@ -77,15 +79,20 @@ class DistributedRun:
         core = self._core
         if core.state.fn == "fit" and self._processes.is_global_zero and can_be_restarted():
             RestartNotes().save(f"loggers/{self._watchdog.run}", pickle.dumps(core.guards.state()))
-        places = [(g.name, g.version, g.save_dir, g.log_dir) for g in core.loggers]
+        root = root_dir(core.config)
+        places = [
+            (g.name, g.version, g.save_dir, g.log_dir, run_dir(g, root)) for g in core.loggers
+        ]
         places = self._processes.broadcast(places)
         if not self._processes.is_global_zero:
             # the guards of the loggers that are replaced here
             core.guards.release()
             own = [*core.loggers, *repeat(None, len(places))]  # rank 0 may have more
             core.loggers[:] = [
-                RankZeroLoggerProxy(name, version, save_dir, log_dir, one)
-                for (name, version, save_dir, log_dir), one in zip(places, own, strict=False)
+                RankZeroLoggerProxy(name, version, save_dir, log_dir, folder, one)
+                for (name, version, save_dir, log_dir, folder), one in zip(
+                    places, own, strict=False
+                )
             ]
             core.guards.install(core.loggers)
 

@@ -589,12 +589,15 @@ def check_folders(core: TrainerCore, trainer: Trainer) -> None:
     if not trainer.is_global_zero:
         return
     own = None
-    if any(isinstance(one, FolderLogger) for one in core.loggers):
-        from trainer_hooks.callbacks.reporting.journal import (
-            journal_folder,
-        )  # a bare fit needs none
+    folder_loggers = [one for one in core.loggers if isinstance(one, FolderLogger)]
+    if folder_loggers:
+        # a bare fit needs none
+        from trainer_hooks.callbacks.reporting.journal import journal_folder
 
         own = journal_folder(core.loggers)
+        # with the checkpoints, which lie beside a `sub_dir` of TensorBoard's
+        of_own = (str(one.run_folder.path) for one in folder_loggers if one.log_dir == own)
+        own = next(of_own, own)
     elsewhere: dict[str, None] = {}
     for folder, what in _folders_of(core, trainer):
         if is_remote(folder):
