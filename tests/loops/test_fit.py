@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sequent
 from trainer_hooks import Callback, StopTraining
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.checkpoint.file import read_checkpoint, write_checkpoint
-from trainer_hooks.errors import DataError, OptionError, TrainerHooksWarning
+from trainer_hooks.errors import DataError, OptionError, TrainerHooksAdvice, TrainerHooksWarning
 from trainer_hooks.loggers import CSVLogger, DummyLogger
 
 
@@ -282,9 +282,10 @@ def test_no_sanity_check_without_validation(bare, tiny, defaulted, batches, reco
         def val_dataloader(self):
             return batches(1)
 
-    for module in (Trains(), tiny()):
+    for module, category in ((Trains(), TrainerHooksWarning), (tiny(), TrainerHooksAdvice)):
         seen = recorder()
-        bare(seen, num_sanity_val_steps=2).fit(module, batches(1))
+        with pytest.warns(category, match="validation_step.* nothing is validated"):
+            bare(seen, num_sanity_val_steps=2).fit(module, batches(1))
         assert seen.count("on_sanity_check_start") == 0
         assert seen.count("on_validation_start") == 0
     with pytest.warns(TrainerHooksWarning, match="has no validation_step") as caught:

@@ -937,7 +937,7 @@ def test_from_datasets_of_a_subclass(quiet_trainer, Tiny) -> None:
             seen.append(batch.tolist())
             return super().training_step(batch, batch_idx)
 
-    quiet_trainer().fit(NotesBatches(), datamodule=module)
+    quiet_trainer(limit_val_batches=0).fit(NotesBatches(), datamodule=module)
     assert seen == [[[2.0, 2.0]]] * 2
 
 

@@ -7,7 +7,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from trainer_hooks import DataModule, Module, Trainer
-from trainer_hooks.errors import TrainerHooksAdvice
+from trainer_hooks.errors import TrainerHooksAdvice, TrainerHooksWarning
 from trainer_hooks.loggers import InMemoryLogger
 from trainer_hooks.loops import batch_fetcher as loading_watch
 
@@ -53,6 +53,61 @@ def test_a_fit_as_it_is_meant_to_be_gets_no_advice(recwarn, tmp_path) -> None:
     net = Validated()
     net.backbone.eval().requires_grad_(False)  # on purpose
     trainer.fit(net, loader(shuffle=True), loader())
+    assert told(recwarn) == []
+
+
+class Misspelt(Net):
+    def validaton_step(self, batch, batch_idx):
+        pass
+
+
+class Loads(DataModule):
+    def train_dataloader(self):
+        return loader()
+
+    def val_dataloader(self):
+        return loader()
+
+
+class MisspeltData(DataModule):
+    def train_dataloader(self):
+        return loader()
+
+    def val_dataloaders(self):
+        return loader()
+
+
+def short(**options) -> Trainer:
+    return Trainer(max_epochs=1, logger=False, **{**OFF, **options})
+
+
+@pytest.mark.parametrize("options", [{}, {"fast_dev_run": True}], ids=["fit", "dry"])
+def test_validation_data_without_a_step(options) -> None:
+    """It is told of once, whoever has the loader, with a method whose name is nearly the step's."""
+    trainer = short(**options)
+    step = r"has no validation_step, .* Misspelt.validaton_step\(\). Did you mean 'validation_step'"
+    with pytest.warns(TrainerHooksWarning, match=rf"fit has Loads.val_dataloader\(\), .* {step}"):
+        trainer.fit(Misspelt(), datamodule=Loads())
+    trainer.fit(Misspelt(), datamodule=Loads())
+    own = type("Own", (Net,), {"val_dataloader": lambda _: loader()})
+    with pytest.warns(TrainerHooksWarning, match=r"fit has Own.val_dataloader\(\), but Own has no"):
+        short(**options).fit(own(), loader())
+
+
+def test_a_validation_step_without_data(recwarn) -> None:
+    """It is told of, with a method whose name is nearly the loader's."""
+    short(log_every_n_steps=4).fit(Validated(), loader())
+    assert len(told(recwarn)) == 1
+    assert "Validated has a validation_step, but fit was given no" in told(recwarn)[0]
+    with pytest.warns(TrainerHooksAdvice, match=r"MisspeltData.val_dataloaders\(\). Did you mean"):
+        short().fit(Validated(), datamodule=MisspeltData())
+
+
+def test_half_a_validation_that_is_meant(recwarn) -> None:
+    """With limit_val_batches=0, or a loader that may be empty, nothing is said."""
+    short(limit_val_batches=0).fit(Misspelt(), datamodule=Loads())
+    short(limit_val_batches=0).fit(Validated(), loader())
+    short().fit(Validated(), loader(), [])
     assert told(recwarn) == []
 
 

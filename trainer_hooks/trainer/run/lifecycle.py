@@ -60,6 +60,7 @@ from trainer_hooks.trainer.run.run_inputs import (
     load_evaluation,
     load_handed_over,
     load_training,
+    warn_of_half_a_validation,
 )
 from trainer_hooks.trainer.run.signals import deferring_signals, shorten_traceback
 from trainer_hooks.trainer.run.starting_point import StartingPoint
@@ -476,6 +477,7 @@ class TrainerRun:
             from trainer_hooks.loops.evaluation import EvaluationLoop
 
             return EvaluationLoop(context, self.inputs.fn)
+        warn_of_half_a_validation(self.core, self.inputs, context)
         advise(self.core, context)
         if self.inputs.own_loop is not None:
             from trainer_hooks.loops.own_loop import OwnLoop
