@@ -61,7 +61,18 @@ def test_without_a_seed_the_environments_is_taken(monkeypatch):
     assert seed_everything(verbose=False) == 0
 
 
-@pytest.mark.parametrize("seed", [-1, 2**32, 1.5, True, "3"])
+@pytest.mark.parametrize("seed", [np.int64(7), "7", 7.0, torch.tensor(7), torch.tensor([7.0])])
+def test_a_seed_may_be_what_stands_for_an_integer(seed):
+    """A number of NumPy or torch, a text from a config: the seed is an int."""
+    returned = seed_everything(seed, verbose=False)
+    assert (returned, type(returned), os.environ["PL_GLOBAL_SEED"]) == (7, int, "7")
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [-1, 2**32, 1.5, True, "x", "7.5", "-3", float("nan"), float("inf"), [7],
+     torch.tensor(7.5), torch.ones(2), np.float32(1.5)],
+)  # fmt: skip
 def test_a_seed_outside_the_rule_is_refused(seed):
     """Only integers that all three generators take are seeds."""
     with pytest.raises(OptionError, match=r"must be an integer from 0 to 4294967295"):

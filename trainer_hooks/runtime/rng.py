@@ -7,7 +7,7 @@ import random
 import sys
 from array import array
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsInt
 
 import torch
 
@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 _MAX_SEED = 2**32 - 1
 
 
-def seed_everything(seed: int | None = None, workers: bool = False, verbose: bool = True) -> int:
+def seed_everything(
+    seed: SupportsInt | str | None = None, workers: bool = False, verbose: bool = True
+) -> int:
     """Seed the random generators of Python, NumPy and torch, on all devices.
 
     Args:
-        seed: from 0 to 2**32 - 1; if None, `PL_GLOBAL_SEED` from the environment, or else 0.
+        seed: an integer from 0 to 2**32 - 1, or what stands for one, as `"7"` and `np.int64(7)`;
+            if None, `PL_GLOBAL_SEED` from the environment, or else 0.
         workers: accepted for code that was written for Lightning. torch derives the seeds of each
             data loader worker (Python, NumPy, torch) from the main process's generator in any case.
         verbose: whether to log the seed at level INFO.
@@ -43,15 +46,29 @@ def seed_everything(seed: int | None = None, workers: bool = False, verbose: boo
             raise OptionError(
                 f"PL_GLOBAL_SEED={seed_text!r} in the environment: must be an integer."
             ) from None
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= _MAX_SEED:
+    number = _integer(seed)
+    if number is None or not 0 <= number <= _MAX_SEED:
         raise OptionError(f"seed_everything({seed!r}): must be an integer from 0 to {_MAX_SEED}.")
     if verbose:
-        log.info("seed set to %d", seed)
+        log.info("seed set to %d", number)
     # Processes that this one starts seed themselves from these variables, as with Lightning.
-    os.environ["PL_GLOBAL_SEED"] = str(seed)
+    os.environ["PL_GLOBAL_SEED"] = str(number)
     os.environ["PL_SEED_WORKERS"] = str(int(workers))
-    reseed(seed)
-    return seed
+    reseed(number)
+    return number
+
+
+def _integer(value: Any) -> int | None:
+    """Return a value as an int; None if it is a bool, or no integer."""
+    if isinstance(value, bool):
+        return None
+    try:
+        number = int(value)
+    # of a tensor of several elements a RuntimeError
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return None
+    # int() cuts what follows the point off
+    return number if isinstance(value, str) or number == value else None
 
 
 def reseed(seed: int) -> None:
