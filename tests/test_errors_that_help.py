@@ -401,8 +401,21 @@ def test_loaders_and_a_data_module(Tiny, quiet_trainer, batches) -> None:
 @pytest.mark.parametrize("wrong", [DataModule, [1], "data"])
 def test_no_data_module(Tiny, quiet_trainer, wrong) -> None:
     """Something else as data module is refused with its type."""
-    with refused(DataError, f"given {type(wrong).__name__} as datamodule", "instance of trainer_"):
+    name = "the class DataModule" if wrong is DataModule else type(wrong).__name__
+    with refused(DataError, f"given {name} as datamodule", "instance of trainer_"):
         quiet_trainer().fit(Tiny(), datamodule=wrong)
+
+
+@pytest.mark.parametrize("fn", ["fit", "validate", "test", "predict"])
+def test_a_class_in_place_of_data(Tiny, quiet_trainer, fn) -> None:
+    """The class of a data module or loader is refused with the call that makes one."""
+
+    class Data(DataModule):
+        pass
+
+    name = Data.__qualname__
+    with refused(DataError, f"{fn} was given the class {name}", f"Write {name}(...) instead of"):
+        getattr(quiet_trainer(), fn)(Tiny(), Data)
 
 
 # --- callbacks ---

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from trainer_hooks import Callback, StopTraining
-from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint
+from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint, Timer
 from trainer_hooks.errors import TerminationSignal
 from trainer_hooks.loggers import CSVLogger
 from trainer_hooks.testing import TinyModule
@@ -139,6 +141,17 @@ def test_a_callback_says_why_it_stopped(told) -> None:
     assert first.startswith("fit ended at epoch 2, step 6: a stop was asked for: EarlyStopping: ")
     condition = "to go on, without EarlyStopping or with options of it that stop later: "
     assert way_on == condition + FIT.format("checkpoints/epoch=1-step=6.ckpt")
+
+
+@pytest.mark.parametrize("is_option", [True, False])
+def test_a_fit_whose_time_is_over(told, is_option) -> None:
+    """The option is named where it was given, and the callback where that was."""
+    limit = timedelta(milliseconds=100)
+    callbacks = [Acts(lambda trainer: time.sleep(0.1)), *([] if is_option else [Timer(limit)])]
+    saver = ModelCheckpoint("checkpoints", every_n_train_steps=1)
+    *_, way_on = told(*callbacks, saver=saver, **({"max_time": limit} if is_option else {}))
+    condition = "with a higher max_time: " if is_option else "without Timer or with options of it"
+    assert way_on.startswith(f"to go on, {condition}")
 
 
 @pytest.mark.parametrize(

@@ -204,13 +204,21 @@ def _way_on(core: TrainerCore, trainer: Trainer, newest: str, reason: str) -> st
     """
     # a reason begins with its limit, as in "max_epochs=3 epochs are done"
     limit = reason.partition("=")[0]
-    callbacks = (type(c).__name__ for c in core.connector.callbacks if ours(c).renews_stop)
-    stopper = next((name for name in callbacks if f": {name}: " in reason), None)
+    stoppers = (
+        entry
+        for entry in core.connector.entries
+        if ours(entry.callback).renews_stop and f": {type(entry.callback).__name__}: " in reason
+    )
+    stopper = next(stoppers, None)
     condition = ""
     if limit in _LIMITS:
         condition = f", with a higher {limit}"
+    elif stopper is not None and stopper.origin == "default":
+        # of the defaults only the Timer stops a run, and the user knows it as this option
+        condition = ", with a higher max_time"
     elif stopper is not None:
-        condition = f", without {stopper} or with options of it that stop later"
+        name = type(stopper.callback).__name__
+        condition = f", without {name} or with options of it that stop later"
     raised = limit if limit in ("max_epochs", "max_steps") else ""
     line = resume_line(
         trainer, newest, core.entry_point, finds_itself=core.start.is_auto, limit=raised

@@ -155,6 +155,11 @@ def check_inputs(inputs: RunInputs) -> None:
     require_init(inputs.module)
     evaluated = "val_dataloaders" if inputs.fn == "fit" else "dataloaders"
     for name, given in (("train_dataloaders", inputs.train), (evaluated, inputs.evaluation)):
+        if isinstance(given, type):
+            raise DataError(
+                f"{inputs.fn} was given the class {given.__qualname__} as its data: it must be "
+                f"loaders or a data module.{_call_hint(given)}"
+            )
         if isinstance(given, DataModule):
             raise DataError(
                 f"{inputs.fn} was given a DataModule as {name}, and other data beside it: pass it "
@@ -165,12 +170,13 @@ def check_inputs(inputs: RunInputs) -> None:
                 f"{inputs.fn} was given both {name}= and datamodule=: it must be one of them."
             )
     if inputs.datamodule is not None and not isinstance(inputs.datamodule, DataModule):
-        kind = type(inputs.datamodule)
         is_class = isinstance(inputs.datamodule, type)
-        hint = _call_hint(inputs.datamodule) if is_class else foreign_hint(kind, "DataModule")
+        kind = inputs.datamodule if isinstance(inputs.datamodule, type) else type(inputs.datamodule)
+        hint = _call_hint(kind) if is_class else foreign_hint(kind, "DataModule")
+        article = "the class " if is_class else ""
         raise DataError(
-            f"{inputs.fn} was given {kind.__qualname__} as datamodule: it must be an instance of "
-            f"trainer_hooks.DataModule.{hint}"
+            f"{inputs.fn} was given {article}{kind.__qualname__} as datamodule: it must be an "
+            f"instance of trainer_hooks.DataModule.{hint}"
         )
 
 
