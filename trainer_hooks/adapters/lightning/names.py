@@ -63,7 +63,8 @@ DATAMODULE_NAMES = _DATA | {"from_datasets", "load_state_dict", "on_exception", 
 LOGGER_NAMES = frozenset(
     {
         "after_save_checkpoint", "experiment", "finalize", "group_separator", "log_dir",
-        "log_graph", "log_hyperparams", "log_metrics", "name", "save", "save_dir", "version",
+        "log_graph", "log_hyperparams", "log_metrics", "name", "root_dir", "save", "save_dir",
+        "version",
         # those of Lightning's WandbLogger, which callbacks here call on every logger
         "log_image", "log_images", "log_table", "log_text",
     }

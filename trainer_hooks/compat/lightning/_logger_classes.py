@@ -5,6 +5,7 @@ The module is private, so that command lines do not take them for a second `CSVL
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks import loggers
@@ -31,9 +32,10 @@ class _HparamsFileLogger(FolderLogger):
             status: how the run ended.
         """
         super().finalize(status)
-        path = self.run_folder.path
-        if path.is_dir() and not (path / HPARAMS_YAML).exists():
-            write_hparams(self.run_folder.claim(), {})
+        folder = Path(self.log_dir)
+        if folder.is_dir() and not (folder / HPARAMS_YAML).exists():
+            self.run_folder.claim()
+            write_hparams(folder, {})
 
 
 class CSVLogger(_HparamsFileLogger, loggers.CSVLogger):
