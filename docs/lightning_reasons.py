@@ -176,6 +176,21 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "makes one more pass over the training batches, without any",
         ),
         (
+            "`ModelPruning(use_lottery_ticket_hypothesis=True)` that prunes again",
+            "resets the weights the first time alone",
+            "resets them each time",
+        ),
+        (
+            "The weights that `ModelPruning` ranks as it prunes again",
+            "are those of the last forward, from before the last step",
+            "are those after the last step",
+        ),
+        (
+            '`LearningRateMonitor("step")` with accumulation',
+            "writes a row for each batch",
+            "writes one for each step; with or without it, the rates are in `logged_metrics`, too",
+        ),
+        (
             "The members of `EarlyStoppingReason`",
             "are the numbers 0 to 4",
             "are texts such as `patience_exhausted`",
@@ -246,6 +261,12 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "then draws from a separate one; with a generator of its own it draws as in Lightning",
         ),
         (
+            "`set_epoch` of a batch sampler of your own",
+            "is not called",
+            "is called in each epoch, as that of a sampler is in both",
+        ),
+        ("`seed_everything(7.5)`", "takes 7", "is an error"),
+        (
             "`seed_everything(workers=True)`",
             "seeds workers by the seed, their number and the rank",
             "leaves workers the seeds of torch, as `workers=False` does in both",
@@ -281,6 +302,11 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "Environment variables `PL_TRAINER_...`",
             "are options of the Trainer that it was not given",
             "are not read; a command line or config sets options",
+        ),
+        (
+            "`Trainer(min_epochs=3, max_epochs=2)`, and `min_steps` over `max_steps`",
+            "end at the greatest length",
+            "are errors",
         ),
         (
             "`max_steps` reached inside an epoch",
@@ -322,6 +348,11 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "A subclass of `CSVLogger` or `TensorBoardLogger` that overrides `name` or `version`",
             "writes into the folder of that name",
             "writes into that of the arguments, which it passes to `super().__init__`",
+        ),
+        (
+            "Checkpoints with a logger whose class is your own and defines `log_dir`",
+            "go to `save_dir/name/version_N/checkpoints`, as without `log_dir` in both",
+            "go to `log_dir/checkpoints`",
         ),
         (
             "Progress bar and model summary where rich is installed",
@@ -402,6 +433,21 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             ),
         ),
         ("Sanity check on a resume", "is run", "is not run"),
+        (
+            "Callback states where `test`, `validate` or `predict` loads a `ckpt_path` after a fit",
+            "are those of the checkpoint",
+            "stay as the fit left them; in a trainer that has not trained, are the checkpoint's",
+        ),
+        (
+            "`BackboneFinetuning` in a run that resumes after the unfreezing",
+            "leaves the backbone frozen, but for its BatchNorm",
+            "has the backbone unfrozen",
+        ),
+        (
+            "`ModelCheckpoint(every_n_train_steps=N)` where a batch makes several steps",
+            "saves after a batch where `global_step` is a multiple of N",
+            "saves after each batch in which `global_step` reaches or passes a multiple of N",
+        ),
         (
             "`ModelCheckpoint(save_top_k=-1)` with a filename that does not change",
             "writes over its file",

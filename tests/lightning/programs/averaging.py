@@ -187,3 +187,49 @@ def batch_norm(x):
     module = Net()
     x.trainer(max_epochs=2, num_sanity_val_steps=1).fit(module, x.loader(3), x.loader(2))
     return {"weights": x.weights(module)}
+
+
+@differs(
+    "`ModelPruning(use_lottery_ticket_hypothesis=True)` that prunes again", reset=(False, True)
+)
+def pruned_twice(x):
+    """Weights that are pruned after each of two epochs, and reset or not."""
+    found = {}
+    for name, is_reset in (("reset", True), ("kept", False)):
+        torch.manual_seed(3)
+        module = x.Net()
+        module.layer = torch.nn.Linear(2, 8)
+        pruning = x.callbacks.ModelPruning(
+            "l1_unstructured", parameters_to_prune=[(module.layer, "weight")], amount=4,
+            use_lottery_ticket_hypothesis=is_reset, make_pruning_permanent=False,
+        )  # fmt: skip
+        first = module.layer.weight.detach().clone()
+        x.trainer(pruning, max_epochs=2).fit(module, x.loader(2))
+        found[name] = bool((module.layer.weight_orig == first).all())
+        found[f"zeros {name}"] = int((module.layer.weight_mask == 0).sum())
+    return found
+
+
+@differs("The weights that `ModelPruning` ranks as it prunes again", mask=([0, 1, 0], [1, 0, 0]))
+def pruned_by_the_newest_weights(x):
+    """The last step makes another weight the smallest of those that remain."""
+
+    class Net(x.Net):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(3, 1, bias=False)
+            self.layer.weight.data = torch.tensor([[0.7, 1.0, 0.1]])
+
+        def training_step(self, batch, batch_idx):
+            return self.layer(torch.tensor([0.0, 0.2, 0.0])).sum()  # each step takes 0.2 off
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=1.0)
+
+    module = Net()
+    pruning = x.callbacks.ModelPruning(
+        "l1_unstructured", parameters_to_prune=[(module.layer, "weight")], amount=1,
+        use_lottery_ticket_hypothesis=False, make_pruning_permanent=False,
+    )  # fmt: skip
+    x.trainer(pruning, max_epochs=2).fit(module, x.loader(1))
+    return {"mask": module.layer.weight_mask[0].int().tolist()}

@@ -303,3 +303,16 @@ def modes_that_a_hook_sets(x):
     seen.append(module.norm.training)
     x.trainer(max_epochs=1).fit(module, x.loader(1))
     return {"seen": seen}
+
+
+@differs(
+    '`LearningRateMonitor("step")` with accumulation',
+    steps=([0, 0, 1, 1, 2, 2], [0, 1, 2]),
+    logged=([], ["lr-SGD"]),
+)
+def learning_rate_monitor_by_step_with_accumulation(x):
+    """The steps of its rows, and what is in `logged_metrics`, where batches accumulate."""
+    journal, monitor = x.journal(), x.callbacks.LearningRateMonitor(logging_interval="step")
+    trainer = x.trainer(monitor, logger=journal, log_every_n_steps=1, accumulate_grad_batches=2)
+    trainer.fit(x.Net(), x.loader(6))
+    return {"steps": [step for step, _ in journal.rows], "logged": sorted(trainer.logged_metrics)}

@@ -242,3 +242,68 @@ def another_module_in_a_second_fit(x):
     trainer.fit(x.Net(), x.loader(1))
     trainer.fit(x.Net(), x.loader(1))
     return {"epochs": len(hooks.calls)}
+
+
+@differs(
+    "Callback states where `test`, `validate` or `predict` loads a `ckpt_path` after a fit",
+    after_the_fit=(3, 6),
+)
+def tested_with_the_callbacks_of_a_checkpoint(x):
+    """The state that a callback has in a test of an older checkpoint, after the fit and without."""
+
+    class Counts(x.Callback):
+        count = 0
+
+        def on_train_batch_end(self, *args):
+            self.count += 1
+
+        def on_test_start(self, *args):
+            seen.append(self.count)
+
+        def state_dict(self):
+            return {"count": self.count}
+
+        def load_state_dict(self, state_dict):
+            self.count = state_dict["count"]
+
+    class Net(x.Net):
+        def test_step(self, batch, batch_idx):
+            pass
+
+    seen = []
+    saver = x.callbacks.ModelCheckpoint(x.folder / "saved", save_top_k=-1, filename="{epoch}")
+    trainer = x.trainer(Counts(), saver, enable_checkpointing=True, max_epochs=2)
+    trainer.fit(Net(), x.loader(3))
+    for one in (trainer, x.trainer(Counts())):
+        one.test(Net(), x.loader(1), ckpt_path=x.folder / "saved" / "epoch=0.ckpt", verbose=False)
+    return {"after_the_fit": seen[0], "without": seen[1]}
+
+
+@differs(
+    "`BackboneFinetuning` in a run that resumes after the unfreezing",
+    trains=([False, False, True, True], [True, True, True, True]),
+)
+def backbone_resumed_after_its_unfreezing(x):
+    """Which parts of the backbone train in a run that resumes after the unfreezing."""
+
+    class Net(x.Net):
+        def __init__(self):
+            super().__init__()
+            self.backbone = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+
+        def forward(self, batch):
+            return self.layer(self.backbone(batch))
+
+        def configure_optimizers(self):
+            return torch.optim.SGD([p for p in self.parameters() if p.requires_grad], lr=0.1)
+
+        def on_train_epoch_start(self):
+            self.trains = [p.requires_grad for p in self.backbone.parameters()]
+
+    def tuning():
+        return x.callbacks.BackboneFinetuning(1, backbone_initial_ratio_lr=0.1)
+
+    path = cut_run(x, tuning(), epochs=2, module=Net())
+    module = Net()
+    x.trainer(tuning(), max_epochs=3).fit(module, x.loader(3), ckpt_path=path)
+    return {"trains": module.trains}

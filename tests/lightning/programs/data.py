@@ -312,3 +312,23 @@ def _iter_only(x: Any) -> Any:
             return iter([torch.ones(2) * i for i in range(4)])
 
     return DataLoader(Stream(), batch_size=2)
+
+
+@differs("`set_epoch` of a batch sampler of your own", epochs=([], [0, 1]))
+def batch_sampler_epochs(x):
+    """Whether the `set_epoch` of a batch sampler of one's own is called."""
+    seen = []
+
+    class Batches:
+        def __iter__(self):
+            return iter([[0], [1]])
+
+        def __len__(self):
+            return 2
+
+        def set_epoch(self, epoch):
+            seen.append(epoch)
+
+    loader = DataLoader(x.loader(2).dataset, batch_sampler=Batches())
+    x.trainer(max_epochs=2).fit(x.Net(), loader)
+    return {"epochs": seen}

@@ -189,3 +189,19 @@ def limits_that_are_set(x):
         "epochs": x.error(lambda: setattr(trainer, "max_epochs", 3)),
         "steps": x.error(lambda: setattr(trainer, "max_steps", 3)),
     }
+
+
+@differs(
+    "`Trainer(min_epochs=3, max_epochs=2)`, and `min_steps` over `max_steps`",
+    epochs=("none", error("ValueError")),
+    steps=("none", error("ValueError")),
+)
+def least_over_most(x):
+    """A least length over the greatest one."""
+    found = {}
+    for unit, least in (("epochs", 3), ("steps", 9)):
+        options = {f"min_{unit}": least, f"max_{unit}": 2}
+        found[unit] = x.error(
+            lambda options=options: x.trainer(**options).fit(x.Net(), x.loader(4))
+        )
+    return found

@@ -269,3 +269,20 @@ def checkpoints_of_a_logger_of_ones_own(x):
         logger = type("Own", (type(x.journal()),), own)()
         x.trainer(logger=logger, enable_checkpointing=True).fit(x.Net(), x.loader(2))
     return {"files": x.files("**/*.ckpt"), "root_dir": logger.root_dir}
+
+
+@differs(
+    "Checkpoints with a logger whose class is your own and defines `log_dir`",
+    files=(
+        ["sd/journal/version_0/checkpoints/epoch=0-step=2.ckpt"],
+        ["own/checkpoints/epoch=0-step=2.ckpt"],
+    ),
+)
+def checkpoints_of_a_logger_with_a_log_dir(x):
+    """A logger with both folders."""
+    folders = {
+        name: str(x.folder / path) for name, path in (("save_dir", "sd"), ("log_dir", "own"))
+    }
+    logger = type("Own", (type(x.journal()),), folders)()
+    x.trainer(logger=logger, enable_checkpointing=True).fit(x.Net(), x.loader(2))
+    return {"files": x.files("**/*.ckpt")}

@@ -335,3 +335,34 @@ def state_key_of_model_checkpoint(x):
         "keys": sorted(found), "state": [name for name in known if name in state],
         "score": float(state["best_model_score"]), "monitor": state["monitor"],
     }  # fmt: skip
+
+
+@differs(
+    "`ModelCheckpoint(every_n_train_steps=N)` where a batch makes several steps",
+    files=(
+        ["saved/step=12.ckpt", "saved/step=6.ckpt"],
+        ["saved/step=10.ckpt", "saved/step=12.ckpt", "saved/step=4.ckpt", "saved/step=6.ckpt"],
+    ),
+)
+def every_n_steps_of_two_optimizers(x):
+    """Each batch makes two steps: the count of steps passes over some multiples of three."""
+
+    class Pair(x.Net):
+        def __init__(self):
+            super().__init__()
+            self.automatic_optimization = False
+
+        def training_step(self, batch, batch_idx):
+            for optimizer in self.optimizers():
+                optimizer.zero_grad()
+                self.manual_backward(self.cost(batch))
+                optimizer.step()
+
+        def configure_optimizers(self):
+            return [torch.optim.SGD([one], 0.1) for one in self.layer.parameters()]
+
+    saver = x.callbacks.ModelCheckpoint(
+        x.folder / "saved", every_n_train_steps=3, save_top_k=-1, filename="{step}"
+    )
+    x.trainer(saver, enable_checkpointing=True).fit(Pair(), x.loader(6))
+    return {"files": x.files("saved/*")}

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler
 
+from programs import differs, error
+
 
 def _drawn() -> list[float]:
     """Draw one number from each library."""
@@ -165,3 +167,14 @@ def several_loaders(x):
     """Loaders of a dict are opened and opened again, and draw, one after another."""
     loaders = {"a": DataLoader(_Samples(True), 1), "b": DataLoader(_Samples(True), 2, shuffle=True)}
     return _trained(x, loaders)
+
+
+@differs("`seed_everything(7.5)`", half=("none", error("ValueError")))
+def seeds_that_are_no_integers(x):
+    """A seed with a part after the point, and texts."""
+    seed = x.package.seed_everything
+    return {
+        "half": x.error(lambda: seed(7.5)),
+        "text": seed("7"),
+        "word": x.error(lambda: seed("x")),
+    }
