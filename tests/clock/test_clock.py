@@ -139,7 +139,7 @@ def test_a_module_counts_its_own_way() -> None:
 
     x, y = batches(2)[0]
     data = [{"text": ["ab", "cde"], "x": x, "y": y} for _ in range(3)]
-    clock = fit(module=Words(), data=data, max_epochs=1).clock
+    clock = fit(module=Words(), data=data, max_epochs=1, limit_val_batches=0).clock
     assert (clock.batches, clock.samples, clock.tokens) == (3, 6, 15)
 
 

@@ -159,7 +159,7 @@ def test_where_it_cannot_be_done(quiet_trainer) -> None:
             self.manual_backward(self.loss(self(batch), batch))
 
     with pytest.raises(UsageError, match="optimizes by itself"):
-        quiet_trainer(callbacks=[Replay()]).fit(Manual())
+        quiet_trainer(callbacks=[Replay()], limit_val_batches=0).fit(Manual())
 
 
 def test_the_module_is_whole_before_its_optimizers_are_made(quiet_trainer) -> None:

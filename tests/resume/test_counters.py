@@ -43,6 +43,7 @@ BATCHES, EPOCHS = "Counter{'what': 'batches'}", "Counter{'what': 'epochs'}"
 
 
 def setup(kit, callbacks, **options):
+    options["limit_val_batches"] = 0
     return kit.Setup(
         kit.Net(), DataLoader(kit.Samples(), batch_size=4), None, options, list(callbacks)
     )

@@ -20,8 +20,17 @@ from trainer_hooks._names import ours
 from trainer_hooks._text import count_with_noun
 from trainer_hooks.checkpoint.paths import exists, is_remote
 from trainer_hooks.clock.progress import EpochStage
+from trainer_hooks.data.data_hooks import defines
 from trainer_hooks.data.loaders import describe_loader
-from trainer_hooks.errors import TerminationSignal, TrainerHooksAdvice, TrainerHooksWarning
+from trainer_hooks.errors import (
+    TerminationSignal,
+    TrainerHooksAdvice,
+    TrainerHooksWarning,
+    did_you_mean,
+)
+from trainer_hooks.loops.module_steps import has_evaluation
+from trainer_hooks.module.datamodule import DataModule
+from trainer_hooks.module.module import Module
 from trainer_hooks.trainer.run.resume_line import resume_line, shown_path
 
 if TYPE_CHECKING:
@@ -29,6 +38,7 @@ if TYPE_CHECKING:
     from trainer_hooks.connector.callback_state import LoadReport
     from trainer_hooks.context.context import RunContext, Trainer
     from trainer_hooks.context.training import TrainingState
+    from trainer_hooks.trainer.run.run_inputs import RunInputs
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
 _LIMITS = ("max_epochs", "max_steps", "max_duration")
@@ -239,6 +249,50 @@ def advise(core: TrainerCore, context: RunContext) -> None:
         if advice and subject not in core.advised:
             core.advised.add(subject)
             warn(advice, TrainerHooksAdvice)
+
+
+def warn_of_half_a_validation(core: TrainerCore, inputs: RunInputs, context: RunContext) -> None:
+    """Warn once if a fit has validation data and no step for it, or a step and no data."""
+    is_off = context.plan.limit_val_batches == 0 and inputs.evaluation is None
+    if core.is_trial or inputs.own_loop is not None or is_off or "validation" in core.advised:
+        return
+    module, datamodule = inputs.module, inputs.datamodule
+    makers = [one for one in (datamodule, module) if one and defines(one, "val_dataloader")]
+    name = type(module).__qualname__
+    if not has_evaluation(module, "validate"):
+        if inputs.evaluation is not None:
+            data = "was given val_dataloaders"
+        elif makers:
+            data = f"has {type(makers[0]).__qualname__}.val_dataloader()"
+        else:
+            return
+        core.advised.add("validation")
+        warn(
+            f"fit {data}, but {name} has no validation_step, so nothing is validated: define it, "
+            f"or leave the loaders out.{_misspelt('validation_step', module)}",
+            TrainerHooksWarning,
+        )
+    elif inputs.evaluation is None and not makers and defines(module, "validation_step", Module):
+        core.advised.add("validation")
+        warn(
+            f"{name} has a validation_step, but fit was given no validation data, so nothing is "
+            "validated: pass val_dataloaders=, or define val_dataloader() in the module or data "
+            "module. Trainer(limit_val_batches=0) says that this is meant."
+            f"{_misspelt('val_dataloader', datamodule, module)}",
+            TrainerHooksAdvice,
+        )
+
+
+def _misspelt(name: str, *owners: object) -> str:
+    """Return a sentence about the first method of the user's that may be meant as `name`."""
+    for owner in filter(None, owners):
+        own = {*dir(type(owner))}.difference(dir(Module), dir(DataModule))
+        for method in sorted(own):
+            if callable(getattr(type(owner), method, None)) and (
+                hint := did_you_mean(method, (name,))
+            ):
+                return f" There is {type(owner).__qualname__}.{method}().{hint}"
+    return ""
 
 
 def advise_on_shuffling(core: TrainerCore, context: RunContext) -> None:

@@ -47,6 +47,7 @@ from trainer_hooks.trainer.run.console_summary import (
     advise,
     advise_on_shuffling,
     log_end,
+    warn_of_half_a_validation,
     warn_of_nothing_to_do,
 )
 from trainer_hooks.trainer.run.failed_start import begin_start, record_start, update_start
@@ -60,7 +61,6 @@ from trainer_hooks.trainer.run.run_inputs import (
     load_evaluation,
     load_handed_over,
     load_training,
-    warn_of_half_a_validation,
 )
 from trainer_hooks.trainer.run.signals import deferring_signals, shorten_traceback
 from trainer_hooks.trainer.run.starting_point import StartingPoint
