@@ -563,19 +563,58 @@ def test_a_closure_that_returns_nothing() -> None:
                 run.step(closure=closure)
 
 
+@pytest.mark.parametrize("clears", ["optimizer", "model", "run"])
 @pytest.mark.parametrize("window", [1, 2])
-def test_gradients_that_are_cleared_in_a_window_are_told(window) -> None:
+def test_gradients_that_are_cleared_in_a_window_are_told(window, clears) -> None:
     """`zero_grad` is in every plain loop, and does no harm as long as each batch steps."""
     net = a_net()
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
     run, _ = a_run(net=net, optimizer=optimizer, accumulate_grad_batches=window)
-    expected = pytest.raises(UsageError, match=r"before epoch 0, training batch 1, .* zero_grad")
+    owner = {"optimizer": optimizer, "model": net, "run": run}[clears]
+    expected = pytest.raises(UsageError, match=r"before epoch 0, training batch 1: .* zero_grad")
     with nullcontext() if window == 1 else expected, run:
         for _ in run.epochs():
             for batch in run.batches(batches()):
-                optimizer.zero_grad()
+                owner.zero_grad()
                 run.backward(net(batch).mean())
                 run.step()
+
+
+def test_gradients_of_one_layer_may_be_dropped_in_a_window() -> None:
+    """So a layer stays as it is; also one whose parameters come first."""
+    net = nn.Sequential(a_net(), nn.Linear(1, 1))
+    before = net[0].weight.clone()
+    run, _ = a_run(net=net, accumulate_grad_batches=2)
+    with run:
+        for _ in run.epochs():
+            for batch in run.batches(batches()):
+                run.backward(net(batch).mean())
+                for parameter in net[0].parameters():
+                    parameter.grad = None
+                run.step()
+    assert torch.equal(net[0].weight, before)
+    assert run.trainer.global_step == 4
+
+
+def test_a_closure_clears_the_gradients_of_its_window() -> None:
+    """LBFGS evaluates the loss of the last batch anew."""
+    net = a_net()
+    optimizer = torch.optim.LBFGS(net.parameters(), max_iter=2)
+    run, _ = a_run(net=net, optimizer=optimizer, accumulate_grad_batches=2)
+    with run:
+        for _ in run.epochs():
+            for batch in run.batches(batches()):
+                loss = net(batch).square().mean()
+                if not run.trainer.progress.batches_in_window:
+                    run.backward(loss)
+
+                def closure(batch=batch):
+                    run.zero_grad()
+                    loss = net(batch).square().mean()
+                    run.backward(loss)
+                    return loss
+
+                run.step(closure=closure)
 
 
 def test_swa_with_batch_norm_ends_in_a_warning() -> None:

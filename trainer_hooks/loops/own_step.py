@@ -16,8 +16,6 @@ from trainer_hooks.module.optimization import needs_closure
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torch.nn import Parameter
-
     from trainer_hooks.context.context import RunContext
 
 
@@ -39,8 +37,7 @@ class OwnStep(TrainStep):
     def __init__(self, context: RunContext) -> None:
         self._stepped: list[Optimizer] = []
         self._closes_window = True
-        # a parameter with a gradient of the open window's earlier batches
-        self._accumulated: Parameter | None = None
+        self._has_accumulated = False
         super().__init__(context)
         # FSDP's inner gradients of a window are apart from the parameters'. With several optimizers
         # there are no windows, and each backward leaves out the parameters of others.
@@ -69,7 +66,7 @@ class OwnStep(TrainStep):
 
     def open_window(self, batch_idx: int) -> None:
         """Start an accumulation window: clear the gradients of the one before."""
-        self._stepped, self._accumulated = [], None
+        self._stepped, self._has_accumulated = [], False
         if len(self.optimizers) <= 1:
             super().open_window(batch_idx)
             return
@@ -77,11 +74,6 @@ class OwnStep(TrainStep):
         self.hooks.on_before_train_batch(self.trainer, self.module)
         for optimizer in self.optimizers:
             self.clear_gradients(optimizer, batch_idx)
-
-    def clear_gradients(self, optimizer: Optimizer, batch_idx: int) -> None:
-        """Clear the gradients of an optimizer's parameters, with the hook before it."""
-        super().clear_gradients(optimizer, batch_idx)
-        self._accumulated = None
 
     def begin(self, batch_idx: int, closes_window: bool) -> None:
         """Start a batch, before its forward."""
@@ -114,29 +106,28 @@ class OwnStep(TrainStep):
                 # as after a step in a plain loop: what it has stepped with must not be added to
                 self.clear_gradients(optimizer, batch_idx)
             self._stepped = []
-        self._require_accumulated(batch_idx)
+        if self._has_accumulated and not self._has_gradients():
+            raise UsageError(
+                f"the gradients were cleared inside an accumulation window of {self.accumulate} "
+                f"batches, before {self.progress.describe_batch(batch_idx)}: those of the window's "
+                "earlier batches are lost. Remove zero_grad() from the loop: a Run clears the "
+                "gradients at the start of each window."
+            )
         returned = self.differentiate(loss, **options)
-        if not self._closes_window:
-            self._accumulated = self._find_accumulated()
+        self._has_accumulated = not self._closes_window and self._has_gradients()
         return returned
 
-    def _find_accumulated(self) -> Parameter | None:
-        """Return a parameter that has a gradient, which a window's next batches must find there."""
+    def _has_gradients(self) -> bool:
+        """Return whether a parameter has a gradient, which the next backward adds to."""
         # of several optimizers each steps in every batch; FSDP keeps the gradients elsewhere
         if self.optimizer is None or self.reduces_windows:
-            return None
-        parameters = (one for group in self.optimizer.param_groups for one in group["params"])
-        return next((one for one in parameters if one.grad is not None), None)
-
-    def _require_accumulated(self, batch_idx: int) -> None:
-        """Raise an error if the user's lines have cleared the gradients of an open window."""
-        if self._accumulated is not None and self._accumulated.grad is None:
-            raise UsageError(
-                f"the gradients were cleared before {self.progress.describe_batch(batch_idx)}, in "
-                f"the middle of {self.accumulate} batches that are accumulated, so that those of "
-                "its earlier batches are lost: remove zero_grad() from the loop. A Run clears the "
-                "gradients after each step."
-            )
+            return False
+        # one is enough: the user may drop those of some layers
+        return any(
+            parameter.grad is not None
+            for group in self.optimizer.param_groups
+            for parameter in group["params"]
+        )
 
     def backward_synced(self, loss: Tensor, **options: Any) -> None:
         """Run the backward of one rank of several, and reduce its gradients in a window's last."""
@@ -163,6 +154,7 @@ class OwnStep(TrainStep):
                 f"run.step(): {kind} evaluates the loss itself. Write run.step(closure=closure), "
                 "where closure() clears the gradients, calls run.backward(loss) and returns loss."
             )
+        self._has_accumulated = False
         if closure is not None:
             self.step_with(optimizer, closure)
         else:
