@@ -26,8 +26,8 @@ def seed_everything(
     """Seed the random generators of Python, NumPy and torch, on all devices.
 
     Args:
-        seed: an integer from 0 to 2**32 - 1, or what stands for one, as `"7"` and `np.int64(7)`;
-            if None, `PL_GLOBAL_SEED` from the environment, or else 0.
+        seed: an integer from 0 to 2**32 - 1, or a value that stands for one, such as `"7"` and
+            `np.int64(7)`; if None, `PL_GLOBAL_SEED` from the environment, or else 0.
         workers: accepted for code that was written for Lightning. torch derives the seeds of each
             data loader worker (Python, NumPy, torch) from the main process's generator in any case.
         verbose: whether to log the seed at level INFO.
