@@ -18,6 +18,7 @@ from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import CallbackError, TrainerHooksWarning, UsageError
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.spec import keeps_optimizers
+from trainer_hooks.runtime.device import require_usable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -77,17 +78,21 @@ class WeightOwner(Callback):
 
     Raises:
         CallbackError: in a fit, another callback replaces the weights too; it is named.
+        OptionError: this machine lacks the device that the subclass is to keep weights on.
     """
+
+    _device: torch.device | None = None
 
     # first, so that other callbacks read the weights that this one puts in
     band: ClassVar[Band] = Band.TRANSFORM
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Check that no other callback replaces the weights; reset the state in a new training."""
+        """Check device and other callbacks that replace weights; reset in a new training."""
         if stage == "fit":
             # in `setup`, before any weight is copied or any layer is replaced
             require_whole_weights(trainer, self)
             require_no_owner(trainer, self)
+            require_usable(self._device, "device", type(self).__name__)
             if trainer.progress.is_new_training:
                 self._reset()
 

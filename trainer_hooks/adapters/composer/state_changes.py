@@ -29,7 +29,7 @@ class StateChanges:
         """Set an attribute on behalf of the trainer; each State has its own."""
         raise NotImplementedError
 
-    # --- what is refused ---
+    # --- refused changes ---
 
     @property
     def device_train_microbatch_size(self) -> Any:

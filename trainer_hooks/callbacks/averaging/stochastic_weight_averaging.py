@@ -21,7 +21,7 @@ from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import OptimizationError, OptionError, TrainerHooksWarning
 from trainer_hooks.hooks.spec import keeps_optimizers
 from trainer_hooks.module.optimization import LRSchedulerConfig
-from trainer_hooks.runtime.device import device_of_option, require_usable
+from trainer_hooks.runtime.device import device_of_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -161,17 +161,6 @@ class StochasticWeightAveraging(WeightOwner):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Keep the state until there is a copy of the module to load the average into."""
         self._pending = state_dict
-
-    def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Check that no other callback replaces the weights, and that the device is there.
-
-        Raises:
-            CallbackError: another callback replaces the weights.
-            OptionError: there is no such device.
-        """
-        super().setup(trainer, module, stage)
-        if stage == "fit":
-            require_usable(self._device, "device", _WHERE)
 
     def on_load_checkpoint(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]

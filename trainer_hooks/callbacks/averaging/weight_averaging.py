@@ -19,7 +19,7 @@ from trainer_hooks.callbacks.base import WeightOwner
 from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import TrainerHooksWarning
 from trainer_hooks.hooks.spec import keeps_optimizers
-from trainer_hooks.runtime.device import device_of_option, require_usable
+from trainer_hooks.runtime.device import device_of_option
 
 if TYPE_CHECKING:
     import torch
@@ -148,17 +148,6 @@ class WeightAveraging(WeightOwner):
         self._latest_update_step = state_dict["latest_update_step"]
         self._latest_update_epoch = state_dict.get("latest_update_epoch", -1)
         self._latest_step = state_dict.get("latest_step", self._latest_update_step)
-
-    def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
-        """Check that no other callback replaces the weights, and that the device is there.
-
-        Raises:
-            CallbackError: another callback replaces the weights.
-            OptionError: there is no such device.
-        """
-        super().setup(trainer, module, stage)
-        if stage == "fit":
-            require_usable(self._device, "device", type(self).__name__)
 
     def on_before_restore(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]

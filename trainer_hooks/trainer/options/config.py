@@ -556,7 +556,7 @@ class TrainerConfig:
         return plan if self.fast_dev_run else both_limits(with_duration(plan, duration), plan)
 
     def compared_options(self) -> dict[str, Any]:
-        """Return the options that decide what is trained, as plain data that a resume compares.
+        """Return the options that change the training, as plain data that a resume compares.
 
         They are the options as passed, with the defaults filled in: what a callback changes in a
         run is its own state.
