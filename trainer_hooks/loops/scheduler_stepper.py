@@ -9,6 +9,7 @@ from trainer_hooks._log import warn
 from trainer_hooks.data.data_hooks import defines
 from trainer_hooks.errors import MetricError, StopTraining, TrainerHooksWarning, did_you_mean
 from trainer_hooks.module.module import Module
+from trainer_hooks.module.optimization import fit_schedulers_to_groups
 
 if TYPE_CHECKING:
     from trainer_hooks.context.context import RunContext
@@ -29,6 +30,7 @@ class SchedulerStepper:
         self._configs = configs if context.module.automatic_optimization else []
         self.has_step_schedulers = any(config.interval == "step" for config in self._configs)
         self._steps = context.training.progress.steps_completed
+        self._groups = self._count_groups()
         # An overridden `lr_scheduler_step` is called between batches, where a logged value would
         # belong to none: `closed` makes logging there an error.
         is_overridden = defines(context.module, "lr_scheduler_step", Module)
@@ -73,8 +75,16 @@ class SchedulerStepper:
             ):
                 self._step(config)
 
+    def _count_groups(self) -> int:
+        optimizers = self._context.training.optimization.optimizers
+        return sum(len(optimizer.param_groups) for optimizer in optimizers)
+
     def _step(self, config: LRSchedulerConfig) -> None:
         """Step one scheduler, with the value of its metric if it monitors one."""
+        groups = self._count_groups()
+        if groups != self._groups:  # a hook has added some inside the epoch
+            self._groups = groups
+            fit_schedulers_to_groups(self._configs)
         metric: Any = None
         if config.reduce_on_plateau:
             metrics = self._context.training.metrics.callback_metrics

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
+from math import isclose
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -20,12 +21,15 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import (
+    ChainedScheduler,
     CosineAnnealingWarmRestarts,
     CyclicLR,
     LambdaLR,
     LRScheduler,
+    MultiplicativeLR,
     OneCycleLR,
     ReduceLROnPlateau,
+    SequentialLR,
 )
 
 from trainer_hooks._log import warn
@@ -541,48 +545,71 @@ def _scheduler_config(given: Any, source: str, monitor: str | None = None) -> LR
 
 
 def fit_schedulers_to_groups(
-    configs: Sequence[LRSchedulerConfig], name_adder: Callable[[], str]
+    configs: Sequence[LRSchedulerConfig], name_adder: Callable[[], str] | None = None
 ) -> None:
     """Let schedulers go on from the rates that a hook set in groups which it has added.
 
-    Some of torch's schedulers have a rate for each group that was there when they were made, and
-    stop with an error of their own at another group. A `LambdaLR` gets its first function for it.
+    Torch's schedulers have a rate, and some a function, for each group that was there when they
+    were made, and many stop with an error of their own at another group. It gets the function of
+    the first group, and keeps its present proportion to the rate of that group.
 
     Args:
         configs: the schedulers.
-        name_adder: a function that returns who added the groups, for the message.
+        name_adder: a function that returns who added the groups, for the message; None if unknown.
 
     Raises:
         OptimizationError: a scheduler cannot take a new group.
     """
     for config in configs:
-        scheduler = getattr(config.scheduler, "proxy_target", config.scheduler)
-        groups = getattr(getattr(scheduler, "optimizer", None), "param_groups", ())
-        if isinstance(scheduler, _OF_FIXED_GROUPS) and len(groups) > len(scheduler.base_lrs):
-            raise OptimizationError(
-                f"{name_adder()} has added a group of parameters to the optimizer, and "
-                f"{type(scheduler).__qualname__} cannot drive it: it is made for a number of "
-                "groups. Use LambdaLR, or a scheduler that changes each rate by a factor, such as "
-                "StepLR or CosineAnnealingLR."
-            )
-        if not isinstance(scheduler, LambdaLR):
-            continue
-        made = vars(scheduler).get("trainer_hooks_groups", len(scheduler.lr_lambdas))
-        if len(groups) <= made:
-            continue
-        # Kept with the scheduler's state: a resumed one has the rates of added groups already.
-        vars(scheduler)["trainer_hooks_groups"] = made
-        for index, group in enumerate(groups[made:], start=made):
-            # a resumed scheduler has the rate from its checkpoint, which holds no functions
-            if index == len(scheduler.base_lrs):
-                scheduler.base_lrs.append(group["lr"])
-            if index == len(scheduler.lr_lambdas):
-                scheduler.lr_lambdas.append(scheduler.lr_lambdas[0])
-            # the rate that the hook has set for this epoch, before the scheduler's share
-            share = scheduler.lr_lambdas[index](scheduler.last_epoch)
-            # not where it is the scheduler's own: a division would change its last bits
-            if share and group["lr"] != scheduler.base_lrs[index] * share:
-                scheduler.base_lrs[index] = group["lr"] / share
+        for scheduler in _without_wrappers(config.scheduler):
+            base_lrs = getattr(scheduler, "base_lrs", None)
+            groups = getattr(getattr(scheduler, "optimizer", None), "param_groups", ())
+            if not isinstance(base_lrs, list) or not base_lrs:
+                continue
+            # kept with the scheduler's state: a resumed one has the rates of added groups already
+            made = vars(scheduler).get("trainer_hooks_groups", len(base_lrs))
+            if len(groups) <= made:
+                continue
+            if isinstance(scheduler, _OF_FIXED_GROUPS):
+                added = (
+                    "a group of parameters was added to the optimizer after the scheduler was made"
+                    if name_adder is None
+                    else f"{name_adder()} has added a group of parameters to the optimizer"
+                )
+                raise OptimizationError(
+                    f"{added}, and {type(scheduler).__qualname__} cannot drive it: it is made for "
+                    "a number of groups. Use LambdaLR, or a scheduler that changes each rate by a "
+                    "factor, such as StepLR or CosineAnnealingLR."
+                )
+            vars(scheduler)["trainer_hooks_groups"] = made
+            _fit_to_groups(scheduler, groups, made)
+
+
+def _without_wrappers(scheduler: Any) -> Iterator[Any]:
+    """Return the schedulers that set rates: those in a sequence or a chain of schedulers."""
+    scheduler = getattr(scheduler, "proxy_target", scheduler)
+    if isinstance(scheduler, SequentialLR | ChainedScheduler):
+        for one in scheduler._schedulers:  # noqa: SLF001 - torch has no public name
+            yield from _without_wrappers(one)
+    else:
+        yield scheduler
+
+
+def _fit_to_groups(scheduler: Any, groups: Sequence[Mapping[str, Any]], made: int) -> None:
+    """Set the initial rates and the functions of groups that were added."""
+    base_lrs = scheduler.base_lrs
+    share = float(groups[0]["lr"]) / float(base_lrs[0]) if base_lrs[0] else 0.0
+    for index, group in enumerate(groups[made:], start=made):
+        rate = float(group["lr"])
+        # a resumed scheduler has the rate from its checkpoint, which holds no functions
+        if index == len(base_lrs):
+            base_lrs.append(rate)
+        if isinstance(scheduler, LambdaLR | MultiplicativeLR):
+            functions = scheduler.lr_lambdas
+            functions.extend(functions[:1] * (index + 1 - len(functions)))
+        # not where it is the scheduler's own: a division would change its last bits
+        if share and not isclose(rate, base_lrs[index] * share):
+            base_lrs[index] = rate / share
 
 
 class _Refusal:

@@ -163,3 +163,88 @@ def test_a_scheduler_without_added_groups_is_left_alone(tmp_path) -> None:
     trainer.fit(net, batches())
     state = trainer.lr_scheduler_configs[0].scheduler.state_dict()
     assert "trainer_hooks_groups" not in state
+
+
+def by_sequence(optimizer):
+    warm_up = lr_scheduler.LinearLR(optimizer, 0.5, total_iters=2)
+    cosine = lr_scheduler.CosineAnnealingLR(optimizer, 8)
+    return lr_scheduler.SequentialLR(optimizer, [warm_up, cosine], [2])
+
+
+def by_sequence_of_lambdas(optimizer):
+    return lr_scheduler.SequentialLR(optimizer, [by_lambda(optimizer), by_step(optimizer)], [2])
+
+
+def by_chain(optimizer):
+    factor = lr_scheduler.ExponentialLR(optimizer, 0.9)
+    return lr_scheduler.ChainedScheduler([by_lambda(optimizer), factor], optimizer)
+
+
+def by_multiplication(optimizer):
+    return lr_scheduler.MultiplicativeLR(optimizer, lambda epoch: 0.5)
+
+
+def by_short_cosine(optimizer):
+    return lr_scheduler.CosineAnnealingLR(optimizer, 2)
+
+
+@pytest.mark.parametrize(
+    "make_scheduler",
+    [by_sequence, by_sequence_of_lambdas, by_chain, by_multiplication, by_short_cosine],
+)
+def test_an_added_group_keeps_its_proportion(make_scheduler, tmp_path) -> None:
+    """Its rate stays a quarter of the first group's, also after a resume inside an epoch."""
+
+    class AddsQuarter(Adds):
+        def on_train_epoch_start(self, trainer, module):
+            super().on_train_epoch_start(trainer, module)
+            if trainer.current_epoch == 1:
+                first, added = trainer.optimizers[0].param_groups
+                added["lr"] = first["lr"] / 4
+
+    seen = []
+    for path in (None, tmp_path / "inside.ckpt"):
+        noted, saving = Rates(tmp_path), SaveAt(tmp_path / "inside.ckpt")
+        trainer = Trainer(callbacks=[AddsQuarter(), noted, saving], **QUIET)
+        trainer.fit(HeadFirst(make_scheduler), batches(), ckpt_path=path)
+        seen.append(noted.seen)
+    for first, added in seen[0][1:]:
+        assert added == pytest.approx(first / 4)
+    assert seen[1] == seen[0][2:]
+
+
+@pytest.mark.parametrize("interval", ["epoch", "step"])
+@pytest.mark.parametrize("make_scheduler", [by_lambda, by_multiplication, by_step])
+def test_a_group_that_is_added_inside_an_epoch(make_scheduler, interval) -> None:
+    """The scheduler's next step drives it."""
+
+    class AddsInside(Callback):
+        def on_train_batch_start(self, trainer, module, batch, batch_idx):
+            if batch_idx == trainer.current_epoch == 1:
+                group = {"params": list(module.backbone.parameters())}
+                optimizer = trainer.optimizers[0]
+                optimizer.add_param_group({**group, "lr": optimizer.param_groups[0]["lr"] / 4})
+
+    def make(optimizer):
+        return {"scheduler": make_scheduler(optimizer), "interval": interval}
+
+    trainer = Trainer(callbacks=[AddsInside()], **QUIET)
+    trainer.fit(HeadFirst(make), batches())
+    first, added = (group["lr"] for group in trainer.optimizers[0].param_groups)
+    assert added == pytest.approx(first / 4)
+
+
+def test_no_hook_is_blamed_for_a_group_that_it_has_not_added() -> None:
+    """One that was added before the epoch's start hooks names none of them."""
+
+    class AddsEarly(Callback):
+        def on_train_start(self, trainer, module):
+            trainer.optimizers[0].add_param_group({"params": list(module.backbone.parameters())})
+
+    class Innocent(Callback):
+        def on_train_epoch_start(self, trainer, module):
+            pass
+
+    net = HeadFirst(lambda optimizer: lr_scheduler.OneCycleLR(optimizer, 0.1, 16))
+    with pytest.raises(OptimizationError, match=r"^a group of parameters was added .* OneCycleLR"):
+        Trainer(callbacks=[AddsEarly(), Innocent()], **QUIET).fit(net, batches())
