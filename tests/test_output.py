@@ -166,6 +166,46 @@ def test_a_full_disk_is_told_of_once(monkeypatch, capsys) -> None:
     assert capsys.readouterr().err.count("the file of the standard output cannot grow") == 1
 
 
+@pytest.mark.parametrize("bar", [None, TQDMProgressBar], ids=["no bar", "bar"])
+def test_a_users_own_file_loses_nothing_silently(bar, monkeypatch) -> None:
+    """Printing to a full or a closed file raises as the builtin does, whatever stdout is."""
+    quiet = {"logger": False, "enable_checkpointing": False, "accelerator": "cpu"}
+    trainer = Trainer(callbacks=[bar()] if bar else [], enable_progress_bar=bool(bar), **quiet)
+    prints = [trainer.print]
+    if bar:
+        prints.append(trainer.progress_bar_callback.print)
+    with full_disk() as own, full_disk() as stdout, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", stdout)
+        for show in prints:
+            with pytest.raises(OSError, match="No space left"):
+                show("x" * 100_000, file=own, flush=True)
+            with closed_stream() as closed, pytest.raises(ValueError, match="closed"):
+                show("text", file=closed)
+        with closed_stream() as closed, pytest.raises(ValueError, match="closed"):
+            trainer.describe_hooks(file=closed)
+
+
+def test_a_full_disk_without_buffers_is_told_of_once(monkeypatch, capsys) -> None:
+    """With PYTHONUNBUFFERED a stream keeps nothing, and yet it is found and redirected."""
+    with full_disk(is_unbuffered=True) as stdout, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", stdout)
+        for _ in range(2):
+            with losing_output():
+                print("text")
+        print("a line of the user's own")
+    assert capsys.readouterr().err.count("the file of the standard output cannot grow") == 1
+
+
+def test_a_full_disk_of_another_file_is_no_lost_stream(tmp_path, monkeypatch) -> None:
+    """Its error passes, though it names no file; the standard output stays as it is."""
+    with (tmp_path / "out").open("w") as stdout, full_disk() as other:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        with pytest.raises(OSError, match="No space left"), losing_output():
+            print("text", file=other, flush=True)
+        print("further")
+    assert (tmp_path / "out").read_text().strip() == "further"
+
+
 def test_other_errors_pass(monkeypatch) -> None:
     """Only the error of a lost stream is dropped: not that of a file, a socket, or a value."""
     with STREAMS["broken"]() as stdout, monkeypatch.context() as patch:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import errno
 import os
 import select
+import stat
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from typing import Any
 
 _LOST = frozenset(
@@ -23,6 +25,7 @@ _LOST = frozenset(
 """The numbers of the errors of a stream that nobody reads any more."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """The numbers of the errors of a file that cannot grow."""
+_LOST_OR_FULL = _LOST | _FULL
 
 
 @contextmanager
@@ -45,20 +48,33 @@ def losing_output(*others: Any) -> Iterator[None]:
     except (OSError, ValueError) as error:
         # text is written to a closed stream with a ValueError
         number = error.errno if isinstance(error, OSError) else None
-        if number is not None and number not in _LOST | _FULL:
+        if number is not None and number not in _LOST_OR_FULL:
             raise
         is_full = number in _FULL
         # in the user's own file a gap would be an error that nobody is told of
         if is_full and any(each is not None and not _is_standard(each) for each in others):
             raise
         lost = [stream for stream in (*others, sys.stdout, sys.stderr) if _is_lost(stream)]
-        # a full disk does not show in an unbuffered stream: its text alone is dropped
-        if not lost and not (is_full and getattr(error, "filename", None) is None):
+        # an error with a file's name is none of a stream
+        if not lost and is_full and getattr(error, "filename", None) is None:
+            lost = [stream for stream in (sys.stdout, sys.stderr) if _is_in_full_file(stream)]
+        if not lost:
             raise
         for stream in lost:
             _redirect_to_null(stream)
-        if lost and is_full:
+        if is_full:
             _tell_of_full_disk(lost)
+
+
+def losing_output_to(file: Any) -> AbstractContextManager[None]:
+    """Drop the error of a lost standard stream in a block that prints to a file of the user's.
+
+    An error of the user's own file is raised, as that of the builtin `print`.
+
+    Args:
+        file: the file to which the block prints; None is the standard output.
+    """
+    return losing_output() if file is None or _is_standard(file) else nullcontext()
 
 
 def flush_output() -> None:
@@ -87,7 +103,7 @@ def _is_lost(stream: Any) -> bool:
         stream.flush()
         descriptor = stream.fileno()
     except OSError as error:  # io.UnsupportedOperation of fileno() has no number
-        return error.errno in _LOST | _FULL
+        return error.errno in _LOST_OR_FULL
     except (AttributeError, ValueError):
         return False
     # an unbuffered stream keeps nothing that could be flushed once more
@@ -95,6 +111,22 @@ def _is_lost(stream: Any) -> bool:
     poll.register(descriptor, 0)
     gone = select.POLLERR | select.POLLHUP | select.POLLNVAL
     return any(event & gone for _, event in poll.poll(0))
+
+
+def _is_in_full_file(stream: Any) -> bool:
+    """Return whether the file of an unbuffered stream, which keeps nothing to flush, is full."""
+    try:
+        descriptor = stream.fileno()
+        mode = os.fstat(descriptor).st_mode
+        # a terminal, a pipe or a socket is never full
+        if stat.S_ISREG(mode) or (stat.S_ISCHR(mode) and not os.isatty(descriptor)):
+            # nothing less than a byte shows it: an empty line, if the file can grow after all
+            os.write(descriptor, b"\n")
+    except OSError as error:  # io.UnsupportedOperation of fileno() has no number
+        return error.errno in _FULL
+    except (AttributeError, ValueError):
+        return False
+    return False
 
 
 def _is_standard(stream: Any) -> bool:

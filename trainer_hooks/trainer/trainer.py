@@ -15,7 +15,7 @@ from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks._log import ensure_visible_log, log, warn
 from trainer_hooks._names import ours
 from trainer_hooks._options import check_option
-from trainer_hooks._output import losing_output
+from trainer_hooks._output import losing_output_to
 from trainer_hooks._text import printable
 from trainer_hooks.callback import Callback
 from trainer_hooks.checkpoint.paths import absolute_path
@@ -1446,7 +1446,7 @@ class Trainer:
         if not self.is_global_zero:
             return
         bar = self.progress_bar_callback
-        with losing_output():
+        with losing_output_to(kwargs.get("file")):
             if bar is not None and bar.is_enabled:
                 bar.print(*args, **kwargs)
             else:
@@ -1472,7 +1472,7 @@ class Trainer:
 
         tree = describe(self, self._core.connector, uncompiled(model), fn)
         if self.is_global_zero:
-            with losing_output():
+            with losing_output_to(file):
                 show_tree(tree, file=file)
 
     def __repr__(self) -> str:

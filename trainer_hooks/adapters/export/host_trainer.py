@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import distributed
 
-from trainer_hooks._output import losing_output
+from trainer_hooks._output import losing_output_to
 from trainer_hooks.adapters.proxy import ModuleProxy, Proxy
 from trainer_hooks.callbacks import Checkpoint
 from trainer_hooks.clock.clock import Timekeeper
@@ -348,7 +348,7 @@ class HostTrainer:
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Print on rank 0."""
         if self.is_global_zero:
-            with losing_output():
+            with losing_output_to(kwargs.get("file")):
                 print(*args, **kwargs)
 
     # --- verbs ---

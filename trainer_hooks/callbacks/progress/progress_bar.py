@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from trainer_hooks._output import losing_output
+from trainer_hooks._output import losing_output_to
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.monitored_metric import is_validation_epoch
 from trainer_hooks.errors import UsageError
@@ -93,7 +93,7 @@ class ProgressBar(Callback):
     ) -> None:
         """Print as the builtin does, without breaking the bar."""
         # the standard output of this moment: bars replace it while they are drawn
-        with losing_output():
+        with losing_output_to(file):
             print(*args, sep=sep, end=end, file=file or sys.stdout, flush=flush)
 
     def get_metrics(self, trainer: Trainer, module: Module) -> dict[str, int | str | float]:
