@@ -56,7 +56,7 @@ def test_a_resume_takes_the_id_of_the_checkpoint(is_found):
     state = {"project": "w/p", "id": "before", "logged": 3}
     logger = NeptuneLogger(project="w/p")
     logger.resume_run(state)
-    assert logger.run_state() == state
+    assert logger.run_state() == {**state, "is_accepted": {}}
     for other in (NeptuneLogger(), NeptuneLogger(project="w/p", custom_run_id="mine")):
         before = other.run_state()
         other.resume_run(state)
@@ -72,6 +72,54 @@ def operations(folder: Path) -> list[dict]:
         found.append(one["obj"])
         text = text.lstrip()[end:]
     return found
+
+
+class Series:
+    """A stand-in for Neptune's run, which keeps the paths of what it is sent."""
+
+    def __init__(self) -> None:
+        self.sent = []
+
+    def __getitem__(self, path):
+        self.path = path
+        return self
+
+    def append(self, value, step):
+        self.sent.append(self.path)
+
+
+def test_a_resumed_run_leaves_out_the_same_metrics(is_found):
+    """A name that was left out stays so, whichever comes first after the resume."""
+    first, run = NeptuneLogger(project="w/p"), Series()
+    first._experiment = Series()
+    first.log_metrics({"val/loss": 1.0, "val": 2.0}, 0)
+    resumed = NeptuneLogger(project="w/p")
+    resumed.resume_run(first.run_state())
+    resumed._experiment = run
+    resumed.log_metrics({"val": 2.0, "val/loss": 1.0}, 1)
+    assert run.sent == ["training/val/loss"]
+
+
+def test_another_run_accepts_names_anew(is_found):
+    """Names that another run has left out are no rivals in the run of a checkpoint."""
+    logger = NeptuneLogger(project="w/p")
+    logger._experiment = Series()
+    logger.log_metrics({"val/loss": 1.0, "val": 2.0}, 0)
+    # as an older version saved it
+    logger.resume_run({"project": "w/p", "id": "another", "logged": 3})
+    logger._experiment = run = Series()
+    logger.log_metrics({"val": 2.0, "val/loss": 1.0}, 0)
+    assert run.sent == ["training/val"]
+
+
+def test_two_names_of_one_path_are_not_mixed(is_found, caplog):
+    """Neptune leaves out empty folders, so that two names may lead to one series."""
+    caplog.set_level(logging.WARNING, logger="trainer_hooks")
+    logger = NeptuneLogger()
+    logger._experiment = run = Series()
+    logger.log_metrics({"val/loss": 1.0, "val//loss": 2.0}, 0)
+    assert run.sent == ["training/val/loss"]
+    assert "leaves out the metric 'val//loss'" in caplog.text
 
 
 @pytest.mark.slow

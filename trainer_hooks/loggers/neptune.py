@@ -76,7 +76,7 @@ class NeptuneLogger(AppendOnlyLogger):
         self._api_key, self._name = api_key, name
         self._uploads = CheckpointUploads(bool(log_model_checkpoints), "NeptuneLogger")
         self._prefix = f"{prefix}/" if prefix else ""
-        self._has_place: dict[str, bool] = {}
+        self._is_accepted: dict[str, bool] = {}
 
     @property
     def name(self) -> str | None:
@@ -91,6 +91,18 @@ class NeptuneLogger(AppendOnlyLogger):
     # Neptune's own word for the experiment
     run = AppendOnlyLogger.experiment
 
+    def run_state(self) -> dict[str, Any]:
+        """Return the state of the run, with the names that were accepted or left out."""
+        return {**super().run_state(), "is_accepted": dict(self._is_accepted)}
+
+    def resume_run(self, state: dict[str, Any]) -> None:
+        """Continue the run of a checkpoint, with the names that it has accepted or left out."""
+        if self._takes_run(state):
+            present = self._is_accepted if state[self._id_name] == self._id else {}
+            # older checkpoints have no names
+            self._is_accepted = {**state.get("is_accepted", {}), **present}
+        super().resume_run(state)
+
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Log the metrics of one moment; calls without a `step` are numbered.
 
@@ -99,27 +111,27 @@ class NeptuneLogger(AppendOnlyLogger):
         """
         run, position = self.experiment, self._calls if step is None else step
         for key, value in metrics.items():
-            if self._is_unsent(key, position) and self._check_place(key):
+            if self._is_unsent(key, position) and self._accepts(key):
                 run[self._prefix + key].append(plain_number(value), step=position)
                 self._sent[key] = position
         self._calls += 1
 
-    def _check_place(self, name: str) -> bool:
-        """Return whether Neptune has a place for a metric; warn once if it has none."""
-        if name not in self._has_place:
+    def _accepts(self, name: str) -> bool:
+        """Return whether Neptune can store a metric beside the others; warn once if it cannot."""
+        if name not in self._is_accepted:
             parts = _parts(name)
-            placed = (other for other, has_place in self._has_place.items() if has_place)
-            rival = next((other for other in placed if _are_nested(parts, _parts(other))), None)
-            self._has_place[name] = bool(parts) and rival is None
+            accepted = (other for other, is_accepted in self._is_accepted.items() if is_accepted)
+            rival = next((other for other in accepted if _are_rivals(parts, _parts(other))), None)
+            self._is_accepted[name] = bool(parts) and rival is None
             # not left to Neptune: its error would lose the metrics after this one, too
-            if not self._has_place[name]:
+            if not self._is_accepted[name]:
                 log.warning(
                     "NeptuneLogger leaves out the metric %r: a slash makes a folder in Neptune, "
                     "and %s. Give it another name.",
                     name,
                     "no name is left" if rival is None else f"{rival!r} and it cannot both exist",
                 )
-        return self._has_place[name]
+        return self._is_accepted[name]
 
     def log_hyperparams(self, params: Mapping[str, Any] | Namespace) -> None:
         """Log hyperparameters to the folder `hyperparams`; nested ones to folders inside it."""
@@ -193,7 +205,7 @@ def _parts(name: str) -> list[str]:
     return [part for part in name.split("/") if part]
 
 
-def _are_nested(first: list[str], second: list[str]) -> bool:
-    """Return whether one of two paths leads to a folder that holds the other."""
+def _are_rivals(first: list[str], second: list[str]) -> bool:
+    """Return whether two paths are the same, or one leads to a folder that holds the other."""
     length = min(len(first), len(second))
-    return len(first) != len(second) and first[:length] == second[:length]
+    return first[:length] == second[:length]

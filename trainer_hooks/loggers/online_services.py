@@ -73,14 +73,19 @@ class AppendOnlyLogger(ConvertingLogger):
 
     def resume_run(self, state: dict[str, Any]) -> None:
         """Continue the run of a checkpoint."""
-        run_id = state[self._id_name]
-        if state["project"] != self._project or (self._is_chosen and run_id != self._id):
+        if not self._takes_run(state):
             return
+        run_id = state[self._id_name]
         with self._lock:
             if run_id != self._id:
                 self._id, self._experiment, self._sent = run_id, None, {}
             # the service cannot be asked for its steps, so only those of this process are skipped
             self._calls, self._sent_before = state["logged"], dict(self._sent)
+
+    def _takes_run(self, state: dict[str, Any]) -> bool:
+        """Return whether the run of a checkpoint is gone on with: the user chose no other."""
+        is_chosen_other = self._is_chosen and state[self._id_name] != self._id
+        return state["project"] == self._project and not is_chosen_other
 
     def _is_unsent(self, name: str, step: int) -> bool:
         """Return whether a value was not sent before the resume."""
