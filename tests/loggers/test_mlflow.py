@@ -162,6 +162,37 @@ def test_no_name_loses_the_values_beside_it(tmp_path, monkeypatch, caplog):
     assert caplog.text.count("stores the metric 'acc@1' as 'acc_1_2'") == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("acc@1", "'acc@1' as 'acc_1_2': MLflow does not allow '@', and another metric is stored"),
+        ("loss/a!", "'loss/a!' as 'loss/a_': MLflow does not allow '!'. Rename"),
+        ("a//b", "'a//b' as 'a/_/b': MLflow takes '.', '..' and an empty part"),
+        ("n" * 300, "nnn...nnn"),
+    ],
+)
+def test_a_warning_gives_the_reason_of_a_stored_name(name, told, tmp_path, caplog):
+    """And it shows a long name without its middle."""
+    caplog.set_level(logging.WARNING, logger="trainer_hooks")
+    names = MLflowLogger(save_dir=tmp_path)._names["metric"]
+    names.name_for("acc_1")
+    names.name_for(name)
+    assert told in caplog.text
+    assert len(caplog.messages[0]) < 250
+    if name.startswith("n"):
+        assert "MLflow allows 250 characters. Rename" in caplog.text
+
+
+def test_a_name_that_gives_way_is_told_why(tmp_path, caplog):
+    """Another value has its name already."""
+    caplog.set_level(logging.WARNING, logger="trainer_hooks")
+    names = MLflowLogger(save_dir=tmp_path)._names["metric"]
+    for name in ("acc@1", "acc_1"):
+        names.name_for(name)
+    told = "'acc_1' as 'acc_1_2': another metric is stored as 'acc_1'. Rename"
+    assert told in caplog.messages[1]
+
+
 def test_a_resumed_run_stores_names_as_before(tmp_path, monkeypatch):
     """A name that gave way to another one gives way to it after a resume too."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)

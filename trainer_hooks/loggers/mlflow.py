@@ -7,6 +7,7 @@ import os
 import re
 import time
 from pathlib import Path
+from reprlib import Repr
 from secrets import token_hex
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,8 @@ _RULES = {
 _FORBIDDEN = re.compile(r"[^\w/. -]" if os.name == "nt" else r"[^\w/. :-]")
 _FORBIDDEN_IN_IMAGES = re.compile(r"[^a-zA-Z0-9_/. -]")
 _LONGEST_NAME = 250
+_SHORT = Repr()
+_SHORT.maxstring = 60
 # MLflow's own limit for a batch
 _MOST_PARAMS = 100
 # MLflow's tag with the list of a run's tables
@@ -422,14 +425,13 @@ class _StoredNames:
     def name_for(self, name: str) -> str:
         """Return the stored name of one value."""
         if name not in self._stored:
-            self._stored[name] = stored = self._free(self._allowed(name))
+            stored = self._free(self._allowed(name))
             if stored != name:
                 log.warning(
-                    "MLflowLogger stores the %s %r as %r: a name there has letters, digits, spaces "
-                    "and _-./ only, at most %d of them, no empty part between slashes, and belongs "
-                    "to one value. Rename it to choose another one.",
-                    self._kind, name, stored, _LONGEST_NAME,
+                    "MLflowLogger stores the %s %s as %s: %s. Rename it to choose another one.",
+                    self._kind, _SHORT.repr(name), _SHORT.repr(stored), self._explain(name),
                 )  # fmt: skip
+            self._stored[name] = stored
         return self._stored[name]
 
     def state(self) -> dict[str, str]:
@@ -449,6 +451,20 @@ class _StoredNames:
         path = re.sub(r"^\.\.", "__", path)
         # with an underscore at the cut, which may be right after a slash
         return path if len(path) <= _LONGEST_NAME else path[: _LONGEST_NAME - 1] + "_"
+
+    def _explain(self, name: str) -> str:
+        """Return why a name is not stored as it is."""
+        forbidden = dict.fromkeys(self._forbidden.findall(name))
+        allowed, reasons = self._allowed(name), []
+        if forbidden:
+            reasons.append(f"MLflow does not allow {', '.join(map(repr, forbidden))}")
+        elif len(name) > _LONGEST_NAME:
+            reasons.append(f"MLflow allows {_LONGEST_NAME} characters")
+        elif allowed != name:
+            reasons.append("MLflow takes '.', '..' and an empty part between slashes for a path")
+        if allowed in self._stored.values():
+            reasons.append(f"another {self._kind} is stored as {_SHORT.repr(allowed)}")
+        return ", and ".join(reasons)
 
     def _free(self, name: str) -> str:
         """Return the name, with a number after it if another value is stored as that."""
