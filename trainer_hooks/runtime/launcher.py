@@ -164,7 +164,7 @@ class LaunchedProcesses:
     def join(self) -> None:
         """Wait for the other processes to exit, and exit with the code of one that has failed.
 
-        The code is that of the first rank that failed, and 128 + the signal's number if a signal
+        The code is that of the lowest rank that failed, and 128 + its signal's number if a signal
         killed it. After an error of this process they are terminated, and its own code stands.
         """
         # Stops the thread of `watch`: from here on an exit is no failure.
