@@ -353,10 +353,10 @@ def require_no_other(where: str, advice: str) -> None:
     """
     names = ", ".join(sorted(set(_OPEN.values())))
     if names or torch.autograd._profiler_enabled():  # type: ignore[attr-defined]  # noqa: SLF001
-        raise second_profiler(where, names, advice)
+        raise second_profiler_error(where, names, advice)
 
 
-def second_profiler(where: str, running: str, advice: str) -> UsageError:
+def second_profiler_error(where: str, running: str, advice: str) -> UsageError:
     """Return the error for a profiler beside another one.
 
     Args:
@@ -380,7 +380,7 @@ def require_no_run_profiler(where: str) -> None:
         UsageError: one is running.
     """
     if _WHERE in _OPEN.values():
-        raise second_profiler(where, _WHERE, "Leave one of them out.")
+        raise second_profiler_error(where, _WHERE, "Leave one of them out.")
 
 
 def start_recorder(recorder: profile, where: str) -> None:

@@ -18,7 +18,7 @@ from trainer_hooks.profilers.pytorch import (
     activities_of,
     require_no_other,
     require_no_run_profiler,
-    second_profiler,
+    second_profiler_error,
     start_recorder,
     stop_recorder,
     write_trace,
@@ -171,7 +171,7 @@ class Profiler(Callback):
             if isinstance(other, Profiler) and other is not self:
                 theirs = _first_cycle(other)
                 if first.start < theirs.stop and theirs.start < first.stop:
-                    raise second_profiler(_WHERE, _WHERE, _ADVICE)
+                    raise second_profiler_error(_WHERE, _WHERE, _ADVICE)
         self.traces = []
         self._done = self._cycles = 0
         self._next_at = self.skip_first + self.wait
