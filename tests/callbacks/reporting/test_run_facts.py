@@ -47,6 +47,8 @@ def test_versions_are_those_of_what_is_loaded(monkeypatch) -> None:
         (["--model", "{a: {api_key: b c}, lr: 1}"], ["--model", "{a: {api_key: ***}, lr: 1}"]),
         (['--model={"api_key":"a\\", b", "lr": 1}'], ['--model={"api_key":***, "lr": 1}']),
         (["{'token' : 'a''b'}", "lr: 1\nkey: a\n"], ["{'token' : ***}", "lr: 1\nkey: ***\n"]),
+        (["{keys: [1], key: [a, 'b]'], lr: 1}"], ["{keys: [1], key: ***, lr: 1}"]),
+        (['{"api_key": ["a", "b"], "lr": 1}'], ['{"api_key": ***, "lr": 1}']),
         (["API_KEY=a", "lr=1,api_key=a,b=2"], ["API_KEY=***", "lr=1,api_key=***,b=2"]),
         (["{monkey: 1, key_size: 2}", "my.key:Name"], ["{monkey: 1, key_size: 2}", "my.key:Name"]),
         ([], []),
@@ -143,3 +145,10 @@ def test_a_process_is_told_from_another_with_its_number() -> None:
     """The start of a process that is there is told, that of one that is not is None."""
     assert run_facts.process_start_time(os.getpid()).isdigit()
     assert run_facts.process_start_time(2**22 + 1) is None
+
+
+def test_secrets_in_lists_are_left_out() -> None:
+    """As a single one is; a number is none."""
+    given = {"api_key": ["a", "b"], "model": [{"token": "c", "key": 1}], "keys": ["d"]}
+    told = {"api_key": "***", "model": [{"token": "***", "key": 1}], "keys": ["d"]}
+    assert run_facts.without_secrets(given) == told

@@ -47,15 +47,16 @@ HIDDEN = "***"
 """The text in place of a secret."""
 _SECRET_WORD = r"(?:password|passwd|pwd|secret|token|key|apikey|credentials?)"
 _SECRET = re.compile(rf"-{{0,2}}(?:.*[-_.])?{_SECRET_WORD}", re.IGNORECASE)
+_QUOTED = r"""(?:"(?:\\.|[^"\\])*"?|'(?:''|[^'])*'?)"""
 _SECRET_IN_TEXT = re.compile(
     # the whole name: neither the end of `monkey` nor the beginning of `key_size`
     rf"""(?<![^\s{{}}\[\],:="'?&])(?:[^\s{{}}\[\],:="'?&]*[-_.])?{_SECRET_WORD}"""
     # in YAML a colon ends a plain name only before a space, and a quoted one anywhere
     r"""(?:["']\s*:\s*|\s*:\s+|\s*=\s*)"""
-    r"""(?P<value>"(?:\\.|[^"\\])*"?|'(?:''|[^'])*'?|[^\s,{}\[\]"'][^,{}\[\]\n]*)""",
+    rf"""(?P<value>{_QUOTED}|\[(?:{_QUOTED}|[^\[\]"'])*\]?|[^\s,{{}}\[\]"'][^,{{}}\[\]\n]*)""",
     re.IGNORECASE,
 )
-"""A secret in a mapping that is one argument, as YAML, JSON or `name=value`."""
+"""A text, or a list in brackets, in a mapping that is one argument: YAML, JSON, `name=value`."""
 _ADDRESS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 _GIT_SECONDS = 5.0
 _BRANCH, _COMMIT = "# branch.head ", "# branch.oid "
@@ -112,7 +113,7 @@ def without_secrets(value: Any) -> Any:
     if isinstance(value, dict):
         return {
             name: HIDDEN
-            if isinstance(each, str) and _SECRET.fullmatch(str(name))
+            if isinstance(each, str | list) and _SECRET.fullmatch(str(name))
             else without_secrets(each)
             for name, each in value.items()
         }
