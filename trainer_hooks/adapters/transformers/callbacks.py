@@ -82,6 +82,7 @@ class EventObjects:
         control: the TrainerControl, in which callbacks make requests.
         lasting: keyword arguments of events that last for an epoch: the model and the loaders.
         learning_rate: the learning rate of the last optimizer step, before its scheduler stepped.
+        is_endless: whether the training loader of this fit has no length.
     """
 
     def __init__(self, trainer: Any) -> None:
@@ -91,6 +92,7 @@ class EventObjects:
         self.control = callbacks.TrainerControl()
         self.lasting: dict[str, Any] = {}
         self.learning_rate: float | None = None
+        self.is_endless = False
         root = str(trainer.default_root_dir)
         if trainer.is_global_zero and "://" not in root:
             Path(root).mkdir(parents=True, exist_ok=True)  # as their Trainer does
@@ -122,6 +124,11 @@ class EventObjects:
         # an epoch that was broken off is shown as the part that was trained
         if progress.stage is EpochStage.BETWEEN and epoch:
             epoch, done = epoch - 1, progress.batches_in_last_epoch
+        # a loader without a length has one at its last batch, and none again in the next epoch
+        self.is_endless = self.is_endless or batches == float("inf")
+        if self.is_endless and trainer.max_steps > 0:
+            # their Trainer takes all steps for the length of such an epoch
+            batches = trainer.max_steps * trainer.accumulate_grad_batches
         if batches in (0, float("inf")):
             state.epoch = float(trainer.current_epoch)
         else:
@@ -133,6 +140,7 @@ class EventObjects:
     def show_fit(self, trainer: Any) -> None:
         """Show a fit's optimizer, loaders and limits in the arguments, as a fit begins."""
         args, optimizers, loaders = self.args, trainer.optimizers, trainer.val_dataloaders
+        self.is_endless = False
         if optimizers:
             group = optimizers[0].param_groups[0]
             args.learning_rate = float(group.get("initial_lr", group["lr"]))
