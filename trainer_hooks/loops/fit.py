@@ -445,8 +445,6 @@ class FitLoop:
         if not checkpoint:
             return
         context.state_registry.load(checkpoint, context.resumed_path, by_loop=True)
-        # LambdaLR's functions are in no checkpoint, so those for added groups are set again.
-        self._fit_schedulers_to_groups()
         if progress.stage is not EpochStage.BETWEEN:
             context.batch.is_last = self._is_complete()
         # Only `on_batch_checkpoint`, the slot of a batch, comes after its end and before the next.

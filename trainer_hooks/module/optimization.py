@@ -159,6 +159,10 @@ class Optimization:
             ("optimizer", self.optimizers, state_dict["optimizer_states"]),
             ("scheduler", self._bare_schedulers(), state_dict["lr_schedulers"]),
         ):
+            if kind == "scheduler":
+                # LambdaLR's functions are in no checkpoint, so those for added groups are set
+                # again; before it loads the attributes of each function that has some
+                fit_schedulers_to_groups(self.schedulers)
             for number, (owner, state) in enumerate(zip(owners, states, strict=True)):
                 made = [dict(group) for group in getattr(owner, "param_groups", ())]
                 try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from torch.optim import lr_scheduler
@@ -90,6 +92,10 @@ def by_lambda(optimizer):
     return lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.5**epoch)
 
 
+def by_object(optimizer):
+    return lr_scheduler.LambdaLR(optimizer, partial(pow, 0.5))
+
+
 def by_step(optimizer):
     return lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
 
@@ -102,16 +108,17 @@ def fit(make_scheduler, folder, ckpt_path=None):
     return net, rates.seen
 
 
-def test_a_lambda_drives_the_group_from_its_rate_on(tmp_path) -> None:
+@pytest.mark.parametrize("make_scheduler", [by_lambda, by_object])
+def test_a_lambda_drives_the_group_from_its_rate_on(make_scheduler, tmp_path) -> None:
     """As a scheduler does that multiplies each rate, and is resumed with the same bits."""
-    net, rates = fit(by_lambda, tmp_path / "lambda")
+    net, rates = fit(make_scheduler, tmp_path / "lambda")
     _, by_factor = fit(by_step, tmp_path / "step")
     assert [len(one) for one in rates] == [1, 2, 2, 2]
     for one, other in zip(rates, by_factor, strict=True):
         assert one == pytest.approx(other)
     for epoch in range(3):
         file = tmp_path / "lambda" / f"{epoch}.ckpt"
-        resumed, left = fit(by_lambda, tmp_path / f"resumed {epoch}", file)
+        resumed, left = fit(make_scheduler, tmp_path / f"resumed {epoch}", file)
         assert left == rates[epoch + 1 :]
         for name, weight in net.state_dict().items():
             assert torch.equal(weight, resumed.state_dict()[name]), (epoch, name)
