@@ -140,6 +140,24 @@ def test_a_config_with_a_place_for_all_trials_is_refused(
     assert not (sweeper.folder / "sweep_run").exists()
 
 
+def test_a_module_that_prints_at_import(sweeper, monkeypatch, capsys) -> None:
+    """The config is what was parsed, and not what was printed, which is shown."""
+    monkeypatch.chdir(sweeper.folder)
+    monkeypatch.syspath_prepend(sweeper.folder)
+    monkeypatch.setenv("PL_GLOBAL_SEED", "7")
+    monkeypatch.delitem(sys.modules, "swept", raising=False)
+    module = sweeper.folder / "swept.py"
+    module.write_text(f"print('using 3 features (of 4): {{')\n{module.read_text()}")
+    config = sweeper.folder / "run.yaml"
+    config.write_text(config.read_text().replace("seed_everything: 1", "ckpt_path: best"))
+    assert main(["sweep", "run.yaml", "--set", "seed_everything=1,2"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "using 3 features (of 4): {\n"
+    assert "ckpt_path 'best' in the config" in err
+    # a trial whose seed is `true` takes it
+    assert os.environ["PL_GLOBAL_SEED"] == "7"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", one_in(2, [signal.SIGKILL, signal.SIGINT]))
 def test_a_sweep_that_is_cut_goes_on_and_ends_as_an_uncut_one(sweeper, number) -> None:

@@ -8,7 +8,7 @@ import io
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._text import printable, show_table
 from trainer_hooks.cli.commands import INTERRUPTED, install_hint, nearest_file, print_failure
@@ -16,6 +16,8 @@ from trainer_hooks.cli.sweep.search_space import parse_arguments
 from trainer_hooks.errors import OptionError, TrainerHooksError, error_summary
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from trainer_hooks.cli.commands import Commands
     from trainer_hooks.cli.sweep.study import SweepDefinition, SweepStudy
 
@@ -156,28 +158,37 @@ def _check_config(definition: SweepDefinition) -> int:
     Raises:
         OptionError: trials of the config would not keep to their folders.
     """
-    import yaml  # type: ignore[import-untyped]
-
     from trainer_hooks.cli.run.command import run_command
+    from trainer_hooks.cli.run.trainer_cli import TrainerCLI
     from trainer_hooks.cli.sweep.trial_folders import check_trial_folders
+
+    class ParsingCLI(TrainerCLI):
+        """A training that ends once its config is parsed."""
+
+        def before_instantiate_classes(self) -> None:
+            raise _ParsedError(self.config.fit)
 
     swept = definition.arguments
     first = {a.key: a.choices[0] if a.choices else a.inside() for a in swept}
     variants = [first, *({**first, a.key: choice} for a in swept for choice in a.choices[1:])]
     for values in variants:
-        words = [f"--{key}={value}" for key, value in values.items()]
-        printed, told = io.StringIO(), io.StringIO()
+        words = ["fit", f"--config={definition.config}"]
+        words += [f"--{key}={value}" for key, value in values.items()]
+        told = io.StringIO()
+        config: Any = None
+        code: Any = 0
         try:
-            with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(told):
-                run_command(["fit", f"--config={definition.config}", *words, "--print_config"])
+            with _seeds_of_environment(), contextlib.redirect_stderr(told):
+                code, _ = run_command(words, cli_class=ParsingCLI)
+        except _ParsedError as parsed:
+            config = parsed.config
         except SystemExit as answer:
-            if answer.code:
-                # of the command that the user called
-                text = told.getvalue().replace("trainer-hooks fit: ", "trainer-hooks sweep: ")
-                print(text, end="", file=sys.stderr)
-                return int(answer.code)
-        print(told.getvalue(), end="", file=sys.stderr)  # warnings
-        config = yaml.safe_load(printed.getvalue())
+            code = answer.code
+        # of the command that the user called; without an error, warnings
+        text = told.getvalue().replace("trainer-hooks fit: ", "trainer-hooks sweep: ")
+        print(text, end="", file=sys.stderr)
+        if config is None:
+            return int(code or 0)
         if config.get("ckpt_path") not in (None, "auto"):
             raise OptionError(
                 f"ckpt_path {config['ckpt_path']!r} in the config: a trial resumes from its own "
@@ -185,6 +196,31 @@ def _check_config(definition: SweepDefinition) -> int:
             )
         check_trial_folders(config.get("trainer"))
     return 0
+
+
+class _ParsedError(Exception):
+    """Carries a parsed config out of a training before anything is made.
+
+    Attributes:
+        config: the config.
+    """
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.config = config
+
+
+@contextlib.contextmanager
+def _seeds_of_environment() -> Iterator[None]:
+    """Put back the variables that seed trials, which a parsed config sets."""
+    names = ("PL_GLOBAL_SEED", "PL_SEED_WORKERS")
+    before = {name: os.environ[name] for name in names if name in os.environ}
+    try:
+        yield
+    finally:
+        for name in names:
+            os.environ.pop(name, None)
+        os.environ.update(before)
 
 
 def _show_results(sweep: SweepStudy) -> None:

@@ -46,7 +46,10 @@ _NOT_BY_NAME = ("Base", "Nop", "Grid", "Threshold")
 """Beginnings of the classes that no `--sampler` and `--pruner` make: a threshold needs a number."""
 
 _REHEARSED = 12
-"""The number of trials that are tried without training: samplers draw the first ten at random."""
+"""The number of trials that are tried without training.
+
+Fewer drawn trials would not show an error: samplers draw the first ten at random.
+"""
 
 _UNSEEDED_BY_TRIAL = "QMCSampler"
 """Its sequence is one of the whole study, with one seed."""
@@ -248,16 +251,16 @@ def check_trials(definition: SweepDefinition, trials: int | None) -> None:
     if definition.sampler == GRID:
         combinations(definition.arguments)
     else:
-        with _explained(f"--sampler {definition.sampler}"):
+        with _naming_option(f"--sampler {definition.sampler}"):
             _sampler(definition.sampler, definition.seed, 0)
         if trials is None:
             raise OptionError(
                 f"--sampler {definition.sampler} needs --trials, the number of trials. A grid over "
                 "lists of values ends by itself."
             )
-        with _explained(f"--sampler {definition.sampler}"):
+        with _naming_option(f"--sampler {definition.sampler}"):
             _rehearse_sampler(definition, rehearsed)
-    with _explained(f"--pruner {definition.pruner}"):
+    with _naming_option(f"--pruner {definition.pruner}"):
         _rehearse_pruner(definition, rehearsed)
 
 
@@ -286,7 +289,7 @@ def _rehearse_pruner(definition: SweepDefinition, trials: int) -> None:
 
 
 @contextlib.contextmanager
-def _explained(option: str) -> Iterator[None]:
+def _naming_option(option: str) -> Iterator[None]:
     """Raise an error of Optuna as an OptionError about an option."""
     try:
         yield
@@ -314,18 +317,18 @@ def _storage(folder: Path) -> JournalStorage:
 def _sampler(name: str, seed: int, number: int) -> optuna.samplers.BaseSampler:
     kind = _class_of(optuna.samplers, "Sampler", name, extra=(GRID,))
     if "seed" not in inspect.signature(kind).parameters:
-        return _made(kind)  # type: ignore[no-any-return]
+        return _make_quietly(kind)  # type: ignore[no-any-return]
     own_seed = seed if kind.__name__ == _UNSEEDED_BY_TRIAL else seed + number
-    return _made(kind, seed=own_seed)  # type: ignore[no-any-return]
+    return _make_quietly(kind, seed=own_seed)  # type: ignore[no-any-return]
 
 
 def _pruner(name: str) -> optuna.pruners.BasePruner:
     if name == "none":
         return optuna.pruners.NopPruner()
-    return _made(_class_of(optuna.pruners, "Pruner", name, extra=("none",)))  # type: ignore[no-any-return]
+    return _make_quietly(_class_of(optuna.pruners, "Pruner", name, extra=("none",)))  # type: ignore[no-any-return]
 
 
-def _made(kind: Any, **arguments: Any) -> Any:
+def _make_quietly(kind: Any, **arguments: Any) -> Any:
     with warnings.catch_warnings():
         # whoever names one of them on the command line wants it
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
