@@ -117,12 +117,18 @@ def test_trials_keep_to_their_folders(sweeper) -> None:
         (
             "swept.Waits",
             "{class_path: ModelCheckpoint, init_args: {dirpath: ../all}}",
-            "dirpath '../all' of ModelCheckpoint",
+            (
+                "dirpath '../all' of ModelCheckpoint in the config: all trials would write there, "
+                "and resume from each other's checkpoints."
+            ),
         ),
         (
             "max_epochs: 3",
             "logger: {class_path: CSVLogger, init_args: {save_dir: s3://all}}",
-            "save_dir 's3://all' of CSVLogger",
+            (
+                "save_dir 's3://all' of CSVLogger in the config: all trials would write there, "
+                "and mix their logs."
+            ),
         ),
         ("seed_everything: 1", "ckpt_path: best", "ckpt_path 'best' in the config"),
     ],

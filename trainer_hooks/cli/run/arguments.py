@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import os
+import pkgutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,9 +36,8 @@ def find_subcommand(args: Any) -> str | None:
 
 
 def import_class(class_path: str) -> Any:
-    """Import the class of a class path."""
-    module, _, name = class_path.rpartition(".")
-    return getattr(importlib.import_module(module), name)
+    """Import the class of a class path; it may stand inside another class."""
+    return pkgutil.resolve_name(class_path)
 
 
 def is_completing() -> bool:
