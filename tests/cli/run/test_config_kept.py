@@ -37,11 +37,21 @@ def test_the_config_stands_in_the_folder_complete(ask, config) -> None:
 
 @pytest.mark.slow
 def test_each_command_takes_the_config_that_another_saved(ask, config) -> None:
-    """Options of one command alone do not stand in the file unless they were given."""
+    """Options of one command alone do not stand in the file, also where they were given."""
     commands = ("fit", "validate", "test", "predict")
     for command in commands:
         folder = ["--trainer.default_root_dir", command]
-        assert ask(command, "--config", config(LINE), *folder).code == 0
+        own = {"fit": [], "predict": ["--return_predictions", "false"]}.get(
+            command, ["--verbose", "false"]
+        )
+        assert ask(command, "--config", config(LINE), *folder, *own).code == 0
+    resumed = ["--ckpt_path", "last", "--overrides", "[lr]", "--trainer.max_epochs", "3"]
+    first = str(next(Path("fit").rglob("config.yaml")))
+    assert ask("fit", "--config", first, *resumed).code == 0
+    for saved in Path("fit").rglob("config*.yaml"):
+        for command in commands:
+            answer = ask(command, "--config", str(saved), "--print_config")
+            assert answer.code in (0, None), answer.err
     for command in commands:
         for saver in commands:
             saved = next(Path(saver).rglob("config.yaml"))

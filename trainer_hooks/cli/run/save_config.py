@@ -46,8 +46,7 @@ class SaveConfigCallback(RunConfigCallback):
         if config.get("ckpt_path") in ("auto", "last", "best"):
             config.ckpt_path = None  # it is another file at each start
         for name in getattr(parser, "method_arguments", ()):
-            is_of_all = name in METHOD_ARGUMENTS_OF_ALL
-            if not is_of_all and name in config and config[name] == parser.get_default(name):
+            if name not in METHOD_ARGUMENTS_OF_ALL and name in config:
                 del config[name]  # the other commands, which take the file too, do not know it
         text = parser.dump(config, skip_unset=False)
         chosen = yaml.safe_load(parser.dump(config, skip_default=True)) or {}
