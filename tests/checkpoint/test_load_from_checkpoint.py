@@ -95,6 +95,27 @@ def test_not_strict_says_that_no_name_matches(saved, net_type):
         Renamed.load_from_checkpoint(saved[0], strict=False)
 
 
+@pytest.mark.parametrize("returns", [True, False])
+def test_a_module_that_renames_weights_as_it_loads_them(saved, net_type, recwarn, returns):
+    """What its own load_state_dict returns is told; if that is nothing, so is nothing."""
+
+    class Renamed(net_type):
+        def __init__(self, width=2, rate=0.1):
+            super().__init__(width, rate)
+            self.other = self.layer
+            del self.layer
+
+        def load_state_dict(self, state_dict, strict=True, assign=False):
+            renamed = {name.replace("layer.", "other."): t for name, t in state_dict.items()}
+            result = super().load_state_dict(renamed, strict, assign)
+            return result if returns else None
+
+    path, before = saved
+    module = Renamed.load_from_checkpoint(path, strict=False)
+    assert torch.equal(module.other.weight, before.layer.weight)
+    assert [str(one.message) for one in recwarn] == []
+
+
 @pytest.mark.parametrize(
     "place",
     [None, "cpu", torch.device("cpu"), {"cuda:0": "cpu"}, lambda storage, location: storage],

@@ -24,8 +24,9 @@ def load_weights(
 ) -> None:
     """Load `state_dict` into `module`; nothing is changed if it does not fit.
 
-    If not strict, a warning lists the names that are on one side only. It is a log line for a
-    module with `strict_loading = False`, as long as any name matches.
+    If not strict, a warning lists the missing and unexpected names that the module's
+    `load_state_dict` returns. It is a log line for a module with `strict_loading = False`, as long
+    as any name matches.
 
     Args:
         module: the module.
@@ -37,14 +38,16 @@ def load_weights(
         CheckpointError: names or shapes differ; the message lists them.
     """
     require_fitting(module, state_dict, source, strict=strict)
-    module.load_state_dict(state_dict, strict=strict)
+    result = module.load_state_dict(state_dict, strict=strict)
     if strict:
         return
-    own = module.state_dict()
-    differences = "; ".join(_differing_names(own, state_dict))
+    # not the names of both sides: a module's own method may rename them, or return nothing
+    missing = list(getattr(result, "missing_keys", ()))
+    unexpected = list(getattr(result, "unexpected_keys", ()))
+    differences = "; ".join(_differing_names(missing, unexpected))
     if not differences:
         return
-    has_match = bool(own.keys() & state_dict.keys())
+    has_match = bool(module.state_dict().keys() - set(missing))
     how_much = "in part" if has_match else "not at all, as no name matches"
     message = (
         f"the weights in {source!r} were loaded into {type(module).__qualname__} {how_much}: "
@@ -81,7 +84,11 @@ def require_fitting(
         and isinstance(own.get(name), Tensor)
         and saved.shape != own[name].shape
     ]
-    problems = _differing_names(own, state_dict) if strict else []
+    problems = []
+    if strict:
+        missing = [name for name in own if name not in state_dict]
+        unexpected = [name for name in state_dict if name not in own]
+        problems = _differing_names(missing, unexpected)
     # also if not strict: torch refuses a tensor of another shape in any case
     problems += _listed("of another shape", shapes)
     if problems:
@@ -93,17 +100,12 @@ def require_fitting(
         )
 
 
-def _differing_names(own: Mapping[str, Any], saved: Mapping[str, Any]) -> list[str]:
-    """Return a text for the names that only the module has, and one for those only in the file.
-
-    Args:
-        own: the module's state_dict, which holds persistent buffers and extra state as well.
-        saved: the saved one.
-    """
+def _differing_names(missing: list[str], unexpected: list[str]) -> list[str]:
+    """Return a text for the names that only the module has, and one for those only in the file."""
     # torch's words, which a search finds
     return [
-        *_listed("Missing key(s) in state_dict", [name for name in own if name not in saved]),
-        *_listed("Unexpected key(s) in state_dict", [name for name in saved if name not in own]),
+        *_listed("Missing key(s) in state_dict", missing),
+        *_listed("Unexpected key(s) in state_dict", unexpected),
     ]
 
 
