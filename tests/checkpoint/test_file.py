@@ -206,7 +206,7 @@ def test_a_folder_is_no_checkpoint(tmp_path):
     """A folder's path is answered as a missing checkpoint."""
     text = message(lambda: read_checkpoint(tmp_path), CheckpointNotFoundError)
     assert "is not there: it is a folder without a seal" in text
-    assert "Give the path of a file; ckpt_path='last' finds a fit's newest." in text
+    assert "Give the path of a file; a fit finds its own with ckpt_path='last'." in text
 
 
 @pytest.mark.parametrize(

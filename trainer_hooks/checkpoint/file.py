@@ -313,7 +313,7 @@ def require_file(file: Path, name: str) -> None:
     reason = absence_of(file)
     if reason.startswith(_NOT_THERE):
         is_folder = os.path.isdir(file)  # noqa: PTH112 - as below
-        advice = " Give the path of a file; ckpt_path='last' finds a fit's newest." * is_folder
+        advice = " Give the path of a file; a fit finds its own with ckpt_path='last'." * is_folder
         raise CheckpointNotFoundError(f"checkpoint {name!r} {reason}.{advice}")
     if reason:
         raise CheckpointError(f"checkpoint {name!r} {reason}. Give the path of a checkpoint.")

@@ -574,8 +574,8 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
         Args:
             checkpoint_path: the file: a checkpoint of trainer_hooks or of Lightning 2.x, or weights
                 in a `.safetensors` file, with the hyperparameters that JSON can hold.
-            map_location: the device of the module, or anything else that `torch.load` takes; by
-                default the CPU.
+            map_location: the device of the module, its name or its number, or anything else that
+                `torch.load` takes; by default the CPU.
             hparams_file: a `.yaml` or `.csv` file whose hyperparameters are used instead of those
                 of the checkpoint.
             strict: whether a missing or unknown weight is an error, and not only a warning; by
@@ -588,13 +588,13 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
             CheckpointError: it cannot be read, or its weights do not fit.
             ModuleError: an argument that `__init__` needs is missing, or the file of
                 hyperparameters cannot be read.
-            OptionError: `map_location` names a device that is not there.
+            OptionError: `map_location` names no device, or one that is not there.
         """
         from trainer_hooks.checkpoint.file import load_checkpoint
         from trainer_hooks.checkpoint.weights import load_weights
 
         path = str(checkpoint_path)
-        is_device = isinstance(map_location, str | torch.device)
+        is_device = isinstance(map_location, str | int | torch.device)
         if is_device:
             # before the file is read, which takes long
             where = f"{cls.__qualname__}.load_from_checkpoint"

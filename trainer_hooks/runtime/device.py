@@ -14,6 +14,7 @@ from trainer_hooks.runtime.topology import SINGLE_PROCESS, Topology
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_NOT_THERE = f"torch {torch.__version__} finds no such device on this machine"
 _ACCELERATORS = ("auto", "cpu", "cuda", "gpu", "mps")
 
 
@@ -69,12 +70,12 @@ def pick_device(
 
 
 def device_of_option(value: object, option: str, where: str) -> torch.device | None:
-    """Return the device that an option of a callback names; None for where the module is.
+    """Return the device that an option names; None for None.
 
     Args:
         value: the option's value.
         option: its name, for messages.
-        where: the callback's name, for messages.
+        where: the owner of the option, for messages.
 
     Raises:
         OptionError: it is no device.
@@ -86,9 +87,12 @@ def device_of_option(value: object, option: str, where: str) -> torch.device | N
             raise TypeError
         return torch.device(value)  # type: ignore[call-overload, no-any-return]
     except (RuntimeError, TypeError) as error:
+        # torch refuses every number where there is no accelerator
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        rule = "it must be a torch.device, its name or its number"
         raise OptionError(
-            f"{option} {value!r} of {where}: it must be a torch.device, its name or its number. "
-            "Pass one, such as 'cpu', or None for where the module is."
+            f"{option} {value!r} of {where}: {_NOT_THERE if is_number else rule}. Use 'cpu' "
+            "or another."
         ) from error
 
 
@@ -117,11 +121,10 @@ def require_usable(device: torch.device | None, option: str, where: str) -> None
         except (AssertionError, RuntimeError) as error:
             if is_out_of_memory(error):
                 raise
-            rule, cause = f"torch {torch.__version__} finds no such device on this machine", error
+            rule, cause = _NOT_THERE, error
     if rule:
         raise OptionError(
-            f"{option} {str(device)!r} of {where}: {rule}. Use 'cpu', or None for where the module "
-            "is."
+            f"{option} {str(device)!r} of {where}: {rule}. Use 'cpu' or another."
         ) from cause
 
 
