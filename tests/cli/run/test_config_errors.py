@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from trainer_hooks.cli.run.config_errors import class_arguments
 from trainer_hooks.errors import MetricError, TrainerHooksAdvice
 
 LINE = """
@@ -421,6 +422,11 @@ def test_a_monitor_that_nothing_logs_is_told_with_its_place(ask, config) -> None
     ):
         ask("fit", "--config", config(f"  {stopping}\n{LINE}"))
     assert caught.value.__notes__[-1] == "run.yaml, line 12: trainer.callbacks.monitor"
+
+
+def test_the_arguments_of_a_class_below_one_of_python() -> None:
+    """`Counter` passes its keywords on to `dict`, which has no signature."""
+    assert class_arguments("collections.Counter") == ["iterable"]
 
 
 def test_a_seed_that_is_none_is_one_line(ask, config, monkeypatch) -> None:

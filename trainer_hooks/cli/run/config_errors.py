@@ -54,7 +54,10 @@ def class_arguments(class_path: str) -> list[str]:
     """Return the names of a class's arguments."""
     names: list[str] = []
     for class_ in import_class(class_path).__mro__:
-        parameters = inspect.signature(class_).parameters.values()
+        try:
+            parameters = inspect.signature(class_).parameters.values()
+        except ValueError:
+            break  # a class of Python's own, such as dict, has no signature
         names += [p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
         if all(parameter.kind != parameter.VAR_KEYWORD for parameter in parameters):
             break  # the class passes none on to its base
