@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from torch.optim.lr_scheduler import (
@@ -130,7 +131,7 @@ def test_an_older_file_goes_on(saved, quiet_trainer) -> None:
         ({"val_check_interval": 3}, "val_check_interval 1.0 -> 3"),
         ({"val_check_interval": "1h"}, "val_check_interval 1.0 -> '3600sec'"),
         ({"check_val_every_n_epoch": 2}, "check_val_every_n_epoch 1 -> 2"),
-        ({"overfit_batches": 2}, "limit_train_batches 1.0 -> 2, overfit_batches 0 -> 2"),
+        ({"overfit_batches": 2}, "overfit_batches 0 -> 2"),
     ],
     ids=str,
 )
@@ -160,6 +161,23 @@ def test_options_that_a_callback_changes(saved, quiet_trainer) -> None:
     # the same numbers, written in another way
     same = {"gradient_clip_val": 1.0, "overfit_batches": 0, "gradient_clip_algorithm": "norm"}
     quiet_trainer(max_epochs=6, **same).fit(Net(sgd()), loader(), ckpt_path=path)
+
+
+def test_numbers_of_numpy_are_no_other_settings(saved, quiet_trainer) -> None:
+    """A share of NumPy is the same number."""
+    path = saved(Net(sgd()), limit_train_batches=0.5, val_check_interval=0.5)
+    same = {"limit_train_batches": np.float64(0.5), "val_check_interval": np.float64(0.5)}
+    quiet_trainer(max_epochs=3, **same).fit(Net(sgd()), loader(), ckpt_path=path)
+
+
+def test_what_a_dry_run_sets_is_no_other_setting(saved, quiet_trainer) -> None:
+    """`fast_dev_run` sets limits and intervals; only what was chosen besides it is told."""
+    path = saved(Net(sgd()), max_steps=1, check_val_every_n_epoch=2)
+    trainer = quiet_trainer(fast_dev_run=2, gradient_clip_val=0.5)
+    with pytest.warns(TrainerHooksWarning) as caught:
+        trainer.fit(Net(sgd()), loader(), ckpt_path=path)
+    (told,) = [str(one.message) for one in caught if "other settings" in str(one.message)]
+    assert told.endswith("has. This run's counts for: gradient_clip_val None -> 0.5.")
 
 
 def test_a_file_without_options_of_the_trainer_says_nothing(saved, quiet_trainer) -> None:

@@ -562,11 +562,17 @@ class TrainerConfig:
         run is its own state.
         """
         plan = self.plan()
-        options = {name: getattr(plan, name) for name in _COMPARED}
         # one number for each meaning: of the limits the type counts, so that 1 is not 1.0
-        options["overfit_batches"] = plan.overfit_batches or 0
+        options = {name: _plain_number(getattr(plan, name)) for name in _COMPARED}
+        options["overfit_batches"] = options["overfit_batches"] or 0
         if plan.gradient_clip_val is not None:
             options["gradient_clip_val"] = float(plan.gradient_clip_val)
+        # an option that another one sets is no change of its own
+        if self.overfit_batches:
+            del options["limit_train_batches"]
+        if self.fast_dev_run:
+            set_by_it = _dry_run(1)
+            return {name: value for name, value in options.items() if name not in set_by_it}
         interval = plan.val_check_interval
         if isinstance(interval, Time):
             options["val_check_interval"] = str(interval)
@@ -591,6 +597,13 @@ def _dry_run(batches: int) -> dict[str, Any]:
         "check_val_every_n_epoch": 1,
         "num_sanity_val_steps": 0,
     }
+
+
+def _plain_number(value: Any) -> Any:
+    """Return a number of a subclass, such as NumPy's `float64`, as one of Python."""
+    if isinstance(value, int):
+        return int(value)
+    return float(value) if isinstance(value, float) else value
 
 
 def _first(value: Any, default: Any) -> Any:

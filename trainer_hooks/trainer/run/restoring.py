@@ -409,15 +409,17 @@ def _reconcile_settings(
     noted = checkpoint["trainer_hooks"].get("setup", {})
     # an older file holds no settings, but the optimizers' states hold the learning rates
     saved = noted if "optimizers" in noted else {"optimizers": _rates_in(checkpoint)}
-    theirs, ours = [], []
-    advised = ""
+    ours = []
+    theirs: dict[str, str] = {}  # by change, each once: all parameter groups often change alike
     for kind, option, before, now in changed_options(saved, training.setup):
         # it is "lr", or of several optimizers "lr of SGD"
-        if kind == "optimizers" and option.partition(" ")[0] in overrides:
+        name = option.partition(" ")[0]
+        if kind == "optimizers" and name in overrides:
             continue  # changed on purpose
-        theirs.append(_told(option, before, now))
-        if kind == "optimizers" and not advised:
-            advised, name = theirs[-1], option.partition(" ")[0]
+        # told once; of an option of a scheduler it would not be true
+        is_advised = kind == "optimizers" and not any(theirs.values())
+        advice = f" (overrides=[{name!r}] takes this run's)" if is_advised else ""
+        theirs.setdefault(_told(option, before, now), advice)
     was = noted.get("precision", core.precision.name)
     if was != core.precision.name:
         ours.append(f"precision {was} -> {core.precision.name}")
@@ -434,15 +436,11 @@ def _reconcile_settings(
         apply_options(checkpoint, training.optimization, training.setup, overrides)
     # what the next checkpoint holds: the values with which the training goes on
     training.setup = _in_effect(training.setup, saved, overrides)
-    # each change once: all parameter groups often change alike
-    theirs = list(dict.fromkeys(theirs))
-    if advised:
-        # of an option of a scheduler this would not be true
-        theirs[theirs.index(advised)] += f" (overrides=[{name!r}] takes this run's)"
+    advised = [f"{change}{advice}" for change, advice in theirs.items()]
     sides = [
         f"{side}: {', '.join(changes)}"
         for side, changes in (
-            ("The checkpoint's counts for", theirs), ("This run's counts for", ours),
+            ("The checkpoint's counts for", advised), ("This run's counts for", ours),
         )
         if changes
     ]  # fmt: skip
