@@ -56,6 +56,9 @@ class FailingTraining(TinyModule):
     def training_step(self, batch, batch_idx):
         raise ValueError("no such label")
 
+    def validation_step(self, batch, batch_idx):
+        """Pass."""
+
 
 @pytest.mark.parametrize(
     ("module", "wanted"),
