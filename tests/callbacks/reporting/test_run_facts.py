@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 import torch
@@ -152,3 +153,13 @@ def test_secrets_in_lists_are_left_out() -> None:
     given = {"api_key": ["a", "b"], "model": [{"token": "c", "key": 1}], "keys": ["d"]}
     told = {"api_key": "***", "model": [{"token": "***", "key": 1}], "keys": ["d"]}
     assert run_facts.without_secrets(given) == told
+
+
+def test_a_process_whose_end_nobody_notices_has_ended():
+    """In a container without an init a killed run stays a zombie, and must not seem to go on."""
+    with subprocess.Popen(["sleep", "60"]) as child:
+        assert run_facts.process_start_time(child.pid) is not None
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it is not reaped
+        assert Path(f"/proc/{child.pid}/stat").exists()
+        assert run_facts.process_start_time(child.pid) is None

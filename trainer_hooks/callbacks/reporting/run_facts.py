@@ -196,9 +196,10 @@ def hardware(device: torch.device) -> dict[str, Any]:
 
 
 def process_start_time(pid: int) -> str | None:
-    """Return the start time of a process in the machine's clock ticks since boot; None if unknown.
+    """Return the start time of a process in the machine's clock ticks since boot.
 
-    It distinguishes the process from a later one with the same pid.
+    It distinguishes the process from a later one with the same pid. It is None if the process has
+    ended, or the system does not tell.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
@@ -206,7 +207,10 @@ def process_start_time(pid: int) -> str | None:
         return None
     # the name may hold spaces and parentheses: the fields begin after the last parenthesis
     fields = stat.rpartition(")")[2].split()
-    return fields[_STARTED_AT] if len(fields) > _STARTED_AT else None
+    # a process that was killed stays there until its parent takes notice, which the first process
+    # of a container may never do
+    has_ended = fields[:1] in (["Z"], ["X"])
+    return fields[_STARTED_AT] if len(fields) > _STARTED_AT and not has_ended else None
 
 
 def _processor() -> str:
