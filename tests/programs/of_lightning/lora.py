@@ -14,7 +14,6 @@ from torch.utils.data import DataLoader, Subset
 DIFFERENCES = {
     "ported:result.metrics": "`ModelCheckpoint(save_last=True)` with a monitor",
     "ported:runs.0.metrics": "`ModelCheckpoint(save_last=True)` with a monitor",
-    "hosted:runs.0.losses": '`outputs["loss"]` of `on_train_batch_end` with accumulation',
 }
 
 

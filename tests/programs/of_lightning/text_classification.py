@@ -12,10 +12,6 @@ from transformers import (
     get_linear_schedule_with_warmup,
 )
 
-DIFFERENCES = {
-    "hosted:runs.0.losses": '`outputs["loss"]` of `on_train_batch_end` with accumulation'
-}
-
 
 class GLUEDataModule(L.LightningDataModule):
     def __init__(self, task_name="mrpc", train_batch_size=8, eval_batch_size=8, **kwargs):

@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 DIFFERENCES = {
-    "hosted:runs.0.losses": '`outputs["loss"]` of `on_train_batch_end` with accumulation',
+    "hosted:runs.0.losses": "The epoch in which `StochasticWeightAveraging` measures the inputs",
     "hosted:runs.0.hooks": "The epoch in which `StochasticWeightAveraging` measures the inputs",
     "ported:result.rates.*": "`StochasticWeightAveraging` of a module with BatchNorm",
     "ported:runs.0.losses": "`StochasticWeightAveraging` of a module with BatchNorm",
