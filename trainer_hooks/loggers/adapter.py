@@ -64,8 +64,8 @@ class LoggerAdapter(Logger):
 
     def _folder(self, *names: str) -> str | None:
         """Return the first of these attributes that is a path."""
-        found = (getattr(self.foreign, name, None) for name in names)
-        return next((os.fspath(x) for x in found if isinstance(x, str | os.PathLike)), None)
+        paths = (getattr(self.foreign, name, None) for name in names)
+        return next((os.fspath(x) for x in paths if isinstance(x, str | os.PathLike)), None)
 
     @property
     def experiment(self) -> Any:

@@ -303,30 +303,26 @@ class FitLoop:
         if context.data.renew is not None:
             context.data.renew()
         context.training.metrics.enter(LogScope.TRAIN_EPOCH)
-        groups = self._count_groups()
+        groups_before = context.training.optimization.num_groups
         hooks.on_epoch_start(trainer, module)
         hooks.on_train_epoch_start(trainer, module)
-        self._fit_schedulers_to_groups(is_by_start_hook=self._count_groups() != groups)
+        self._fit_schedulers_to_groups(groups_before)
         self._renew_training_step()
         # A hook has reloaded the loaders, so the number of batches may differ.
         if stream is not context.data.train_stream:
             self._validation.build_schedule()
             self._validation.start()
 
-    def _count_groups(self) -> int:
-        """Return the number of groups of parameters in all optimizers."""
-        return sum(len(one.param_groups) for one in self.context.training.optimization.optimizers)
-
-    def _fit_schedulers_to_groups(self, *, is_by_start_hook: bool = False) -> None:
+    def _fit_schedulers_to_groups(self, groups_before: int) -> None:
         """Let the schedulers drive the groups of parameters that hooks have added.
 
         Args:
-            is_by_start_hook: whether a hook of the epoch's start has just added one.
+            groups_before: the number of groups before the hooks of the epoch's start.
 
         Raises:
             OptimizationError: a scheduler cannot take a new group.
         """
-        context = self.context
+        context, optimization = self.context, self.context.training.optimization
 
         def name_adder() -> str:
             names = [
@@ -336,9 +332,8 @@ class FitLoop:
             ]
             return f"a hook of {' or '.join(names)}" if names else "a hook"
 
-        fit_schedulers_to_groups(
-            context.training.optimization.schedulers, name_adder if is_by_start_hook else None
-        )
+        is_by_start_hook = optimization.num_groups != groups_before
+        fit_schedulers_to_groups(optimization.schedulers, name_adder if is_by_start_hook else None)
 
     def _renew_training_step(self) -> None:
         """Use a `training_step` that was assigned to the module after the last epoch had begun.

@@ -30,7 +30,7 @@ class SchedulerStepper:
         self._configs = configs if context.module.automatic_optimization else []
         self.has_step_schedulers = any(config.interval == "step" for config in self._configs)
         self._steps = context.training.progress.steps_completed
-        self._groups = self._count_groups()
+        self._groups = context.training.optimization.num_groups
         # An overridden `lr_scheduler_step` is called between batches, where a logged value would
         # belong to none: `closed` makes logging there an error.
         is_overridden = defines(context.module, "lr_scheduler_step", Module)
@@ -75,13 +75,9 @@ class SchedulerStepper:
             ):
                 self._step(config)
 
-    def _count_groups(self) -> int:
-        optimizers = self._context.training.optimization.optimizers
-        return sum(len(optimizer.param_groups) for optimizer in optimizers)
-
     def _step(self, config: LRSchedulerConfig) -> None:
         """Step one scheduler, with the value of its metric if it monitors one."""
-        groups = self._count_groups()
+        groups = self._context.training.optimization.num_groups
         if groups != self._groups:  # a hook has added some inside the epoch
             self._groups = groups
             fit_schedulers_to_groups(self._configs)

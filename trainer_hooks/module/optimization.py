@@ -125,6 +125,11 @@ class Optimization:
     has_groups_again: bool = False
     is_none: bool = False
 
+    @property
+    def num_groups(self) -> int:
+        """The number of groups of parameters in all optimizers."""
+        return sum(len(optimizer.param_groups) for optimizer in self.optimizers)
+
     def state_dict(self) -> dict[str, list[Any]]:
         """Return the states under Lightning's keys.
 

@@ -99,10 +99,7 @@ class EventObjects:
         validates = trainer.check_val_every_n_epoch is not None
         self.args = package.TrainingArguments(
             output_dir=trainer.default_root_dir,
-            # -1, for no end, is no number of epochs there
-            num_train_epochs=max(trainer.max_epochs, 0) or 1,
-            max_steps=trainer.max_steps,
-            gradient_accumulation_steps=trainer.accumulate_grad_batches,
+            **_limits_of(trainer),
             logging_steps=trainer.log_every_n_steps,
             # EarlyStoppingCallback asserts at the beginning of a training that it is not "no"
             eval_strategy="epoch" if validates else "no",
@@ -144,6 +141,8 @@ class EventObjects:
         if optimizers:
             group = optimizers[0].param_groups[0]
             args.learning_rate = float(group.get("initial_lr", group["lr"]))
+        for name, limit in _limits_of(trainer).items():
+            setattr(args, name, limit)
         first = loaders[0] if isinstance(loaders, list) and loaders else loaders
         for name, loader in (
             ("per_device_train_batch_size", trainer.train_dataloader),
@@ -152,10 +151,6 @@ class EventObjects:
             size = getattr(loader, "batch_size", None)
             if isinstance(size, int):  # a loader with a batch sampler of one's own has none
                 setattr(args, name, size)
-        args.max_steps = trainer.max_steps
-        # -1, for no end, is no number of epochs there
-        args.num_train_epochs = max(trainer.max_epochs, 0) or 1
-        args.gradient_accumulation_steps = trainer.accumulate_grad_batches
 
     def _refresh_run(self, trainer: Any, module: Any) -> None:
         state = self.state
@@ -241,6 +236,16 @@ def _current_metrics(trainer: Any, prefix: str) -> dict[str, float]:
 def _save(trainer: Any, _module: Any, checkpoint: dict[str, Any]) -> None:
     """Save the state that all adapters share."""
     checkpoint[_STATE_KEY] = _event_objects(trainer).state_dict()
+
+
+def _limits_of(trainer: Any) -> dict[str, int]:
+    """Return the options of the length of a training and of its windows, by transformers' names."""
+    return {
+        # -1, for no end, is no number of epochs there
+        "num_train_epochs": max(trainer.max_epochs, 0) or 1,
+        "max_steps": trainer.max_steps,
+        "gradient_accumulation_steps": trainer.accumulate_grad_batches,
+    }
 
 
 def _load(trainer: Any, _module: Any, checkpoint: dict[str, Any]) -> None:

@@ -104,7 +104,7 @@ class TrainerRun:
         self.core = core
         self.trainer = trainer
         self.inputs = inputs
-        # what hooks get as their `stage`: as in Lightning a member of the enum, with a `value`
+        # the `stage` that hooks get: as in Lightning a member of the enum, with a `value`
         self._fn = TrainerFn(inputs.fn)
         # what `_tear_down` takes back last: torch's switches, a compiled module's methods, signals
         self._exit_stack = ExitStack()
