@@ -6,12 +6,14 @@ import gc
 import importlib.util
 import logging
 import os
-import re
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import drawn_cases
 import pytest
+import rerun_failures
+import touched_rooms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +32,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 gc.disable()
 
 
+PLUGINS = (drawn_cases, touched_rooms, rerun_failures)
+"""The parts of this file: which tests run, and what becomes of those that fail."""
+
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """Register the plugins with options, whose hooks of this name are called then."""
+    for plugin in PLUGINS:
+        pluginmanager.register(plugin, plugin.__name__)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Register the plugin for tests that need a process of their own."""
     spec = importlib.util.spec_from_file_location("isolated", TESTS / "isolated.py")
@@ -44,55 +56,14 @@ WINGS = ("adapters", "compat", "lightning")
 """Folders of tests that compare with other frameworks, each with a marker of its name."""
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Offer `--exhaustive`."""
-    parser.addoption(
-        "--exhaustive", action="store_true", help="run the tests marked `exhaustive` as well"
-    )
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not import a file whose tests would all be left out: some import whole frameworks."""
-    if collection_path.suffix != ".py" or config.option.markexpr not in ("", "not slow"):
-        return None
-    mark = r"^pytestmark = pytest\.mark\.(slow|exhaustive)\b"
-    marked = re.search(mark, collection_path.read_text(encoding="utf-8"), re.MULTILINE)
-    if marked is None:
-        return None
-    is_fast_run = config.option.markexpr == "not slow"  # what is exhaustive is slow
-    return True if is_fast_run or _is_left_out(collection_path, marked[1], config) else None
-
-
-def _is_left_out(path: Path, mark: str, config: pytest.Config) -> bool:
-    """Whether tests of a file that have a mark are exhaustive ones that nobody asks for."""
-    words = (str(word).partition("::")[0] for word in config.invocation_params.args)
-    is_named = path in {config.invocation_params.dir / word for word in words}
-    is_asked = config.option.exhaustive or "exhaustive" in config.option.markexpr
-    return mark == "exhaustive" and not is_named and not is_asked
-
-
 @pytest.hookimpl(tryfirst=True)  # before `-m`, which looks at the marks
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests of each folder in `WINGS` with its name, for `-m "not compat"`.
-
-    Exhaustive tests are slow, and left out unless they are asked for: by `--exhaustive`, by `-m`,
-    or by the name of their file.
-    """
-    left_out = []
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of each folder in `WINGS` with its name, for `-m "not compat"`."""
     for item in items:
-        if item.get_closest_marker("exhaustive"):
-            item.add_marker("slow")
-            if _is_left_out(item.path, "exhaustive", config):
-                left_out.append(item)
-        if (
-            item.path.is_relative_to(TESTS)
-            and (wing := item.path.relative_to(TESTS).parts[0]) in WINGS
-        ):
-            item.add_marker(wing)
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        left = set(left_out)
-        items[:] = [item for item in items if item not in left]
+        if item.path.is_relative_to(TESTS):
+            wing = item.path.relative_to(TESTS).parts[0]
+            if wing in WINGS:
+                item.add_marker(wing)
 
 
 @pytest.hookimpl(trylast=True)

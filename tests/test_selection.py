@@ -1,19 +1,137 @@
-"""Which tests a command runs: exhaustive ones are left out unless they are asked for."""
+"""Which tests a command runs: exhaustive cases are drawn by a seed, or asked for."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import sys
 from itertools import combinations, product
 from pathlib import Path
 
+import drawn_cases
 import pytest
 import warm_python
 from samples import one_in, pairwise
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parents[1]
+
+TABLES = {
+    "conftest.py": "pytest_plugins = ['drawn_cases']\n",
+    "test_table.py": """
+        import pytest
+
+        @pytest.mark.exhaustive
+        @pytest.mark.parametrize("case", range(21))
+        def test_table(case): pass
+
+        def test_always(): pass
+
+        @pytest.mark.exhaustive
+        def test_single(): pass
+        """,
+    **{
+        f"test_whole_{name}.py": f"""
+        import pytest
+
+        pytestmark = [
+            pytest.mark.filterwarnings("ignore"),
+            pytest.mark.exhaustive,
+        ]
+
+        def test_{name}_first(): pass
+        def test_{name}_second(): pass
+        """
+        for name in ("a", "b")
+    },
+}
+COLLECT = """
+import contextlib, io, json, sys
+import pytest
+
+chosen = {}
+for words in json.loads(sys.argv[1]):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        code = pytest.main(["-q", "--collect-only", "-p", "no:cacheprovider", *words])
+    ids = sorted(line.partition("::")[2] for line in output.getvalue().splitlines() if "::" in line)
+    chosen[" ".join(words)] = [int(code), ids]
+    for name in [name for name in sys.modules if name.startswith(("test_", "drawn_"))]:
+        del sys.modules[name]
+print(json.dumps(chosen))
+"""
+
+
+def pytest_in(folder: Path, *words: str, **variables: str):
+    """Run pytest in a folder, in a process that finds the plugins of this checkout's tests."""
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    environ |= {"PYTHONPATH": str(ROOT / "tests" / "support"), **variables}
+    return warm_python.run(
+        [sys.executable, *words], cwd=folder, env=environ,
+        capture_output=True, text=True, check=False, timeout=100,
+    )  # fmt: skip
+
+
+def written(folder: Path, files: dict[str, str]) -> Path:
+    """Write files, dedented, into a folder that is pytest's root, and return it."""
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers = exhaustive:\n    slow:\n")
+    for name, text in files.items():
+        (folder / name).write_text(re.sub("^        ", "", text, flags=re.MULTILINE))
+    return folder
+
+
+@pytest.mark.slow
+def test_eight_seeds_in_a_row_run_each_exhaustive_case_once(tmp_path) -> None:
+    """A file that is exhaustive as a whole is drawn as a whole; other tests run each time."""
+    seeds = range(1000, 1008)
+    commands = [[f"--draw-seed={seed}"] for seed in seeds]
+    commands += [["--exhaustive"], ["-m", "exhaustive"], ["-m", "not slow"], ["test_table.py"]]
+    commands += [["test_whole_b.py::test_b_second"]]
+    done = pytest_in(written(tmp_path, TABLES), "-c", COLLECT, json.dumps(commands))
+    assert done.returncode == 0, done.stderr
+    chosen = json.loads(done.stdout)
+    assert {code for code, _ in chosen.values()} == {0}
+    everything = chosen["--exhaustive"][1]
+    assert len(everything) == 27
+    drawn = [case for seed in seeds for case in chosen[f"--draw-seed={seed}"][1]]
+    assert sorted(drawn) == sorted([*everything, *["test_always"] * 7])
+    tables = [[c for c in chosen[f"--draw-seed={s}"][1] if "table" in c] for s in seeds]
+    assert {len(cases) for cases in tables} == {2, 3}
+    assert chosen["-m exhaustive"][1] == sorted(set(everything) - {"test_always"})
+    assert chosen["-m not slow"][1] == ["test_always"]
+    assert chosen["test_table.py"][1] == [c for c in everything if "_b_" not in c and "_a_" not in c]
+    assert chosen["test_whole_b.py::test_b_second"][1] == ["test_b_second"]
+
+
+@pytest.mark.slow
+def test_the_head_of_a_run_names_the_seed_and_the_command_that_draws_it_again(tmp_path) -> None:
+    """Without the option the seed is the hash of the commit."""
+    folder = written(tmp_path, TABLES)
+    done = pytest_in(folder, "-m", "pytest", "-v", "--draw-seed=3", "-k", "a b or not c")
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("exhaustive cases")]
+    again = "the same again: pytest -v -k 'a b or not c' --draw-seed=3"
+    assert line == f"exhaustive cases: 1 in 8 drawn, seed 3; {again}"
+    done = pytest_in(folder, "-m", "pytest", "--collect-only")
+    assert f"seed {drawn_cases._seed_of_commit()};" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--draw-seed=none"], "ERROR: --draw-seed 'none': a seed is a whole number from 0 on."),
+        (["--draw-seed=-3"], "ERROR: --draw-seed '-3': a seed is a whole number from 0 on."),
+        (["test_table.py::test_typo"], "ERROR: not found: "),
+        (["-n", "1", "test_table.py::test_typo"], "ERROR: not found: "),
+        (["-n", "1", "test_typo.py"], "ERROR: file or directory not found: test_typo.py"),
+    ],
+)
+def test_a_wrong_word_is_one_clear_line(tmp_path, words, line) -> None:
+    """The exit code is not 0, with workers too."""
+    done = pytest_in(written(tmp_path, TABLES), "-m", "pytest", *words)
+    output = (done.stdout + done.stderr).splitlines()
+    assert len([text for text in output if text.startswith(line)]) == 1, output
+    assert done.returncode != 0
 
 
 def collected(*words: str) -> set[str]:
@@ -26,31 +144,20 @@ def collected(*words: str) -> set[str]:
     return {line for line in done.stdout.splitlines() if "::" in line}
 
 
-def test_exhaustive_tests_are_run_if_they_are_asked_for() -> None:
-    """By the option, by the marker, and by the name of their file."""
-    folder, file = "tests/adapters/export", "tests/adapters/export/test_in_processes.py"
-    usual, all_ = collected(folder), collected(folder, "--exhaustive")
-    assert usual < all_
-    assert collected(folder, "-m", "exhaustive") == all_ - usual
-    assert {test for test in all_ if test.startswith(file)} == collected(file)
-    assert not any(test.startswith(file) for test in usual)
-    named = "tests/adapters/export/isolated_in_transformers.py"
-    assert any(test.startswith(named) for test in all_ - usual)
-
-
+@pytest.mark.slow
 def test_fast_tests_are_those_of_all_that_are_not_slow() -> None:
     """A file that is left out as a whole is not imported; nothing else changes by that."""
-    for folder in ("tests/distributed", "tests/adapters/ignite"):
-        fast, all_ = collected(folder, "-m", "not slow"), collected(folder, "--exhaustive")
-        assert fast == all_ - collected(folder, "-m", "slow or exhaustive")
+    folder = "tests/distributed"
+    fast, all_ = collected(folder, "-m", "not slow"), collected(folder, "--exhaustive")
+    assert fast == all_ - collected(folder, "-m", "slow or exhaustive")
 
 
 def test_one_in_so_many_is_run_always() -> None:
     """The first of each group; the marks and names that a value has stay."""
-    assert [one.marks[0].name for one in one_in(4, "abc", otherwise="slow")[1:]] == ["slow"] * 2
+    assert [value.marks[0].name for value in one_in(4, "abc", otherwise="slow")[1:]] == ["slow"] * 2
     named = pytest.param(3, 4, marks=pytest.mark.xfail, id="a name")
     found = one_in(3, ["a", "b", ("c", "d"), "e", named])
-    marks = [[mark.name for mark in getattr(one, "marks", ())] for one in found]
+    marks = [[mark.name for mark in getattr(value, "marks", ())] for value in found]
     assert marks == [[], ["exhaustive"], ["exhaustive"], [], ["xfail", "exhaustive"]]
     assert (found[2].values, found[4].values, found[4].id) == ((("c", "d"),), (3, 4), "a name")
 
@@ -59,10 +166,10 @@ def test_any_two_choices_come_together_in_what_is_run_always() -> None:
     """As they do in all combinations, in few of them."""
     values = list(product("abcde", (1, 2, 3), (True, False)))
     values.remove(("a", 1, True))
-    found = [one.values for one in pairwise(values) if not one.marks]
+    found = [value.values for value in pairwise(values) if not value.marks]
 
     def pairs(combinations_):
-        return {pair for one in combinations_ for pair in combinations(enumerate(one), 2)}
+        return {pair for chosen in combinations_ for pair in combinations(enumerate(chosen), 2)}
 
     assert len(values) == len(pairwise(values)) == 29
     assert pairs(found) == pairs(values)
