@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from itertools import combinations, product
@@ -12,6 +11,7 @@ from pathlib import Path
 import drawn_cases
 import pytest
 import warm_python
+from pytest_runs import pytest_in, written
 from samples import one_in, pairwise
 
 ROOT = Path(__file__).parents[1]
@@ -62,24 +62,6 @@ print(json.dumps(chosen))
 """
 
 
-def pytest_in(folder: Path, *words: str, **variables: str):
-    """Run pytest in a folder, in a process that finds the plugins of this checkout's tests."""
-    environ = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
-    environ |= {"PYTHONPATH": str(ROOT / "tests" / "support"), **variables}
-    return warm_python.run(
-        [sys.executable, *words], cwd=folder, env=environ,
-        capture_output=True, text=True, check=False, timeout=100,
-    )  # fmt: skip
-
-
-def written(folder: Path, files: dict[str, str]) -> Path:
-    """Write files, dedented, into a folder that is pytest's root, and return it."""
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers = exhaustive:\n    slow:\n")
-    for name, text in files.items():
-        (folder / name).write_text(re.sub("^        ", "", text, flags=re.MULTILINE))
-    return folder
-
-
 @pytest.mark.slow
 def test_eight_seeds_in_a_row_run_each_exhaustive_case_once(tmp_path) -> None:
     """A file that is exhaustive as a whole is drawn as a whole; other tests run each time."""
@@ -99,7 +81,9 @@ def test_eight_seeds_in_a_row_run_each_exhaustive_case_once(tmp_path) -> None:
     assert {len(cases) for cases in tables} == {2, 3}
     assert chosen["-m exhaustive"][1] == sorted(set(everything) - {"test_always"})
     assert chosen["-m not slow"][1] == ["test_always"]
-    assert chosen["test_table.py"][1] == [c for c in everything if "_b_" not in c and "_a_" not in c]
+    assert chosen["test_table.py"][1] == [
+        c for c in everything if "_b_" not in c and "_a_" not in c
+    ]
     assert chosen["test_whole_b.py::test_b_second"][1] == ["test_b_second"]
 
 

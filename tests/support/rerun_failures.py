@@ -35,6 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(trylast=True)  # after the terminal reporter is there
 def pytest_configure(config: pytest.Config) -> None:
     """Register the reruns where the results of all tests come together: not in a worker."""
     if not hasattr(config, "workerinput") and config.pluginmanager.hasplugin("terminalreporter"):
@@ -55,17 +56,15 @@ class Rerun:
 
     Args:
         nodeid: the test's name.
-        first: the last line of its first failure.
+        first: the first line of its failure among others.
         text: the whole text of that failure.
         is_passed: whether it passed alone.
-        output: the output of the process in which it ran alone.
     """
 
     nodeid: str
     first: str
     text: str
     is_passed: bool
-    output: str
 
 
 class RerunFailures:
@@ -102,7 +101,9 @@ class RerunFailures:
         steady = {rerun.nodeid for rerun in self.reruns if not rerun.is_passed}
         for kind in ("failed", "error"):
             reports = self._stats.pop(kind, [])
-            left = [r for r in reports if getattr(r, "nodeid", None) not in failures.keys() - steady]
+            left = [
+                r for r in reports if getattr(r, "nodeid", None) not in failures.keys() - steady
+            ]
             if left:
                 self._stats[kind] = left
         unsteady = [rerun for rerun in self.reruns if rerun.is_passed]
@@ -122,21 +123,23 @@ class RerunFailures:
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         text = "\n".join(report.longreprtext for report in reports)
-        first = next((line for line in reversed(text.splitlines()) if line.strip()), "no text")
-        return Rerun(nodeid, first, text, done.returncode == 0, done.stdout)
+        crash = getattr(reports[0].longrepr, "reprcrash", None)
+        message = crash.message if crash else text
+        first = next((line for line in message.splitlines() if line.strip()), "no text")
+        return Rerun(nodeid, first, text, done.returncode == 0)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """List the tests that were run again, and how to run each failed one alone."""
         write = terminalreporter.write_line
         unsteady = [rerun for rerun in self.reruns if rerun.is_passed]
         if unsteady:
-            terminalreporter.section("unsteady: failed among others, passed alone")
+            terminalreporter.write_sep("=", "unsteady: failed among others, passed alone")
             for rerun in unsteady:
                 write(_told(rerun))
         failed = self._failures()
         if not failed or _AGAIN in os.environ:
             return
-        terminalreporter.section("failed, each with the command that runs it alone")
+        terminalreporter.write_sep("=", "failed, each with the command that runs it alone")
         seed = self.config.option.draw_seed
         alone = {rerun.nodeid for rerun in self.reruns}
         for nodeid in failed:

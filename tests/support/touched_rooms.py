@@ -31,6 +31,9 @@ SUITES = {
 }
 """The folders of tests that belong to no room, with what they test; None where that is all."""
 
+OTHER_TESTS = {"plugins_example"}
+"""Folders at the top that have tests of their own."""
+
 EVERYTHING = ("tests/support/", "tests/conftest.py", "tests/isolated.py", "setup.cfg",
               "pyproject.toml", "constraints.txt")  # fmt: skip
 """Beginnings of the paths on which all tests depend."""
@@ -52,7 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Find out which folders of tests are run."""
     if config.option.touched is not None:
-        config.stash[_FOLDERS] = test_folders(changed_files(config.option.touched))
+        config.stash[_FOLDERS] = folders_to_test(changed_files(config.option.touched))
 
 
 _FOLDERS = pytest.StashKey[set[str] | None]()
@@ -74,7 +77,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if folders is None or not collection_path.is_relative_to(ROOT):
         return None
     top, *below = collection_path.relative_to(ROOT).parts
-    if top == "plugins_example":
+    if top in OTHER_TESTS:
         return None if top in folders else True
     return None if not below or below[0] in folders else True
 
@@ -100,27 +103,20 @@ def _git(*words: str) -> list[str] | None:
     return done.stdout.splitlines() if done.returncode == 0 else None
 
 
-def test_folders(changed: list[str]) -> set[str] | None:
-    """Return the folders and files in `tests/` to run for changed paths; None for all."""
+def folders_to_test(changed: list[str]) -> set[str] | None:
+    """Return the folders and files in `tests/` to run for changed paths, and None for all."""
     if any(path.startswith(EVERYTHING) for path in changed):
         return None
-    touched = {part for path in changed for part in _parts(path)}
-    rooms = touched & layers().keys()
-    touched |= {room for changed_room in rooms for room in rooms_above(changed_room)}
+    parts = [path.split("/") for path in changed]
+    touched = {part for top, *below in parts for part in (top, *below[: top == "tests"])}
+    rooms = {
+        below[0].removesuffix(".py") for top, *below in parts if top == "trainer_hooks"
+    } & layers().keys()
+    touched |= rooms.union(*map(rooms_above, rooms))
     suites = {name for name, tested in SUITES.items() if tested is None or tested & touched}
     files = {f"test_{room.removeprefix('_')}.py" for room in touched}
-    return touched | files | (suites if changed else set())
-
-
-def _parts(path: str) -> list[str]:
-    """Return the names under which a changed path is known: its room, folder of tests, or file."""
-    top, *below = path.split("/")
-    if top in ("trainer_hooks", "tests") and below:
-        return [top, below[0].removesuffix(".py") if top == "trainer_hooks" else below[0]]
-    return [top]
-
-
-test_folders.__test__ = False  # a function of this plugin, and no test
+    names = touched | files | suites if changed else set()
+    return {name for name in names if (ROOT / "tests" / name).exists() or name in OTHER_TESTS}
 
 
 def layers() -> dict[str, int]:
@@ -140,7 +136,7 @@ def rooms_above(room: str) -> set[str]:
     """Return the rooms in higher layers, or beside it in the same, that import a room."""
     import grimp
 
-    graph = grimp.build_graph("trainer_hooks", cache_dir=ROOT / ".import_linter_cache")
+    graph = grimp.build_graph("trainer_hooks", cache_dir=str(ROOT / ".import_linter_cache"))
     numbers = layers()
     prefix = f"trainer_hooks.{room}"
     importers = {
