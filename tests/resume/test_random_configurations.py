@@ -40,23 +40,25 @@ def chains(fuzzer, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", one_in(8, range(0, 64, 8)))
-def test_a_run_that_is_cut_and_resumed_is_the_uncut_one(fuzzer, first, capfd) -> None:
+def test_a_run_that_is_cut_and_resumed_is_the_uncut_one(fuzzer, first, draw_seed, capfd) -> None:
     """Weights, states, metrics, random numbers, and every later hook call are the same bits.
 
-    A few are drawn here; `random_configurations.py --seeds 0:1000` draws as many as one likes.
+    Each commit tries a few others; `random_configurations.py --seeds 0:1000` as many as one likes.
     """
+    first += draw_seed * 64
     seeds = [seed for seed in range(first, first + 8) if seed % fuzzer.CHAINS_OF]
     assert fuzzer.failures(seeds) == []
 
 
 @pytest.mark.slow
-def test_a_chain_of_cuts_is_the_uncut_run(fuzzer) -> None:
+def test_a_chain_of_cuts_is_the_uncut_run(fuzzer, draw_seed) -> None:
     """Killed, told to end and failing several times over, a run still ends as the uncut one.
 
     Its files, links, rows and events are the same, too. Guests are left to the command and to the
     test below, since a framework takes seconds to import.
     """
-    drawn = range(0, 120, fuzzer.CHAINS_OF)
+    first = draw_seed * 120
+    drawn = range(first, first + 120, fuzzer.CHAINS_OF)
     plain = [seed for seed in drawn if fuzzer.draw(seed)["guest"] == "none"]
     assert fuzzer.failures(plain[:8]) == []
 

@@ -45,10 +45,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if given is None:
         config.option.draw_seed = _seed_of_commit()
     elif not isinstance(given, int):
-        if not re.fullmatch("[0-9]+", given):
+        if not re.fullmatch("[0-9]{1,7}", given):
             raise pytest.UsageError(
-                f"--draw-seed {given!r}: a seed is a whole number from 0 on. Write --draw-seed=7, "
-                "or leave the option out for the seed of the commit."
+                f"--draw-seed {given!r}: a seed is a whole number from 0 to 9999999. Write "
+                "--draw-seed=7, or leave the option out for the seed of the commit."
             )
         config.option.draw_seed = int(given)
 
@@ -61,7 +61,7 @@ def _seed_of_commit() -> int:
         )
     except (OSError, subprocess.CalledProcessError):
         return 0
-    return int(done.stdout[:7], 16)
+    return int(done.stdout[:5], 16)
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
