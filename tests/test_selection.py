@@ -103,8 +103,14 @@ def test_the_head_of_a_run_names_the_seed_and_the_command_that_draws_it_again(tm
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--draw-seed=none"], "ERROR: --draw-seed 'none': a seed is a whole number from 0 to 9999999."),
-        (["--draw-seed=-3"], "ERROR: --draw-seed '-3': a seed is a whole number from 0 to 9999999."),
+        (
+            ["--draw-seed=none"],
+            "ERROR: --draw-seed 'none': a seed is a whole number from 0 to 9999999.",
+        ),
+        (
+            ["--draw-seed=-3"],
+            "ERROR: --draw-seed '-3': a seed is a whole number from 0 to 9999999.",
+        ),
         (["test_table.py::test_typo"], "ERROR: not found: "),
         (["-n", "1", "test_table.py::test_typo"], "ERROR: not found: "),
         (["-n", "1", "test_typo.py"], "ERROR: file or directory not found: test_typo.py"),

@@ -39,7 +39,8 @@ def loader_of(
         homes: the module of each name, or of several in one text, relative to the package; an empty
             string for names that are themselves modules of the package. After a colon the module's
             absolute name, and after another colon the name there, if it differs.
-        moved: the present module of each name that was here formerly, for the error message.
+        moved: the present module of each name that was here formerly, for the error message:
+            a `MovedError` where the name is imported, an AttributeError where it is looked up.
     """
     home_of = {name: home for names, home in homes.items() for name in names.split()}
 
@@ -49,10 +50,15 @@ def loader_of(
             if moved is not None and name in moved:
                 from trainer_hooks.errors import MovedError
 
-                raise MovedError(
+                message = (
                     f"{name!r} is no longer in {package}: it must be imported from where it is "
                     f"now. Write `from {moved[name]} import {name}`."
                 )
+                # `from package import name` hides the message of an AttributeError, and `hasattr`
+                # and `getattr` with a default pass on any other error
+                caller = sys._getframe(1)  # noqa: SLF001 - `inspect` would be loaded for it
+                is_import = caller.f_globals.get("__name__") == "importlib._bootstrap"
+                raise MovedError(message) if is_import else AttributeError(message)
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if not home:
             return importlib.import_module(f"{package}.{name}")

@@ -18,7 +18,13 @@ from trainer_hooks.errors import (
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.catalogue import Hooks
 from trainer_hooks.hooks.check import definition_clash
-from trainer_hooks.hooks.spec import ARGUMENT_ALIASES, HOOKS
+from trainer_hooks.hooks.spec import (
+    ARGUMENT_ALIASES,
+    HOOKS,
+    declared_hook,
+    mark_declared,
+    mark_empty,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -265,7 +271,7 @@ def _accept_argument_aliases(kind: type) -> None:
         # a class that switches off its base's hook does so with the catalogue's own empty method,
         # which must stay that very object: `overrides` compares by identity
         is_own = isfunction(method) and method is not spec.declared
-        if is_own and spec.takes_module and not hasattr(method, "declared_hook"):
+        if is_own and spec.takes_module and declared_hook(method) is None:
             setattr(kind, name, _accepting_aliases(method))
 
 
@@ -284,8 +290,7 @@ def _accepting_aliases(declared: Callable[..., None]) -> Callable[..., None]:
                 raise
             raise wrong from error
 
-    hook.__dict__["declared_hook"] = declared
-    return hook
+    return mark_declared(hook, declared)
 
 
 def _wrong_trainer(
@@ -315,10 +320,8 @@ def _wrong_trainer(
 # the base class itself: `__init_subclass__` is not called for it
 for _name, _spec in HOOKS.items():
     if _spec.takes_module and _spec.declared is not None:
-        _empty_hook = _accepting_aliases(_spec.declared)
         # another function than the catalogue's, so that `overrides` cannot know it by identity
-        _empty_hook.__dict__["is_empty_hook"] = True
-        setattr(Callback, _name, _empty_hook)
+        setattr(Callback, _name, mark_empty(_accepting_aliases(_spec.declared)))
 
 
 OWN_NAMES = frozenset(name for name in dir(Callback) if name[0] != "_").difference(

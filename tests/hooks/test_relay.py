@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import traceback
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import pytest
 
@@ -13,6 +14,7 @@ from trainer_hooks.connector.connector import CallbackConnector
 from trainer_hooks.errors import StopTraining, TrainerHooksWarning
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.catalogue import Hooks
+from trainer_hooks.hooks.check import hook_errors
 from trainer_hooks.hooks.relay import HookRelay, RelayMember, error_summary_with_notes
 from trainer_hooks.hooks.spec import HOOKS
 
@@ -137,6 +139,91 @@ def test_a_mock_in_the_place_of_a_hook_is_called(hook) -> None:
     with patch.object(Watched, hook) as mock:
         CallbackConnector(Watched(), discover=False).relay.fire(hook, *range(5))
     assert mock.call_args.args == tuple(range(5))
+
+
+def counted(hook, calls):
+    """Wrap a hook as timers and tracers do."""
+
+    @functools.wraps(hook)
+    def wrapper(*args, **kwargs):
+        calls.append(hook.__name__)
+        return hook(*args, **kwargs)
+
+    return wrapper
+
+
+def wrapped_callbacks():
+    """Yield each way of wrapping a hook, as a callback made with the list of its calls."""
+
+    class Inherits(Callback):
+        pass
+
+    class Overrides(Callback):
+        def on_fit_start(self, trainer, module):
+            pass
+
+    def in_the_class(base):
+        return lambda calls: type(
+            "Wrapped", (base,), {"on_fit_start": counted(base.on_fit_start, calls)}
+        )()
+
+    def after_the_class(base):
+        def make(calls):
+            kind = type("Wrapped", (base,), {})
+            kind.on_fit_start = counted(kind.on_fit_start, calls)
+            return kind()
+
+        return make
+
+    def on_the_instance(base):
+        def make(calls):
+            callback = base()
+            callback.on_fit_start = counted(callback.on_fit_start, calls)
+            return callback
+
+        return make
+
+    def by_partial(calls):
+        callback = Inherits()
+        callback.on_fit_start = functools.partial(lambda seen, *args: seen.append("partial"), calls)
+        return callback
+
+    def by_mock(calls):
+        callback = Inherits()
+        callback.on_fit_start = Mock(side_effect=lambda *args: calls.append("mock"))
+        return callback
+
+    for way in (in_the_class, after_the_class, on_the_instance):
+        for base in (Inherits, Overrides):
+            yield pytest.param(way(base), id=f"{way.__name__} {base.__name__}")
+    yield pytest.param(by_partial, id="partial")
+    yield pytest.param(by_mock, id="mock")
+
+
+@pytest.mark.parametrize("make", list(wrapped_callbacks()))
+def test_a_wrapped_hook_is_called_once(make) -> None:
+    """functools.wraps copies the marks of a hook to its wrapper, which does something all the same.
+
+    It passes the check of its signature, too.
+    """
+    calls: list[str] = []
+    callback = make(calls)
+    assert hook_errors(callback) == ()
+    HookRelay([member(callback)]).on_fit_start("trainer", "module")
+    assert len(calls) == 1
+
+
+def test_a_wrapper_of_another_signature_is_refused_by_name() -> None:
+    """The wrapper is looked at, and not the hook whose marks it has."""
+    callback = Callback()
+
+    def wrapper(trainer):
+        pass
+
+    callback.on_fit_start = functools.wraps(callback.on_fit_start, assigned=())(wrapper)
+    del callback.on_fit_start.__wrapped__
+    (message,) = hook_errors(callback)
+    assert "on_fit_start" in message
 
 
 def test_a_callback_may_answer_to_any_name() -> None:

@@ -67,6 +67,13 @@ class TestToTorchscript:
         assert torch.equal(made(x), expected)
         assert torch.equal(torch.jit.load(path)(x), expected)
 
+    def test_torch_scripts_a_module_after_its_fit(self, bare):
+        """Its properties, and what the fit set on it, are no part of the program."""
+        net = Net().eval()
+        bare().fit(net, [torch.ones(4, 2)])
+        net.eval()
+        assert torch.equal(torch.jit.script(net)(torch.ones(4, 2)), net(torch.ones(4, 2)))
+
     def test_the_modules_own_example(self):
         """Tracing takes `example_input_array` unless it is given another."""
         net = Net()

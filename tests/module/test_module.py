@@ -1073,3 +1073,15 @@ def test_all_gather_of_one_rank_adds_no_dimension(Tiny, quiet_trainer, batches) 
     assert gathered["a"].shape == (2, 3)
     assert gathered["strategy"].shape == batches(1)[0].shape
     assert [(type(value), value.shape) for value in gathered["b"]] == [(torch.Tensor, ())] * 2
+
+
+def test_a_buffer_that_is_not_saved_can_be_assigned() -> None:
+    """It stays out of the state, as with a module of torch; a name of ours is refused."""
+    module = Module()
+    module.register_buffer("queue", torch.zeros(3), persistent=False)
+    module.register_buffer("mean", torch.zeros(3))
+    module.queue, module.mean = torch.ones(3), torch.full((3,), 2.0)
+    assert module.queue.tolist() == [1.0] * 3
+    assert list(module.state_dict()) == ["mean"]
+    with pytest.raises(ModuleError, match="on_fit_start"):
+        module.register_buffer("on_fit_start", torch.zeros(1), persistent=False)

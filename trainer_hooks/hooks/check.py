@@ -14,7 +14,15 @@ from trainer_hooks._names import (
     ours_if_left,
 )
 from trainer_hooks.errors import did_you_mean
-from trainer_hooks.hooks.spec import ALIASES, EVENT_NAMES, HOOKS, HookSpec, overridden, overrides
+from trainer_hooks.hooks.spec import (
+    ALIASES,
+    EVENT_NAMES,
+    HOOKS,
+    HookSpec,
+    declared_hook,
+    overridden,
+    overrides,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -329,7 +337,7 @@ def _plain_function(method: object) -> tuple[FunctionType, int] | None:
     if isinstance(method, MethodType):
         method, given = method.__func__, 1
     # the relay calls a hook without the wrapper that accepts other names of its arguments
-    method = getattr(method, "declared_hook", method)
+    method = declared_hook(method) or method
     if not isinstance(method, FunctionType) or _OTHER_SIGNATURE & method.__dict__.keys():
         return None
     return method, given

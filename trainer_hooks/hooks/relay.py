@@ -21,7 +21,14 @@ from trainer_hooks.errors import (
 )
 from trainer_hooks.hooks.catalogue import Hooks
 from trainer_hooks.hooks.forked_copy import allow_in_forks, end_process, refuse_in_forks
-from trainer_hooks.hooks.spec import ALIASES, HOOKS, overridden, overrides
+from trainer_hooks.hooks.spec import (
+    ALIASES,
+    HOOKS,
+    declared_hook,
+    is_empty_hook,
+    overridden,
+    overrides,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -144,8 +151,7 @@ class RelayMember:
         if self.routes_events:
             return partial(self._event_receiver(event), *leading, *positional, *arguments.values())
         method = getattr(self.implementer, event, None)
-        # `is True`: a Mock answers every attribute with another, truthy Mock
-        if method is None or getattr(method, "is_empty_hook", False) is True:
+        if method is None or is_empty_hook(method):
             return None
         return partial(method, *positional, **arguments)
 
@@ -162,7 +168,7 @@ def _without_argument_aliases(method: Callable[..., object]) -> Callable[..., ob
 
     The relay passes arguments by position, so that the wrapper would be a frame for nothing.
     """
-    declared = getattr(getattr(method, "__func__", None), "declared_hook", None)
+    declared = declared_hook(getattr(method, "__func__", None))
     if declared is None:
         return method
     return MethodType(declared, method.__self__)  # type: ignore[attr-defined]

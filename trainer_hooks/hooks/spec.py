@@ -164,8 +164,7 @@ def overridden(
                 overriding.append(name)
             continue
         method = class_attribute(kind, name) if name in left else getattr(kind, name, None)
-        # `is True`: a Mock in a hook's place answers every attribute with another, truthy Mock
-        if method is None or getattr(method, "is_empty_hook", False) is True:
+        if method is None or is_empty_hook(method):
             continue
         # an older name has no spec: a class that defines it overrides the hook
         spec = hooks.get(name)
@@ -186,8 +185,35 @@ def empty_hook(hook: str) -> Callable[..., None]:
     # a function of its own for each hook: name and docstring are the hook's
     method.__name__ = hook
     method.__doc__ = HOOKS[hook].summary
-    method.__dict__["is_empty_hook"] = True
+    return mark_empty(method)
+
+
+# A mark is or holds the function that it is set on: functools.wraps copies the attributes of a
+# function to a wrapper, which does something, and which has to be called.
+
+
+def mark_empty(method: _Method) -> _Method:
+    """Declare that a method does nothing, so that it does not count as overriding a hook."""
+    method.__dict__["is_empty_hook"] = method
     return method
+
+
+def is_empty_hook(method: object) -> bool:
+    """Whether a method, bound or not, was declared by `mark_empty`."""
+    function = getattr(method, "__func__", method)
+    return getattr(function, "is_empty_hook", None) is function
+
+
+def mark_declared(hook: _Method, declared: Callable[..., Any]) -> _Method:
+    """Declare that a function only adapts the arguments of another one, which the relay calls."""
+    hook.__dict__["declared_hook"] = (hook, declared)
+    return hook
+
+
+def declared_hook(hook: object) -> Callable[..., Any] | None:
+    """Return the function that `mark_declared` named for a function; None without one."""
+    mark = getattr(hook, "declared_hook", None)
+    return mark[1] if isinstance(mark, tuple) and mark[0] is hook else None
 
 
 def keeps_optimizers(method: _Method) -> _Method:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from numbers import Number
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import torch
 from torch import Tensor, nn
@@ -84,6 +84,13 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
     example_input_array: Any = None
     strict_loading: bool = True
 
+    # torch.jit.script compiles each property of a module, and reads the type of each annotated
+    # attribute, unless it is named here
+    __jit_unused_properties__: ClassVar[list[str]]
+    __jit_ignored_attributes__: ClassVar[list[str]] = [
+        "_manual_step", "_run_metrics", "_trainer", "example_input_array",
+    ]  # fmt: skip
+
     # on the class, so that `self.global_step` can be read before super().__init__() has run
     _trainer: Any = None
     # set by `attach` when a run begins (TrainerRun._begin): `TrainerCore.log_target`
@@ -107,11 +114,12 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
             require_init(self)
             raise
 
-    def register_buffer(self, name: str, *args: Any, **kwargs: Any) -> None:
+    # torch's own signature: it looks for `persistent` there as a buffer is assigned
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Register a buffer, as `torch.nn.Module` does, under a name that is not ours."""
         if name in _OWN_NAMES:
             _require_free(self, name)
-        super().register_buffer(name, *args, **kwargs)
+        super().register_buffer(name, tensor, persistent)
 
     def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
         """Register a parameter, as `torch.nn.Module` does, under a name that is not ours."""
@@ -799,3 +807,8 @@ def _warn_of_dropped(name: str) -> None:
 # made from the catalogue, so that a new hook needs no line here
 for _hook in HOOKS:
     setattr(Module, _hook, empty_hook(_hook))
+
+
+Module.__jit_unused_properties__ = [
+    name for name in dir(Module) if isinstance(getattr(Module, name), property)
+]

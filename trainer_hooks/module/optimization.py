@@ -173,7 +173,8 @@ class Optimization:
                 try:
                     if kind == "scheduler":
                         require_usable_schedule(owner, state)
-                    owner.load_state_dict(state)
+                    # copied: some schedulers, such as CyclicLR, take entries out of the state
+                    owner.load_state_dict(deepcopy(state) if kind == "scheduler" else state)
                     if kind == "optimizer":
                         require_usable_state(owner, made)
                 except Exception as error:  # of any class: it is code of others
@@ -218,7 +219,7 @@ class Optimization:
         for scheduler, state in zip(
             self._bare_schedulers(), state_dict["lr_schedulers"], strict=True
         ):
-            scheduler.load_state_dict(state)
+            scheduler.load_state_dict(deepcopy(state))
 
     def _bare_schedulers(self) -> list[Any]:
         return [config.scheduler for config in self.schedulers]

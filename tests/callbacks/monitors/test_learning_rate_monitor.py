@@ -238,3 +238,12 @@ def test_what_can_be_read_of_it(fake):
         "lr-Adam/pg2-weight_decay": 0.2,
         "lr-SGD-weight_decay": 0.0,
     }
+
+
+def test_a_group_without_a_rate(fake):
+    """Adafactor with relative steps has None as its rate; the other groups' rates are logged."""
+    monitor = LearningRateMonitor("epoch", log_momentum=True)
+    relative = SGD([{"params": [weight()]}, {"params": [weight()]}], lr=0.2)
+    relative.param_groups[0]["lr"] = None
+    fake(monitor, logger=object(), optimizers=[relative]).fit(1)
+    assert monitor.lrs == {"lr-SGD/pg2": [0.2]}

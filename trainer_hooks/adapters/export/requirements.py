@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callback import Callback
 from trainer_hooks.errors import CallbackError
+from trainer_hooks.hooks.spec import declared_hook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -159,7 +160,8 @@ def _functions_named(callback: Callback, name: str) -> Iterator[FunctionType]:
     value = getattr(type(callback), name, None)
     value = value.fget if isinstance(value, property) else value
     if isinstance(value, FunctionType):
-        yield getattr(value, "declared_hook", value)
+        declared = declared_hook(value)
+        yield declared if isinstance(declared, FunctionType) else value
 
 
 def _called_functions(function: FunctionType, code: CodeType) -> Iterator[FunctionType]:

@@ -31,7 +31,8 @@ class LearningRateMonitor(ScheduledCallback):
     `lr-Adam-1`; a scheduler's `name` replaces this name. Where an optimizer has several parameter
     groups, each has a suffix: `/pg1`, `/pg2`, or the group's own `"name"`. The momentum and the
     weight decay have the same name with `-momentum` or `-weight_decay` at its end. All go to the
-    loggers and to `trainer.callback_metrics`.
+    loggers and to `trainer.callback_metrics`. A group whose rate is None is left out, as Adafactor
+    has it with relative steps.
 
     Args:
         logging_interval: `"step"`: each `log_every_n_steps` steps; `"epoch"`: at the start of each
@@ -149,6 +150,8 @@ class LearningRateMonitor(ScheduledCallback):
                     for suffix, group in zip(
                         _suffixes(optimizer), optimizer.param_groups, strict=True
                     )
+                    # Adafactor computes its own rate in each step, and has None here
+                    if group["lr"] is not None
                 ]
                 rates.update({group_name: float(group["lr"]) for group_name, group in groups})
                 extras.update(self._momentum_and_decay(groups))

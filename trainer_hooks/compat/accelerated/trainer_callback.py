@@ -15,7 +15,7 @@ from trainer_hooks.adapters.pytorch_accelerated.events import (
 )
 from trainer_hooks.callback import Callback
 from trainer_hooks.hooks.catalogue import Hooks
-from trainer_hooks.hooks.spec import HOOKS, overrides
+from trainer_hooks.hooks.spec import HOOKS, is_empty_hook, mark_empty, overrides
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,8 +38,7 @@ def _empty_event(name: str) -> Callable[..., None]:
 
     event.__name__ = name
     event.__doc__ = f"Do nothing at `{name}`; override it."
-    event.__dict__["is_empty_hook"] = True
-    return event
+    return mark_empty(event)
 
 
 _AcceleratedHooks: type[Hooks] = type(
@@ -88,7 +87,7 @@ class TrainerCallback(EventTranslation, _AcceleratedHooks, Callback):  # type: i
 
     def _has_event(self, name: str) -> bool:
         method = vars(self).get(name) or getattr(type(self), name)
-        return getattr(method, "is_empty_hook", False) is not True
+        return not is_empty_hook(method)
 
     def _event_method(self, name: str) -> Callable[..., object]:
         method: Callable[..., object] = getattr(self, name)

@@ -16,6 +16,7 @@ from trainer_hooks.compat.composer.loggers.logger import Logger
 from trainer_hooks.compat.composer.trainer_events import EngineEvents, EngineEventSource
 from trainer_hooks.data.data_hooks import defines
 from trainer_hooks.errors import TrainerHooksWarning
+from trainer_hooks.hooks.spec import is_empty_hook
 from trainer_hooks.module.module import Module
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class NativeEventSource(EngineEventSource):
             names = [
                 event.value
                 for event in _STEP_EVENTS
-                if not getattr(getattr(callback, event.value, None), "is_empty_hook", False)
+                if not is_empty_hook(getattr(callback, event.value, None))
             ]
             if names and isinstance(callback, EventMethods):
                 warn(

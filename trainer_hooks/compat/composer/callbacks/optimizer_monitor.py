@@ -226,6 +226,7 @@ class LRMonitor(BuiltInCallback):
             name = f"lr-{class_name}" + (f"-{number_in_class}" if number_in_class else "")
             optimizers_of_class[class_name] += 1
             for number, group in enumerate(optimizer.param_groups):
-                rates[f"{name}/group{number}"] = float(group["lr"])
+                if group["lr"] is not None:  # Adafactor computes its own rate in each step
+                    rates[f"{name}/group{number}"] = float(group["lr"])
         if rates:
             trainer.log_metrics(rates, trainer.progress.batches_stepped - 1)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from trainer_hooks.compat.composer.core.event import Event
 from trainer_hooks.hooks.catalogue import Hooks
+from trainer_hooks.hooks.spec import mark_empty
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -22,10 +23,7 @@ def _empty_method(event: str) -> Callable[..., None]:
 
     method.__name__ = event
     method.__doc__ = f"Do nothing at `Event.{event.upper()}`; override it."
-    method.__dict__["is_empty_hook"] = (
-        True  # as trainer_hooks marks the methods of its own catalogue
-    )
-    return method
+    return mark_empty(method)
 
 
 # made by type(), so that the names are those of Event; deriving from Hooks makes them known to the
