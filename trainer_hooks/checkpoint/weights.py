@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from trainer_hooks._log import log, warn
 from trainer_hooks.errors import CheckpointError, OptionError, TrainerHooksWarning
@@ -82,6 +83,7 @@ def require_fitting(
         for name, saved in state_dict.items()
         if isinstance(saved, Tensor)
         and isinstance(own.get(name), Tensor)
+        and not is_lazy(own[name])  # it takes the size of the saved one
         and saved.shape != own[name].shape
     ]
     problems = []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from torch.nn.parameter import is_lazy
+
 from trainer_hooks._log import warn
 from trainer_hooks.errors import TrainerHooksAdvice
 from trainer_hooks.loops.train_step import ENDLESS_LOADER_LIMIT
@@ -166,8 +168,12 @@ class LearningCheck:
 
     def _version(self) -> int:
         """Return a number that grows with each change of a parameter in place."""
-        # an inference tensor has no count
-        return sum(p._version for p in self._parameters() if not p.is_inference())  # noqa: SLF001
+        # an inference tensor has no count, nor a lazy one before its first batch
+        return sum(
+            parameter._version  # noqa: SLF001 - torch's name
+            for parameter in self._parameters()
+            if not is_lazy(parameter) and not parameter.is_inference()
+        )
 
     def _names(self) -> str:
         return ", ".join(dict.fromkeys(type(one).__qualname__ for one in self._optimizers()))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.optim.swa_utils import AveragedModel, get_swa_multi_avg_fn
 
 from trainer_hooks._options import Combination, Rule, finite_number
@@ -78,6 +79,13 @@ class RunningAverage:
     ) -> None:
         if avg_fn is None and multi_avg_fn is None:
             multi_avg_fn = self._mean
+        for name, tensor in chain(module.named_parameters(), module.named_buffers()):
+            if is_lazy(tensor):
+                raise CallbackError(
+                    f"{name!r} of {type(module).__qualname__} is lazy: it gets its size with the "
+                    "first batch, and the average begins before it. Run a batch through the "
+                    "module in configure_model."
+                )
         self.model = AveragedModel(module, device, avg_fn, multi_avg_fn, use_buffers)
         # AveragedModel reads the count at each update: on the host this synchronizes no device
         self.model.n_averaged = torch.tensor(0)

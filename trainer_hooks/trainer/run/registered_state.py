@@ -11,6 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks._log import warn
@@ -24,7 +25,7 @@ from trainer_hooks.module.module import Module
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from trainer_hooks.callbacks import Checkpoint
     from trainer_hooks.context.context import RunContext
@@ -148,12 +149,12 @@ def build_state_registry(
         # buffers that differ between ranks, as they do inside an accumulation window
         *([entry("own_buffers",
                  lambda: ({} if processes.has_common_buffers and not progress.batches_in_window
-                          else dict(module.named_buffers())),
+                          else _buffers(module)),
                  lambda s: _load_buffers(module, s),
                  is_restored_by_loop=True, only_training_changes=True, is_per_rank=True)]
           if processes.is_distributed else []),
         # only from a snapshot: as they are now, they stand among the weights
-        entry("buffers", lambda: dict(module.named_buffers()), lambda s: _load_buffers(module, s),
+        entry("buffers", lambda: _buffers(module), lambda s: _load_buffers(module, s),
               only_from_snapshot=True),
         entry("gradients", lambda: _gradients(core, module),
               lambda s: processes.load_gradients(
@@ -207,6 +208,11 @@ def _gradients(core: TrainerCore, module: Module) -> dict[str, Any]:
     if not core.training.progress.batches_in_window and not clears_itself:
         return {}
     return dict(core.processes.gradients(module))
+
+
+def _buffers(module: Module) -> dict[str, Tensor]:
+    """Return the buffers by name, without those of lazy layers that have no size yet."""
+    return {name: buffer for name, buffer in module.named_buffers() if not is_lazy(buffer)}
 
 
 def _load_buffers(module: Module, states: dict[str, Any]) -> None:

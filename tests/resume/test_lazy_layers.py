@@ -1,0 +1,84 @@
+"""Layers that get their size with the first batch: trained, saved, resumed and loaded."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from trainer_hooks import Callback, Module
+from trainer_hooks.callbacks import EMAWeightAveraging, ModelSummary
+from trainer_hooks.errors import CallbackError, CheckpointError
+from trainer_hooks.testing.nested_diff import nested_differences
+
+
+class Net(Module):
+    """Lazy weights, and lazy buffers that training changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.LazyLinear(2), nn.LazyBatchNorm1d(), nn.Linear(2, 1))
+
+    def training_step(self, batch, batch_idx):
+        return self.layers(batch).square().mean()
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val_loss", self.layers(batch).square().mean())
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=0.1)
+
+
+class SaveEachStep(Callback):
+    def __init__(self, folder) -> None:
+        self.folder = folder
+
+    def on_batch_checkpoint(self, trainer, module):
+        trainer.save_checkpoint(self.folder / f"{trainer.global_step}.ckpt")
+
+
+BATCHES = [torch.arange(6.0).reshape(2, 3).sin() * number for number in range(1, 5)]
+
+
+@pytest.mark.parametrize("sanity_steps", [0, 1])
+def test_a_run_with_lazy_layers_is_resumed_at_each_step(bare, tmp_path, sanity_steps) -> None:
+    """Also with a sanity check, which runs the first batch."""
+    options = {"max_epochs": 2, "num_sanity_val_steps": sanity_steps}
+    torch.manual_seed(3)
+    whole = Net()
+    bare(SaveEachStep(tmp_path), ModelSummary(), **options).fit(whole, BATCHES, BATCHES[:1])
+    for step in (1, 4, 6):
+        resumed = Net()
+        bare(ModelSummary(), **options).fit(
+            resumed, BATCHES, BATCHES[:1], ckpt_path=tmp_path / f"{step}.ckpt"
+        )
+        assert nested_differences(dict(whole.state_dict()), dict(resumed.state_dict())) == []
+
+
+def test_weights_are_loaded_into_lazy_layers(bare, tmp_path) -> None:
+    """By `validate(ckpt_path=)` and by `load_from_checkpoint`, without any batch before."""
+    net = Net()
+    bare(SaveEachStep(tmp_path)).fit(net, BATCHES)
+    loaded = Net.load_from_checkpoint(tmp_path / "4.ckpt")
+    validated = Net()
+    bare().validate(validated, BATCHES, ckpt_path=tmp_path / "4.ckpt", verbose=False)
+    for other in (loaded, validated):
+        assert nested_differences(dict(net.state_dict()), dict(other.state_dict())) == []
+    other_width = Net()
+    other_width.layers[2] = nn.Linear(3, 1)
+    with pytest.raises(CheckpointError, match=r"layers.2.weight \(saved \(1, 2\), here \(1, 3\)\)"):
+        bare().fit(other_width, BATCHES, ckpt_path=tmp_path / "4.ckpt")
+
+
+def test_an_average_that_begins_before_the_first_batch_names_the_lazy_weight(bare) -> None:
+    """Before any training, with the cure."""
+    with pytest.raises(CallbackError, match=r"'layers.0.weight' of Net is lazy.*configure_model"):
+        bare(EMAWeightAveraging()).fit(Net(), BATCHES)
+
+    class Sized(Net):
+        def configure_model(self):
+            self.layers(BATCHES[0])
+
+    trainer = bare(EMAWeightAveraging())
+    trainer.fit(Sized(), BATCHES)
+    assert trainer.global_step == 4
