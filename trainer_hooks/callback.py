@@ -253,11 +253,12 @@ class Callback(Hooks):
     @own_property
     def is_stateful(self) -> bool:
         """Whether this callback has a state of its own to save or load."""
-        return (
-            type(self).state_dict is not Callback.state_dict
-            or type(self).load_state_dict is not Callback.load_state_dict
-            or not {"state_dict", "load_state_dict"}.isdisjoint(vars(self))
-        )
+        return any(defines_state_method(self, name) for name in ("state_dict", "load_state_dict"))
+
+
+def defines_state_method(callback: Callback, name: str) -> bool:
+    """Whether a callback, or its class, overrides `state_dict` or `load_state_dict`, by name."""
+    return name in vars(callback) or getattr(type(callback), name) is not getattr(Callback, name)
 
 
 def _accept_argument_aliases(kind: type) -> None:

@@ -19,6 +19,7 @@ from trainer_hooks.errors import (
     ModuleError,
     PluginError,
     StateKeyError,
+    TrainerHooksAdvice,
     TrainerHooksWarning,
 )
 from trainer_hooks.hooks.band import Band
@@ -60,6 +61,9 @@ class Keyed(Callback):
 
     def state_dict(self):
         return {}
+
+    def load_state_dict(self, state_dict):
+        pass
 
 
 class Bar(Callback):
@@ -886,3 +890,27 @@ def test_a_state_under_a_former_key_is_found_and_upgraded():
     assert report.unexpected == ("gone",)
     states, _ = connector.upgrade_states({"now": {"count": 3}, "then": {}}, {"now": 2})
     assert states == {"now": {"count": 3}, "then": {}}
+
+
+@pytest.mark.parametrize(
+    ("defined", "missing"),
+    [("state_dict", "load_state_dict"), ("load_state_dict", "state_dict")],
+)
+@pytest.mark.parametrize("place", ["class", "base", "instance"])
+def test_half_of_a_state_is_advised_of(defined, missing, place) -> None:
+    """A state that is saved and not restored would be lost at a resume, without a word."""
+    base = type("Base", (Callback,), {defined: lambda *args: {}} if place == "base" else {})
+    kind = type("Half", (base,), {defined: lambda *args: {}} if place == "class" else {})
+    callback = kind()
+    if place == "instance":
+        setattr(callback, defined, dict)
+    with pytest.warns(TrainerHooksAdvice, match=rf"Half.* it has a {defined} and no {missing}"):
+        CallbackConnector([callback], discover=False)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_whole_state_and_none_need_no_advice() -> None:
+    """Nor does one of which a base class defines a half."""
+    base = type("Base", (Callback,), {"state_dict": lambda self: {}})
+    whole = type("Whole", (base,), {"load_state_dict": lambda self, state_dict: None})
+    CallbackConnector([whole(), Callback()], discover=False)

@@ -16,9 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
 from trainer_hooks._names import ours
-from trainer_hooks.callback import OWN_NAMES, Callback
+from trainer_hooks.callback import OWN_NAMES, Callback, defines_state_method
 from trainer_hooks.connector.state_keys import short_state_key
-from trainer_hooks.errors import CallbackError, StateKeyError, TrainerHooksWarning, foreign_hint
+from trainer_hooks.errors import (
+    CallbackError,
+    StateKeyError,
+    TrainerHooksAdvice,
+    TrainerHooksWarning,
+    foreign_hint,
+)
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.catalogue import Hooks
 from trainer_hooks.hooks.check import hook_errors, hook_warnings, instance_clash
@@ -351,6 +357,24 @@ def check_hooks(
             raise CallbackError(f"{entry.label}: {' Also, '.join(errors)}")
         for warning in warnings:
             warn(f"{entry.label}: {warning}", TrainerHooksWarning)
+        for advice in _half_of_state(entry.callback):
+            warn(f"{entry.label}: {advice}", TrainerHooksAdvice)
+
+
+def _half_of_state(callback: Callback) -> Iterator[str]:
+    """Yield advice if a callback defines one of `state_dict` and `load_state_dict` alone."""
+    given, missing = "state_dict", "load_state_dict"
+    defined = {name for name in (given, missing) if defines_state_method(callback, name)}
+    if defined == {given}:
+        yield (
+            f"it has a {given} and no {missing}, so a resume saves its state and restores nothing "
+            f"of it. Define {missing}(self, state_dict), too."
+        )
+    elif defined == {missing}:
+        yield (
+            f"it has a {missing} and no {given}, so it has nothing to restore. Define "
+            f"{given}(self), too."
+        )
 
 
 def hooks_declared_by_bases(callback: Callback) -> set[str]:
