@@ -393,11 +393,6 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "gives its value over the epoch so far",
         ),
         (
-            "One name in several evaluation loaders with `add_dataloader_idx=False`",
-            "is an error",
-            "has a value for each loader",
-        ),
-        (
             "`reduce_fx` that is a function of one's own",
             "is an error",
             "is called with the tensor of all values",

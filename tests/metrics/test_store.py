@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 import torch
 
-from trainer_hooks.errors import MetricError
+from trainer_hooks.errors import MetricError, TrainerHooksWarning
 from trainer_hooks.metrics.store import LogScope, MetricStore, floats
 
 numpy = pytest.importorskip("numpy")
@@ -288,24 +288,75 @@ def test_only_prog_bar_reaches_the_bar(store: MetricStore) -> None:
 
 
 def test_loaders_are_told_apart(store: MetricStore) -> None:
-    """With several loaders each has its own values under its own name, unless told otherwise."""
+    """With several loaders each has its own values, under its number or a name of its own."""
     for index in range(2):
         store.enter(LogScope.EVALUATION, index, suffix=f"/dataloader_idx_{index}")
         log(store, "acc", float(index), on_step=True)
-        log(store, "shared", float(index), add_dataloader_idx=False)
+        log(store, f"of_{index}", float(index), add_dataloader_idx=False)
     values = store.epoch_values(LogScope.EVALUATION, 1)
-    assert floats(values) == {"acc_epoch/dataloader_idx_1": 1.0, "shared": 1.0}
+    assert floats(values) == {"acc_epoch/dataloader_idx_1": 1.0, "of_1": 1.0}
     reduced = floats(store.reduce_and_reset(LogScope.EVALUATION)[0])
     assert reduced == {
         "acc_epoch/dataloader_idx_0": 0.0,
         "acc_epoch/dataloader_idx_1": 1.0,
-        "shared": 1.0,
+        "of_0": 0.0,
+        "of_1": 1.0,
     }
+
+
+def test_a_name_without_a_loaders_number_is_of_one_loader(store: MetricStore) -> None:
+    """A second loader's value would hide the first one's; it is refused, as in Lightning."""
+    for _ in range(2):  # epochs
+        store.enter(LogScope.EVALUATION, 0, suffix="/dataloader_idx_0")
+        log(store, "shared", 1.0, add_dataloader_idx=False)
+        log(store, "shared", 2.0, add_dataloader_idx=False)
+        store.reduce_and_reset(LogScope.EVALUATION)
+    store.enter(LogScope.EVALUATION, 1, suffix="/dataloader_idx_1")
+    with pytest.raises(MetricError, match=r"log\('shared', add_dataloader_idx=False\).*several"):
+        log(store, "shared", 3.0, add_dataloader_idx=False)
+    log(store, "shared", 3.0)
 
 
 # --- weights ---
 
 
+def in_batches(store: MetricStore, *batches, batch_size=None) -> None:
+    """Log the number of each batch in a scope that was entered."""
+    for number, batch in enumerate(batches):
+        store.batch = batch
+        log(store, "number", float(number), batch_size=batch_size)
+
+
+def test_a_weight_that_may_be_wrong_is_warned_of_once(store: MetricStore) -> None:
+    """The tensors of a batch disagree about its size, which changes from batch to batch."""
+    batches = [{"mask": torch.zeros(7, 7), "x": torch.zeros(size, 4)} for size in (8, 2, 3)]
+    store.enter(LogScope.EVALUATION)
+    message = r"disagree \(7, 2\).*first tensor \(7\)"
+    with pytest.warns(TrainerHooksWarning, match=message) as caught:
+        in_batches(store, *batches)
+        store.enter(LogScope.EVALUATION)
+        in_batches(store, *batches)
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize(
+    ("batches", "batch_size"),
+    [
+        ([{"x": torch.zeros(8, 4), "y": torch.zeros(8)}, {"x": torch.zeros(2, 4)}], None),
+        ([{"mask": torch.zeros(7), "x": torch.zeros(8)}] * 3, None),
+        ([{"mask": torch.zeros(7), "x": torch.zeros(size)} for size in (8, 2)], 8),
+        ([{"scale": torch.tensor(2.0), "x": torch.zeros(size)} for size in (8, 2)], None),
+        ([3, "text", None], None),
+    ],
+    ids=["all agree", "the same in each batch", "batch_size is given", "a number", "no tensor"],
+)
+def test_a_weight_that_is_right_is_not_warned_of(store: MetricStore, batches, batch_size) -> None:
+    """Where it makes no difference, nothing is said."""
+    store.enter(LogScope.EVALUATION)
+    in_batches(store, *batches, batch_size=batch_size)
+
+
+@pytest.mark.filterwarnings("ignore:the first dimensions of the tensors in a batch disagree")
 @pytest.mark.parametrize(
     ("batch", "size"),
     [

@@ -19,7 +19,7 @@ from trainer_hooks.metrics.aggregator import (
     unknown,
 )
 from trainer_hooks.metrics.scalars import floats, in_one_piece, number
-from trainer_hooks.runtime.nested_tensors import first_tensor
+from trainer_hooks.runtime.nested_tensors import first_tensor, leading_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,7 +40,9 @@ _DEFAULTS = {
 They are in the order of the tuple that `Module.log` packs.
 """
 
-_REDUCE_FX, _ENABLE_GRAPH = map(tuple(_DEFAULTS).index, ("reduce_fx", "enable_graph"))
+_REDUCE_FX, _ENABLE_GRAPH, _ADD_LOADER_INDEX = map(
+    tuple(_DEFAULTS).index, ("reduce_fx", "enable_graph", "add_dataloader_idx")
+)
 
 
 class LogScope(Enum):
@@ -109,6 +111,10 @@ class MetricStore:
         self._keeps: Callable[[str], bool] | None = None
         self._is_held = False
         self._sized_batch: Any = None
+        self._table = (self.scope, 0)
+        self._first_sizes: dict[tuple[LogScope, int], tuple[int, ...]] = {}
+        self._settled_sizes: set[tuple[LogScope, int]] = set()
+        self._are_sizes_settled = False
         self._size = 1
 
     # --- collecting ---
@@ -139,6 +145,8 @@ class MetricStore:
         self._suffix = suffix
         self._keeps = keeps
         self._current = self._tables.setdefault((scope, dataloader_idx), {})
+        self._table = (scope, dataloader_idx)
+        self._are_sizes_settled = self._table in self._settled_sizes
         self._entered = (scope, self._current)
 
     @contextmanager
@@ -178,6 +186,8 @@ class MetricStore:
                     tensor = first_tensor(self.batch)
                     self._size = 1 if tensor is None else tensor.shape[0]
                     self._sized_batch = self.batch
+                    if not self._are_sizes_settled:
+                        self._compare_sizes()
                 batch_size = self._size
         if isinstance(value, Tensor):
             if call[_ENABLE_GRAPH]:
@@ -194,6 +204,26 @@ class MetricStore:
         else:
             aggregator.add_number(number(aggregator.name, value), batch_size)
 
+    def _compare_sizes(self) -> None:
+        """Warn once if the weight in a mean may be wrong: a batch's tensors disagree, and change.
+
+        Where the tensors of a loader's first batch agree, no later batch is looked at.
+        """
+        sizes = leading_sizes(self.batch)
+        first = self._first_sizes.setdefault(self._table, sizes)
+        if len(set(sizes)) > 1 and sizes == first:
+            return
+        self._are_sizes_settled = True
+        self._settled_sizes.add(self._table)
+        if sizes != first:
+            found = ", ".join(map(str, dict.fromkeys(sizes if len(set(sizes)) > 1 else first)))
+            warn(
+                f"the first dimensions of the tensors in a batch disagree ({found}), and are "
+                "others in other batches: a mean over batches weights each by that of its first "
+                f"tensor ({self._size}). Pass log(..., batch_size=...).",
+                TrainerHooksWarning,
+            )
+
     def _aggregator_for(self, name: str, call: tuple[Any, ...]) -> MetricAggregator:
         """Return the aggregator of a name that is new here, or that has other arguments now."""
         known = self._current.get(name)
@@ -201,6 +231,8 @@ class MetricStore:
             _require_same_call(known, call, self.scope)
             return known
         others = [one for one in self._aggregators_of(*self.scope.family) if one is not known]
+        if self.scope is LogScope.EVALUATION and self._suffix and not call[_ADD_LOADER_INDEX]:
+            self._require_own_name(name)
         made = _new_aggregator(name, call, self.scope, self._suffix, others, self.prefix)
         if known is not None:
             # restored from a checkpoint, and this is the first `log` since
@@ -210,6 +242,21 @@ class MetricStore:
         # also if muted, so that the next `log` of the name takes the fast path
         self._current[name] = made
         return made
+
+    def _require_own_name(self, name: str) -> None:
+        """Require that no other evaluation loader logs a name that has no number of a loader.
+
+        Raises:
+            MetricError: another one does.
+        """
+        for (scope, _), aggregators in self._tables.items():
+            if scope is LogScope.EVALUATION and aggregators is not self._current:
+                if name in aggregators and not aggregators[name].suffix:
+                    raise MetricError(
+                        f"log({name!r}, add_dataloader_idx=False) was called for several "
+                        "evaluation loaders: the value of one would hide that of another. Leave "
+                        "add_dataloader_idx out, or give each loader's value a name of its own."
+                    )
 
     # --- aggregators ---
 

@@ -92,6 +92,13 @@ def first_tensor(batch: Any) -> Tensor | None:
     return None
 
 
+def leading_sizes(batch: Any) -> tuple[int, ...]:
+    """Return the size of the first dimension of each tensor in `batch` that has one."""
+    if isinstance(batch, Tensor):
+        return tuple(batch.shape[:1])
+    return tuple(size for item in _items(batch) for size in leading_sizes(item))
+
+
 def lies_on(batch: Any, device: torch.device) -> bool:
     """Return whether every tensor in `batch` is on `device` already.
 

@@ -235,10 +235,6 @@ def a_metric_that_is_only_updated(x):
     }
 
 
-@differs(
-    "One name in several evaluation loaders with `add_dataloader_idx=False`",
-    error=(error("MisconfigurationException"), "none"),
-)
 def one_name_in_two_loaders(x):
     """The name has no index, so that both loaders log it."""
 
