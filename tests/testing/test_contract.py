@@ -80,7 +80,7 @@ def test_a_good_callback_passes_every_check() -> None:
 
 
 def test_each_entry_point_comes_first_after_each_other_one_and_last() -> None:
-    """The orders hold each first place, each pair alone, each pair in a row, and each last place."""
+    """The orders hold each first place, each pair alone and in a row, and each last place."""
     orders: list[list[str]] = []
 
     class Notes(Callback):
