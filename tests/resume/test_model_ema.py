@@ -91,7 +91,7 @@ def in_the_epoch(kit):
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [one, two_over_evaluators, in_the_epoch])
 def test_a_cut_anywhere_changes_nothing(lab, kit, make) -> None:
-    """Every resumed run ends with the uncut run's weights, averages, metrics and random numbers."""
+    """A resumed run ends with the uncut run's weights, averages, metrics and random numbers."""
     assert lab.check(lambda: make(kit)) >= 5
 
 
