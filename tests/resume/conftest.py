@@ -230,7 +230,7 @@ class Laboratory:
 
     Attributes:
         folder: the folder of all files.
-        name: the name of the test, which draws the slots.
+        name: the name of the test and the seed of the run, which draw the slots.
         loop: who goes through the batches: the Trainer; a loop by `Run` that is given its loader
             before, or only in the loop.
     """
@@ -337,15 +337,15 @@ class Laboratory:
 
 
 @pytest.fixture
-def lab(tmp_path, request) -> Laboratory:
+def lab(tmp_path, request, draw_seed) -> Laboratory:
     """A laboratory that keeps its files in a folder of its own."""
-    return Laboratory(tmp_path, request.node.name)
+    return Laboratory(tmp_path, f"{request.node.name}, seed {draw_seed}")
 
 
 @pytest.fixture(params=["run", "run, loader in the loop"])
-def own_lab(tmp_path, request) -> Laboratory:
+def own_lab(tmp_path, request, draw_seed) -> Laboratory:
     """A laboratory whose trainings are loops by `Run`."""
-    return Laboratory(tmp_path, request.node.name, request.param)
+    return Laboratory(tmp_path, f"{request.node.name}, seed {draw_seed}", request.param)
 
 
 @pytest.fixture
