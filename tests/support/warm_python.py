@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,17 @@ _READ_AT_START = ("OMP_", "MKL_", "KMP_", "GOMP_", "LD_", "MALLOC_", "TORCH_", "
 _READ_BY_CHILD = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONWARNINGS"}
 """The variables of the interpreter that a child can still follow."""
 
+_package = find_spec("trainer_hooks")
+assert _package is not None
+_PACKAGE = str(Path(_package.origin or "").parents[1])
+"""The folder that the tests import the package from; most children import it from there, too."""
+
 _SERVE = """
 import sys
 sys.path[0] = {folder!r}
 import warm_python_server
 del sys.path[0], sys
-warm_python_server.main({number}, {imports!r})
+warm_python_server.main({number}, {package!r}, {imports!r})
 """
 
 
@@ -52,8 +58,9 @@ class _Server:
         with theirs:
             # it is imported, so that `__main__` is left to the children's programs
             code = _SERVE.format(
-                folder=str(Path(__file__).parent), number=theirs.fileno(), imports=imports
-            )
+                folder=str(Path(__file__).parent), number=theirs.fileno(), package=_PACKAGE,
+                imports=imports,
+            )  # fmt: skip
             self.process = subprocess.Popen(
                 [sys.executable, "-c", code], pass_fds=[theirs.fileno()], cwd="/",
                 env={k: v for k, v in environ.items() if k != "PYTHONPATH"},

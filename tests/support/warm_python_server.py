@@ -21,7 +21,7 @@ import socket
 import sys
 import threading
 import warnings
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib import import_module, invalidate_caches
 from itertools import pairwise
 from pathlib import Path
@@ -31,21 +31,41 @@ AT_START = list(warnings.filters)
 """The filters of warnings of a new interpreter, before any import."""
 
 import numpy as np  # noqa: E402
-import torch._dynamo  # noqa: E402  (each optimizer imports it)
+import torch._dynamo.utils  # noqa: E402  (each optimizer imports it)
 import torch.utils.data  # noqa: E402
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
+PACKAGE = "trainer_hooks"
+_NOT_PRELOADED = ("adapters", "cli", "compat", "testing")
+"""Rooms whose modules import other frameworks, the parser of configurations, or pytest."""
+_ALSO_PRELOADED = ("importlib_metadata", "torch.utils.serialization.config")
+"""Modules that the package imports in functions, in nearly all runs."""
 
-def main(number: int, imports: tuple[str, ...]) -> None:
-    """Import modules, and serve the socket with this number; in a child, run its program."""
+
+def main(number: int, folder: str, imports: tuple[str, ...]) -> None:
+    """Import modules, and serve the socket with this number; in a child, run its program.
+
+    Args:
+        number: the socket's file descriptor.
+        folder: the folder that the package is imported from.
+        imports: further modules to import.
+    """
+    preload(folder)
     for name in imports:
         import_module(name)
+    # it would import a package for tables at the end of each child
+    atexit.unregister(torch._dynamo.utils.dump_compile_times)
     of_imports = [one for one in warnings.filters if one not in AT_START]
     # collections in the children, of which the end of an interpreter makes several, skip these
     gc.collect()
     gc.freeze()
+    # as a shell gives them to a program in the foreground: one in the background ignores some
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for ending in (signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(ending, signal.SIG_DFL)
     request = serve(socket.socket(fileno=number))
     if request is None:
         return
@@ -62,6 +82,20 @@ def main(number: int, imports: tuple[str, ...]) -> None:
         sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
         sys.excepthook(type(error), error, error.__traceback__)
     end(int(code))
+
+
+def preload(folder: str) -> None:
+    """Import the modules of the package in a folder that most programs come to import."""
+    sys.path.insert(0, folder)
+    package = import_module(PACKAGE)
+    root = Path(package.__path__[0])
+    for file in sorted(root.rglob("*.py")):
+        room, *rest = file.relative_to(root).with_suffix("").parts
+        if room not in (*_NOT_PRELOADED, "__main__"):
+            import_module(".".join((PACKAGE, room, *rest)).removesuffix(".__init__"))
+    for name in _ALSO_PRELOADED:
+        import_module(name)
+    sys.path.remove(folder)
 
 
 def _of_program(error: BaseException) -> TracebackType | None:
@@ -165,10 +199,11 @@ def become(request: dict[str, Any], of_imports: list[Any]) -> None:
     random.seed()
     np.random.seed()
     torch.seed()
-    for place in reversed(environ.get("PYTHONPATH", "").split(os.pathsep)):
-        if place:
-            sys.path.insert(0, str(Path(place).absolute()))
+    folders = [place for place in environ.get("PYTHONPATH", "").split(os.pathsep) if place]
+    sys.path[:0] = [str(Path(place).absolute()) for place in folders]
     invalidate_caches()
+    if would_import_others([_folder_of(program), *folders]):
+        os.execve(sys.executable, words, environ)
     if environ.get("PYTHONPATH"):
         sys.modules.pop("sitecustomize", None)
         site.execsitecustomize()
@@ -190,6 +225,46 @@ def become(request: dict[str, Any], of_imports: list[Any]) -> None:
         main["__file__"] = str(file.absolute())
         code = compile(file.read_bytes(), kind, "exec")
     exec(code, main)
+
+
+def _folder_of(program: list[str]) -> str:
+    """Return the folder that an interpreter puts in front of its path for a program."""
+    return os.curdir if program[0] in ("-c", "-m") else str(Path(program[0]).resolve().parent)
+
+
+def would_import_others(folders: list[str]) -> bool:
+    """Whether a new interpreter with these folders in its path has other files for loaded modules.
+
+    That is so for another checkout of the package, and for modules that stand in for a package.
+    """
+    names = {PACKAGE}
+    for folder in map(Path, folders):
+        if folder.is_dir():
+            names |= {file.name.partition(".")[0] for file in folder.iterdir()} & set(sys.modules)
+    with _path_before(folders[:1]):
+        return any(_file_of(name) != _loaded_file(name) for name in names)
+
+
+@contextmanager
+def _path_before(folders: list[str]) -> Iterator[None]:
+    path = sys.path[:]
+    sys.path[:0] = folders
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+
+
+def _file_of(name: str) -> str | None:
+    """Return the file that an import of a module would find now, were it not loaded."""
+    specs = (finder.find_spec(name, None) for finder in sys.meta_path)
+    spec = next((spec for spec in specs if spec is not None), None)
+    return spec and spec.origin and os.path.realpath(spec.origin)
+
+
+def _loaded_file(name: str) -> str | None:
+    spec = sys.modules[name].__spec__
+    return spec and spec.origin and os.path.realpath(spec.origin)
 
 
 def _open_standard_files(*, is_unbuffered: bool) -> None:
