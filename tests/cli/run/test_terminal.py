@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from launchers import heed_ctrl_c
 
 pty = pytest.importorskip("pty")
 ROOT = Path(__file__).parents[3]
@@ -99,6 +100,7 @@ def on_terminal(folder: Path, words: list[str], columns: int, until: bytes = b""
     """
     pid, terminal = pty.fork()
     if pid == 0:
+        heed_ctrl_c()
         os.chdir(folder)
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         os.environ.pop("COLUMNS", None)
