@@ -31,8 +31,16 @@ from typing import Any
 _READ_AT_START = ("OMP_", "MKL_", "KMP_", "GOMP_", "LD_", "MALLOC_", "TORCH_", "PYTORCH_")
 """Beginnings of the environment variables that torch and its libraries read as they are loaded."""
 
-_READ_BY_CHILD = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONWARNINGS"}
-"""The variables of the interpreter that a child can still follow."""
+_READ_BY_CHILD = {
+    "PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONWARNINGS",
+    "TORCHINDUCTOR_CACHE_DIR", "PYTORCH_NVML_BASED_CUDA_CHECK",
+    "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK",
+}  # fmt: skip
+"""The variables that a child can still follow.
+
+Those of torch and OpenMP appear once a test has imported the compiler or scikit-learn, which set
+them. They would else make a further process necessary.
+"""
 
 _package = find_spec("trainer_hooks")
 assert _package is not None
@@ -116,8 +124,7 @@ def _server_for(imports: tuple[str, ...], environ: dict[str, str]) -> _Server:
     read = {
         (name, value)
         for name, value in environ.items()
-        if name.startswith(_READ_AT_START)
-        or (name.startswith("PYTHON") and name not in _READ_BY_CHILD)
+        if name.startswith((*_READ_AT_START, "PYTHON")) and name not in _READ_BY_CHILD
     }
     key = (imports, frozenset(read))
     with _servers_lock:
