@@ -187,3 +187,40 @@ def test_a_module_that_cannot_be_imported_is_told() -> None:
     """The error of the process that waits is shown."""
     with pytest.raises(RuntimeError, match="No module named 'nothing_of_this_name'"):
         warm_python.run([sys.executable, "-c", "1"], imports=("nothing_of_this_name",))
+
+
+def test_children_of_a_child_are_forked_as_well() -> None:
+    """They have its files, come back with their codes, and outlast a parent that is killed."""
+    inner = "import os, sys; print('torch' in sys.modules, input(), flush=True); os._exit(3)"
+    outer = f"""
+import os, subprocess, sys
+done = subprocess.run([sys.executable, "-c", {inner!r}], env={{**os.environ, "OWN": "1"}})
+print(done.returncode, subprocess.run(["echo", "said"], capture_output=True).stdout, flush=True)
+waits = subprocess.Popen([sys.executable, "-c", "print('here', flush=True); print(input())"])
+input()
+"""
+    with warm_python.Popen(
+        [sys.executable, "-c", outer], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        forks_children=True,
+    ) as process:  # fmt: skip
+        process.stdin.write("typed\n")
+        process.stdin.flush()
+        lines = [process.stdout.readline() for _ in range(3)]
+        assert lines == ["True typed\n", "3 b'said\\n'\n", "here\n"]
+        process.kill()
+        assert process.wait(60) == -signal.SIGKILL
+        process.stdin.write("after its end\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "after its end\n"
+
+
+def test_further_modules_are_imported_once() -> None:
+    """By a process that is forked from the one that has imported torch."""
+    words = [
+        sys.executable,
+        "-c",
+        "import sys; print('this' in sys.modules, 'torch' in sys.modules)",
+    ]
+    for imports, found in ((("this",), "True True\n"), ((), "False True\n")):
+        done = warm_python.run(words, capture_output=True, text=True, imports=imports)
+        assert (done.stdout, done.stderr) == (found, "")

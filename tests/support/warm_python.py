@@ -24,9 +24,10 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 _READ_AT_START = ("OMP_", "MKL_", "KMP_", "GOMP_", "LD_", "MALLOC_", "TORCH_", "PYTORCH_")
 """Beginnings of the environment variables that torch and its libraries read as they are loaded."""
@@ -52,42 +53,61 @@ import sys
 sys.path[0] = {folder!r}
 import warm_python_server
 del sys.path[0], sys
-warm_python_server.main({number}, {package!r}, {imports!r})
+warm_python_server.main({number}, {package!r})
 """
 
 
 class _Server:
-    """The process that waits, and the socket that it takes commands from."""
+    """The socket of a process that waits, which takes commands from it.
 
-    def __init__(self, imports: tuple[str, ...], environ: dict[str, str]) -> None:
+    Args:
+        socket_: the socket.
+        output: the file to which the process writes its errors.
+    """
+
+    def __init__(self, socket_: socket.socket, output: IO[bytes]) -> None:
         self.lock = threading.Lock()
-        self.output = tempfile.TemporaryFile()  # noqa: SIM115
-        self.socket, theirs = socket.socketpair()
+        self.socket, self.output = socket_, output
+
+    @classmethod
+    def new(cls, environ: dict[str, str]) -> _Server:
+        """Start a process that imports torch and the package, with these variables."""
+        output = tempfile.TemporaryFile()  # noqa: SIM115
+        ours, theirs = socket.socketpair()
         with theirs:
             # it is imported, so that `__main__` is left to the children's programs
             code = _SERVE.format(
-                folder=str(Path(__file__).parent), number=theirs.fileno(), package=_PACKAGE,
-                imports=imports,
-            )  # fmt: skip
-            self.process = subprocess.Popen(
+                folder=str(Path(__file__).parent), number=theirs.fileno(), package=_PACKAGE
+            )
+            process = subprocess.Popen(
                 [sys.executable, "-c", code], pass_fds=[theirs.fileno()], cwd="/",
                 env={k: v for k, v in environ.items() if k != "PYTHONPATH"},
-                stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.output,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output,
             )  # fmt: skip
-        atexit.register(self.end)
 
-    def end(self) -> None:
-        """Let the process end, which waits for more."""
-        self.socket.close()
-        self.process.wait()
-        self.output.close()
+        def end() -> None:
+            ours.close()  # the process waits for more until then
+            process.wait()
+            output.close()
+
+        atexit.register(end)
+        return cls(ours, output)
+
+    def fork(self, imports: tuple[str, ...] = ()) -> _Server:
+        """Fork a process that imports further modules, and waits for commands as this one does."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            _, code = self.start({"imports": imports, "standard": 0}, [theirs.fileno()])
+        os.close(code)
+        return _Server(ours, self.output)
 
     def start(self, request: dict[str, Any], files: list[int]) -> tuple[int, int]:
         """Fork a child for a command; return its number, and a file that its code comes from."""
         code, to_server = os.pipe()
         try:
             message = json.dumps(request).encode()
-            with self.lock:
+            # a process that has ended is told of by `read`
+            with self.lock, suppress(BrokenPipeError, ConnectionResetError):
                 header = len(message).to_bytes(4, "big")
                 socket.send_fds(self.socket, [header], [*files, to_server])
                 self.socket.sendall(message)
@@ -117,33 +137,59 @@ def _program_at(words: list[str]) -> int | None:
 
 _servers: dict[tuple[tuple[str, ...], frozenset[tuple[str, str]]], _Server] = {}
 _servers_lock = threading.Lock()
+_given: list[_Server] = []
+"""In a child whose own children are forked as well, the process that they are forked from."""
+
+
+def fork_all_from(descriptor: int) -> None:
+    """Let each `subprocess.Popen` of this process fork from the process behind a socket."""
+    output = tempfile.TemporaryFile()  # noqa: SIM115
+    _given.append(_Server(socket.socket(fileno=descriptor), output))
+    for module in list(sys.modules.values()):  # torchrun's has the class itself
+        if getattr(module, "__dict__", {}).get("Popen") is _Popen:
+            module.Popen = Popen  # type: ignore[attr-defined]
 
 
 def _server_for(imports: tuple[str, ...], environ: dict[str, str]) -> _Server:
     """Return the server with these modules, and with the variables that are read at the start."""
-    read = {
+    if _given:
+        return _given[0]
+    read = frozenset(
         (name, value)
         for name, value in environ.items()
         if name.startswith((*_READ_AT_START, "PYTHON")) and name not in _READ_BY_CHILD
-    }
-    key = (imports, frozenset(read))
+    )
     with _servers_lock:
-        if key not in _servers:
-            _servers[key] = _Server(imports, environ)
-        return _servers[key]
+        if ((), read) not in _servers:
+            _servers[(), read] = _Server.new(environ)
+        if (imports, read) not in _servers:
+            _servers[imports, read] = _servers[(), read].fork(imports)
+        return _servers[imports, read]
 
 
-class Popen(subprocess.Popen):
-    """`subprocess.Popen`, whose Python has imported torch already, and the modules in `imports`."""
+_Popen = subprocess.Popen  # `fork_all_from` replaces the name
+
+
+class Popen(_Popen):
+    """`subprocess.Popen`, whose Python has imported torch already, and the modules in `imports`.
+
+    With `forks_children`, so has each Python that the program starts, such as torchrun's ranks.
+    """
 
     _code_file: int | None = None
 
-    def __init__(self, *args: Any, imports: tuple[str, ...] = (), **options: Any) -> None:
-        self._imports = imports
+    def __init__(
+        self,
+        *args: Any,
+        imports: tuple[str, ...] = (),
+        forks_children: bool = False,
+        **options: Any,
+    ) -> None:
+        self._imports, self._forks_children = imports, forks_children
         super().__init__(*args, **options)
 
     def _execute_child(self, *given: Any) -> None:
-        named = inspect.signature(subprocess.Popen._execute_child).bind(self, *given).arguments
+        named = inspect.signature(_Popen._execute_child).bind(self, *given).arguments
         command = named["args"]
         words = [os.fsdecode(word) for word in command] if isinstance(command, list | tuple) else []
         environ = dict(os.environ if named["env"] is None else named["env"])
@@ -153,17 +199,23 @@ class Popen(subprocess.Popen):
             super()._execute_child(*given)
             return
         self._server = _server_for(self._imports, environ)
+        theirs = self._server.fork() if self._forks_children else None
         ends = (named["p2cread"], named["c2pwrite"], named["errwrite"])
         files = [number if end == -1 else end for number, end in enumerate(ends)]
         request = {
             "words": words, "at": 1 + at, "environ": environ,
             "folder": str(named["cwd"] or Path.cwd()), "session": named["start_new_session"],
+            "standard": len(files),
         }  # fmt: skip
+        if theirs is not None:
+            files.append(theirs.socket.fileno())
         try:
             self.pid, self._code_file = self._server.start(request, files)
         finally:
             pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
             self._close_pipe_fds(*(named[name] for name in pipes))
+            if theirs is not None:
+                theirs.socket.close()
         self._child_created = True
 
     def _try_wait(self, flags: int) -> tuple[int, int]:
