@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+import warm_python
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 CHECKPOINTS = [
@@ -29,11 +29,12 @@ for contestant in CONTESTANTS:
 """
 
 
-def run(*command: object, folder: Path) -> str:
+def run(*command: object, folder: Path, forks_children: bool = True) -> str:
     """Run a program of this interpreter in a folder and return what it prints."""
-    done = subprocess.run(
-        [sys.executable, *map(str, command)], cwd=folder, text=True, capture_output=True
-    )
+    done = warm_python.run(
+        [sys.executable, *map(str, command)], cwd=folder, text=True, capture_output=True,
+        forks_children=forks_children,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
@@ -76,7 +77,8 @@ sys.path.insert(0, sys.argv[1])
 import start
 print(start.measure(["trainer_hooks", "trainer-hooks --help"], 1))
 """
-    assert "trainer-hooks --help" in run("-c", program, BENCHMARKS, folder=tmp_path)
+    printed = run("-c", program, BENCHMARKS, folder=tmp_path, forks_children=False)
+    assert "trainer-hooks --help" in printed
 
 
 @pytest.mark.exhaustive

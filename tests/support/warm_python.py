@@ -164,6 +164,7 @@ def _server_for(imports: tuple[str, ...], environ: dict[str, str]) -> _Server:
             _servers[(), read] = _Server.new(environ)
         if (imports, read) not in _servers:
             _servers[imports, read] = _servers[(), read].fork(imports)
+            atexit.register(_servers[imports, read].socket.close)
         return _servers[imports, read]
 
 
