@@ -105,7 +105,8 @@ def on_terminal(folder: Path, words: list[str], columns: int, until: bytes = b""
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         os.environ.pop("COLUMNS", None)
         os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(folder)])
-        os.execv(sys.executable, [sys.executable, *words])
+        # not `execv`: readline, which pytest imports, sets COLUMNS past `os.environ`
+        os.execve(sys.executable, [sys.executable, *words], os.environ)
     shown, pressed, deadline = b"", 0, time.monotonic() + 100
     try:
         while time.monotonic() < deadline:
