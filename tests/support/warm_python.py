@@ -1,15 +1,17 @@
-"""Python processes that start at once: forked from one that has imported torch already.
+"""Python processes that start at once: forked from one that has imported torch and the package.
 
 `run` and `Popen` are those of `subprocess`, for commands that begin with `sys.executable`. A new
 interpreter spends two seconds on torch and on the compiler that its optimizers import. Here one
 process does so for all, waits, and forks a child for each command. The child takes over the
 command's words, folder, environment and files, and runs the program as `__main__`; it ends as any
-interpreter ends.
+interpreter ends. Signals have the handlers of a program in the foreground.
 
 A command with options of the interpreter other than `-W` and `-u`, or with a `preexec_fn`, starts
-as a new interpreter does. Variables that are read before a child is forked, such as the number of
-threads, have a process that waits for each of their values. Use `subprocess` itself where a test is
-about the start of an interpreter (the modules that are loaded, the hash seed) or about its end.
+as a new interpreter does. So does one whose folders hold other files of modules that are imported
+already: another checkout of the package, or modules that stand in for others. Variables that are
+read before a child is forked, such as the number of threads, have a process that waits for each of
+their values. Use `subprocess` itself where a test is about the start of an interpreter (the modules
+that are loaded, the hash seed) or about its end.
 """
 
 from __future__ import annotations
