@@ -16,9 +16,12 @@ from trainer_hooks import Callback, StopTraining
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.errors import TerminationSignal
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:a checkpoint was saved in the hook"  # what these look at does not depend on the place
-)
+pytestmark = [
+    pytest.mark.filterwarnings(
+        "ignore:a checkpoint was saved in the hook"  # these do not depend on the place
+    ),
+    pytest.mark.usefixtures("handlers"),
+]
 
 
 class Breaker(Callback):
