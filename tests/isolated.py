@@ -4,7 +4,8 @@ Another framework changes the process that it runs in: signal handlers, random s
 classes, stand-ins for packages that it wants. So its tests stand apart, in files called
 `isolated_*.py`. They are ordinary tests, and `pytest FILE` runs them; in a larger run this plugin
 starts one process for each file, once for all workers, and reports each test under its own name.
-Such a file imports from its own folder, and from a folder `stand_ins` beside it.
+Such a file imports from its own folder, and from a folder `stand_ins` beside it. Its constant
+`IMPORTS` names modules that take long to import: they are imported once for several processes.
 
 A script that only writes down results is run by the fixture `results_of`.
 """
@@ -15,7 +16,9 @@ import ast
 import fcntl
 import json
 import os
+import re
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,8 +59,13 @@ def once(pytestconfig: pytest.Config) -> Callable[[str, Callable[[Path], Any]], 
 def results_of(once) -> Callable[..., dict]:
     """The results that a script writes, which runs once for all workers of pytest."""
 
-    def run(script: Path, *path: str | Path, words: Iterable[str] = ()) -> dict:
-        """Run `script TARGET WORDS`; it imports from this checkout, `tests/support` and `path`."""
+    def run(
+        script: Path, *path: str | Path, words: Iterable[str] = (), imports: tuple[str, ...] = ()
+    ) -> dict:
+        """Run `script TARGET WORDS`; it imports from this checkout, `tests/support` and `path`.
+
+        The modules in `imports` are imported once for several scripts.
+        """
 
         def results(folder: Path) -> dict:
             target = folder / "results.json"
@@ -65,6 +73,7 @@ def results_of(once) -> Callable[..., dict]:
                 [sys.executable, script, target, *words],
                 cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*path, SUPPORT, ROOT)))},
+                imports=_installed(imports),
             )  # fmt: skip
             assert done.returncode == 0, done.stderr
             return json.loads(target.read_text(encoding="utf-8"))
@@ -72,6 +81,11 @@ def results_of(once) -> Callable[..., dict]:
         return once("-".join((*script.relative_to(ROOT).with_suffix("").parts, *words)), results)
 
     return run
+
+
+def _installed(modules: Iterable[str]) -> tuple[str, ...]:
+    """Return the modules whose packages are installed."""
+    return tuple(name for name in modules if find_spec(name.partition(".")[0]) is not None)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> IsolatedFile | None:
@@ -108,6 +122,8 @@ class IsolatedFile(pytest.File):
     def outcomes(self) -> dict[str, list[str]]:
         """Return outcome and text of each test, from one run of the file."""
 
+        imports = re.search(r"^IMPORTS = (\(.*?\))$", self.path.read_text(encoding="utf-8"), re.M)
+
         def run(folder: Path) -> dict[str, list[str]]:
             target = folder / "outcomes.json"
             done = warm_python.run(
@@ -115,6 +131,7 @@ class IsolatedFile(pytest.File):
                  "filterwarnings=default", str(self.path)],
                 cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
                 env={**_without_workers(), RESULTS: str(target)},
+                imports=_installed(ast.literal_eval(imports[1]) if imports else ()),
             )  # fmt: skip
             assert target.exists(), done.stdout + done.stderr
             return json.loads(target.read_text(encoding="utf-8"))

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import warm_python
@@ -77,10 +78,51 @@ def test_it_ends_in_the_same_way(code, options, tmp_path) -> None:
     assert warm == new
 
 
-def test_torch_is_imported_already() -> None:
+@pytest.mark.parametrize(
+    "name", ["torch._dynamo", "trainer_hooks.loops.fit", "trainer_hooks.callbacks.early_stopping"]
+)
+def test_modules_are_imported_already(name) -> None:
     """That is what it is for."""
-    warm, new = both("-c", "import sys; print('torch._dynamo' in sys.modules)")
+    warm, new = both("-c", f"import sys; print({name!r} in sys.modules)")
     assert (warm[1], new[1]) == ("True\n", "False\n")
+
+
+@pytest.mark.parametrize("name", ["trainer_hooks", "tqdm", "json"])
+@pytest.mark.parametrize("place", ["PYTHONPATH", "folder of the program", "-c", "-m"])
+def test_another_file_of_a_loaded_module_is_imported(name, place, tmp_path) -> None:
+    """Such as a package of another checkout, or a module that stands in for a package."""
+    code = f"import {name}, sys; print({name}.__file__, sys.argv[1:])"
+    for folder in ("programs", "path", "elsewhere"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "programs" / "program.py").write_text(code, encoding="utf-8")
+    words, folder = ["-c", code], "elsewhere"
+    found_in = {"-c": "elsewhere", "-m": "programs", "PYTHONPATH": "path"}.get(place, "programs")
+    if place == "-m":
+        words, folder = ["-m", "program"], "programs"
+    elif place == "folder of the program":
+        words = [str(tmp_path / "programs" / "program.py")]
+    package = tmp_path / found_in / name
+    package.mkdir()
+    (package / "__init__.py").touch()
+    warm, new = both(
+        *words, "word", cwd=tmp_path / folder,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path / "path")},
+    )  # fmt: skip
+    assert warm == new == (0, f"{package / '__init__.py'} ['word']\n", "")
+
+
+def test_a_signal_that_is_ignored_here_is_not_ignored_there() -> None:
+    """A shell lets a job in the background ignore Ctrl-C, and its children inherit that."""
+    code = "import signal; print(signal.getsignal(2) is signal.default_int_handler)"
+    start = f"""
+import signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+sys.path.insert(0, {str(Path(warm_python.__file__).parent)!r})
+import warm_python
+warm_python.run([sys.executable, "-c", {code!r}])
+"""
+    done = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("True\n", "")
 
 
 @pytest.mark.parametrize("drawn", ["random.random()", "numpy.random.rand()", "torch.rand(1)"])
@@ -145,3 +187,40 @@ def test_a_module_that_cannot_be_imported_is_told() -> None:
     """The error of the process that waits is shown."""
     with pytest.raises(RuntimeError, match="No module named 'nothing_of_this_name'"):
         warm_python.run([sys.executable, "-c", "1"], imports=("nothing_of_this_name",))
+
+
+def test_children_of_a_child_are_forked_as_well() -> None:
+    """They have its files, come back with their codes, and outlast a parent that is killed."""
+    inner = "import os, sys; print('torch' in sys.modules, input(), flush=True); os._exit(3)"
+    outer = f"""
+import os, subprocess, sys
+done = subprocess.run([sys.executable, "-c", {inner!r}], env={{**os.environ, "OWN": "1"}})
+print(done.returncode, subprocess.run(["echo", "said"], capture_output=True).stdout, flush=True)
+waits = subprocess.Popen([sys.executable, "-c", "print('here', flush=True); print(input())"])
+input()
+"""
+    with warm_python.Popen(
+        [sys.executable, "-c", outer], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        forks_children=True,
+    ) as process:  # fmt: skip
+        process.stdin.write("typed\n")
+        process.stdin.flush()
+        lines = [process.stdout.readline() for _ in range(3)]
+        assert lines == ["True typed\n", "3 b'said\\n'\n", "here\n"]
+        process.kill()
+        assert process.wait(60) == -signal.SIGKILL
+        process.stdin.write("after its end\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "after its end\n"
+
+
+def test_further_modules_are_imported_once() -> None:
+    """By a process that is forked from the one that has imported torch."""
+    words = [
+        sys.executable,
+        "-c",
+        "import sys; print('this' in sys.modules, 'torch' in sys.modules)",
+    ]
+    for imports, found in ((("this",), "True True\n"), ((), "False True\n")):
+        done = warm_python.run(words, capture_output=True, text=True, imports=imports)
+        assert (done.stdout, done.stderr) == (found, "")

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from launchers import heed_ctrl_c
 
 from trainer_hooks import __version__
 from trainer_hooks.cli.demo import demo
@@ -54,6 +55,7 @@ def run(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=120,
         check=False,
+        preexec_fn=heed_ctrl_c,
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import warm_python
-from launchers import free_port
+from launchers import free_port, heed_ctrl_c
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -131,6 +131,7 @@ def run(*command: str, program: str | None = None, **more: str):
     ended = subprocess.run(
         [sys.executable, *command],
         env=environ, input=program, capture_output=True, text=True, timeout=250, cwd=HERE,
+        preexec_fn=heed_ctrl_c,
     )  # fmt: skip
     return ended.returncode, ended.stdout + ended.stderr, left_behind(mark)
 

@@ -17,6 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent / "support"))
+
+import warm_python  # noqa: E402
 
 
 @dataclass
@@ -51,7 +54,9 @@ def train(folder: Path, strategy: str, kills: list[str], timeout: float = 150) -
     }  # fmt: skip
     place = folder / "output.txt"
     with place.open("w") as file:
-        agent = subprocess.Popen(command, env=environ, stdout=file, stderr=file)
+        agent = warm_python.Popen(
+            command, env=environ, stdout=file, stderr=file, forks_children=True
+        )
     try:
         agent.wait(timeout)
     except subprocess.TimeoutExpired:

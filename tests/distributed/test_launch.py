@@ -32,6 +32,7 @@ def test_a_script_trains_in_the_processes_that_it_asks_for(ran, tmp_path):
     assert output.count(line) == 1
 
 
+@pytest.mark.exhaustive
 def test_the_processes_may_have_shards_of_the_weights(ran, tmp_path):
     """A script with `devices=2` and FSDP trains, and its parts make one checkpoint."""
     code, output, left = ran(str(HERE / "package/__main__.py"), str(tmp_path), "shards")
@@ -46,7 +47,7 @@ def test_the_processes_may_have_shards_of_the_weights(ran, tmp_path):
 @pytest.mark.parametrize(
     ("case", "codes", "texts"),
     one_in(
-        3,
+        5,
         starmap(
             pytest.param,
             [

@@ -82,7 +82,7 @@ def torchrun(tmp_path):
                 **os.environ, "OMP_NUM_THREADS": "1", "TRAINER_HOOKS_DISABLE_PLUGINS": "1",
                 "PYTHONPATH": str(here.parents[1]),
             },
-            capture_output=True, text=True, timeout=150,
+            capture_output=True, text=True, timeout=150, forks_children=True,
         )  # fmt: skip
         return ended.returncode, ended.stdout + ended.stderr, folder
 

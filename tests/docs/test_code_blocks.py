@@ -44,8 +44,11 @@ runpy.run_path(sys.argv.pop(1), run_name="__main__")
 @pytest.mark.parametrize(
     "page",
     [
-        # a sweep starts many processes
-        pytest.param(page, marks=pytest.mark.exhaustive if "sweeps" in page.name else ())
+        # a sweep starts many processes, and the other frameworks take seconds to import
+        pytest.param(
+            page,
+            marks=pytest.mark.exhaustive if "sweeps" in page.name or page.name in HOSTS else (),
+        )
         for page in PAGES
         if blocks(page)
     ],

@@ -23,6 +23,9 @@ NEEDS = {
     "finetune_lora": "peft", "finetune_transformer": "transformers", "ray_train": "ray",
     "streaming": "torchdata", "sweep": "optuna",
 }  # fmt: skip
+BERT = ("transformers.models.bert.modeling_bert", "transformers.models.auto.modeling_auto")
+IMPORTS = {"finetune_lora": (*BERT, "peft"), "finetune_transformer": BERT}
+"""The slow imports of a program, made once for all its starts, where they are others than most."""
 SPOKEN_BY_OTHERS = {"finetune_lora", "finetune_transformer", "ray_train", "streaming"}
 """Programs whose other packages warn of their own doing."""
 
@@ -96,7 +99,8 @@ class Program:
         done = warm_python.run(
             self.command, cwd=folder, env={**self.environ, "WITNESS": str(folder), **variables},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300, check=False,
-            imports=("sklearn.datasets",),
+            imports=IMPORTS.get(self.name, ("sklearn.datasets",)),
+            forks_children=self.name == "plugin",
         )  # fmt: skip
         if self.name not in SPOKEN_BY_OTHERS:
             assert not re.search(r"Warning|Advice", done.stdout), done.stdout

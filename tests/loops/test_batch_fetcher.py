@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 
+import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from trainer_hooks import Callback
+from trainer_hooks import Callback, Run
 
 
 def test_workers_end_with_the_batches_of_an_epoch(bare, tiny) -> None:
@@ -25,3 +27,44 @@ def test_workers_end_with_the_batches_of_an_epoch(bare, tiny) -> None:
     trainer = bare(Counts(), limit_train_batches=2)
     trainer.fit(tiny(), DataLoader(rows, 1, num_workers=1), DataLoader(rows, 1))
     assert found == {"training": 1, "validation": 0}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+@pytest.mark.parametrize(
+    ("stage", "hook"),
+    [
+        ("fit", "on_train_batch_end"),
+        ("fit", "on_validation_batch_end"),
+        ("validate", "on_validation_batch_end"),
+        ("run", "on_train_batch_start"),
+    ],
+)
+def test_workers_end_with_a_run_that_an_error_ends(bare, tiny, stage, hook, error) -> None:
+    """None is left to the garbage collector, with which torch waits 5 s for each."""
+
+    class Raises(Callback):
+        def run_event(self, event, *args):
+            if event == hook:
+                raise error
+
+    def loader():
+        return DataLoader(list(torch.zeros(4, 2)), 1, num_workers=1)
+
+    def go() -> None:
+        if stage == "fit":
+            bare(Raises()).fit(tiny(), loader(), loader())
+        elif stage == "validate":
+            bare(Raises()).validate(tiny(), loader())
+        else:
+            with Run(tiny(), callbacks=[Raises()], accelerator="cpu", plugins=False) as run:
+                for _ in run.epochs():
+                    for _ in run.batches(loader()):
+                        pass
+
+    gc.disable()
+    try:
+        with pytest.raises(error):
+            go()
+        assert multiprocessing.active_children() == []
+    finally:
+        gc.enable()

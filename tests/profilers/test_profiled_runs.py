@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import pytest
 import torch
-import warm_python
 
 from trainer_hooks import Callback, Trainer
 from trainer_hooks.errors import OptionError
@@ -198,4 +198,4 @@ def test_a_step_without_a_profiler_calls_nothing_of_it(bare, Both) -> None:
     code = "import trainer_hooks as t; t.Trainer(logger=False); import sys; "
     code += "assert not [m for m in sys.modules if m.startswith('trainer_hooks.profilers')]"
 
-    warm_python.run([sys.executable, "-c", code], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

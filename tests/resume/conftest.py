@@ -1,4 +1,4 @@
-"""A laboratory for resumes: run a training uncut, cut it everywhere, go on, and compare."""
+"""A laboratory for resumes: run a training uncut, cut it, go on, and compare."""
 
 from __future__ import annotations
 
@@ -226,15 +226,18 @@ def differences(first: Any, second: Any, path: str = "") -> list[str]:
 
 
 class Laboratory:
-    """Run a setup uncut, cut it everywhere, go on from each cut, and compare.
+    """Run a setup uncut, go on from some of its slots, and compare.
 
     Attributes:
+        folder: the folder of all files.
+        name: the name of the test and the seed of the run, which draw the slots.
         loop: who goes through the batches: the Trainer; a loop by `Run` that is given its loader
             before, or only in the loop.
     """
 
-    def __init__(self, folder: Path, loop: str = "trainer") -> None:
+    def __init__(self, folder: Path, name: str, loop: str = "trainer") -> None:
         self.folder = folder
+        self.name = name
         self.loop = loop
 
     def run(
@@ -301,28 +304,48 @@ class Laboratory:
         assert differences(uncut.metrics, resumed.metrics) == [], name
         assert differences(uncut.logged, resumed.logged) == [], name
 
-    def check(self, make: Callable[[], Setup], *, cuts: Callable[[str], bool] | None = None) -> int:
-        """Cut a run at every slot and compare each resumed run; return how many there were."""
+    def check(
+        self,
+        make: Callable[[], Setup],
+        *,
+        cuts: Callable[[str], bool] | None = None,
+        drawn: int | None = 4,
+    ) -> int:
+        """Save at every slot of a run, compare resumed runs; return how many slots there were.
+
+        Args:
+            make: makes the setup of each run.
+            cuts: whether to resume from the slot of a name; all such slots are the run's.
+            drawn: how many slots to resume from: the end of an epoch, the others inside of epochs.
+                None takes all.
+        """
         uncut = self.run(make, "uncut", at_slots=True)
-        wanted = [cut for cut in uncut.cutter.cuts if cuts is None or cuts(cut[0].stem)]
-        assert wanted, "nothing was cut"
-        for path, calls_before in wanted:
+        slots = [cut for cut in uncut.cutter.cuts if cuts is None or cuts(cut[0].stem)]
+        assert slots, "nothing was cut"
+        for path, calls_before in slots if cuts or drawn is None else self._draw(slots, drawn):
             name = f"resumed-{path.stem}"
             resumed = self.run(make, name, path, seed=77)
             self.compare(uncut, resumed, calls_before, name)
-        return len(wanted)
+        return len(slots)
+
+    def _draw(self, slots: list[tuple[Path, int]], drawn: int) -> list[tuple[Path, int]]:
+        chance = random.Random(self.name)
+        ends = [slot for slot in slots if slot[0].stem.startswith("epoch")]
+        inside = [slot for slot in slots if slot not in ends]
+        chosen = chance.sample(ends, min(1, len(ends)))
+        return chosen + chance.sample(inside, min(drawn - len(chosen), len(inside)))
 
 
 @pytest.fixture
-def lab(tmp_path) -> Laboratory:
+def lab(tmp_path, request, draw_seed) -> Laboratory:
     """A laboratory that keeps its files in a folder of its own."""
-    return Laboratory(tmp_path)
+    return Laboratory(tmp_path, f"{request.node.name}, seed {draw_seed}")
 
 
 @pytest.fixture(params=["run", "run, loader in the loop"])
-def own_lab(tmp_path, request) -> Laboratory:
+def own_lab(tmp_path, request, draw_seed) -> Laboratory:
     """A laboratory whose trainings are loops by `Run`."""
-    return Laboratory(tmp_path, request.param)
+    return Laboratory(tmp_path, f"{request.node.name}, seed {draw_seed}", request.param)
 
 
 @pytest.fixture

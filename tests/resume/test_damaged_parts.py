@@ -156,11 +156,12 @@ def test_some_damages_are_told(whole, tmp_path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_damages_by_the_hundred_are_told(whole, tmp_path) -> None:
+@pytest.mark.parametrize("first", [30, 130])
+def test_a_hundred_damages_are_told(whole, tmp_path, first) -> None:
     """So do many more of them."""
-    loaded, refused = check_damages(whole, tmp_path, range(30, 630))
-    assert loaded > 100
-    assert refused > 100
+    loaded, refused = check_damages(whole, tmp_path, range(first, first + 100))
+    assert loaded > 15
+    assert refused > 15
 
 
 @pytest.mark.parametrize(

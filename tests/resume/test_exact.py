@@ -1,4 +1,4 @@
-"""A run cut at any batch and at the end of any epoch goes on as if it had not been cut."""
+"""A run cut at a batch or at the end of an epoch goes on as if it had not been cut."""
 
 from __future__ import annotations
 
@@ -902,7 +902,10 @@ SCENARIOS = [
     ids=lambda scenario: scenario.__name__,
 )
 def test_a_cut_at_any_batch_or_epoch_changes_nothing(scenario, lab, kit):
-    """Every resumed run ends with the uncut run's weights, states, metrics, calls and batches."""
+    """A resumed run ends with the uncut run's weights, states, metrics, calls and batches.
+
+    Each scenario is cut at four slots; which these are is drawn by its name.
+    """
     assert lab.check(lambda: scenario(kit)) >= 5
 
 
@@ -937,4 +940,4 @@ def test_a_cut_of_an_own_loop_changes_nothing(scenario, own_lab, kit):
     """The same holds for a loop by Run that does what fit does."""
     if scenario in WITH_A_LENGTH and own_lab.loop != "run":
         pytest.skip("the length is known only from the loop on")
-    assert own_lab.check(lambda: scenario(kit)) >= 5
+    assert own_lab.check(lambda: scenario(kit), drawn=3) >= 5

@@ -91,21 +91,22 @@ def collated(kit):
     return kit.Samples()
 
 
+_DATA = [subset, concatenated, split, slots, partial, closed_over, bound_method, collated]
+_WORKERS = {
+    "worker": {"num_workers": 1},
+    "persistent worker": {"num_workers": 1, "persistent_workers": True},
+}
+_WITHOUT_WORKERS = [pytest.param(data, {}, id=data.__name__) for data in _DATA]
+_WITH_WORKERS = [
+    pytest.param(data, options, marks=pytest.mark.slow, id=f"{data.__name__}-{name}")
+    for name, options in _WORKERS.items()
+    for data in _DATA
+]
+
+
 @pytest.mark.parametrize(
-    "workers",
-    [{}, *(pytest.param(options, marks=pytest.mark.slow) for options in (
-        {"num_workers": 1}, {"num_workers": 1, "persistent_workers": True},
-    ))],
-    ids=["no worker", "worker", "persistent worker"],
-)  # fmt: skip
-@pytest.mark.parametrize(
-    "data",
-    one_in(
-        4,
-        [subset, concatenated, split, slots, partial, closed_over, bound_method, collated],
-        otherwise="slow",
-    ),
-    ids=lambda data: data.__name__,
+    ("data", "workers"),
+    [*one_in(4, _WITHOUT_WORKERS, otherwise="slow"), *one_in(5, _WITH_WORKERS)],
 )
 def test_a_generator_out_of_the_way_is_put_back(data, workers, lab, kit):
     """Wherever a data set or a collate function keeps it, a cut in any epoch does not show."""

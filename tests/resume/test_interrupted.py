@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 import signal
+from itertools import product
+from typing import Any
 
 import pytest
 import torch
+from samples import one_in
 from torch.utils.data import DataLoader
 
 from trainer_hooks import Callback, StopTraining
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.errors import TerminationSignal
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:a checkpoint was saved in the hook"  # what these look at does not depend on the place
-)
+pytestmark = [
+    pytest.mark.filterwarnings(
+        "ignore:a checkpoint was saved in the hook"  # these do not depend on the place
+    ),
+    pytest.mark.usefixtures("handlers"),
+]
 
 
 class Breaker(Callback):
@@ -92,72 +98,90 @@ def compare_ends(lab, kit, file, options):
     assert kit.differences(uncut.module.seen[-len(seen) :], seen) == []
 
 
+def some_of(*tables: dict[str, Any]) -> list[Any]:
+    """Return all combinations of named values as parameters, of which one in five is run always."""
+    chosen = [zip(*items, strict=True) for items in product(*(table.items() for table in tables))]
+    return one_in(5, [pytest.param(*values, id="-".join(names)) for names, values in chosen])
+
+
+SIGNALS = {"SIGINT": interrupt, "SIGTERM": terminate, "SIGUSR1": preempt}
+ENDS = {"SIGINT": interrupt, "fault": fail, "SIGTERM": terminate}
+OPTIONS = {"at end": {}, "inside": {"val_check_interval": 0.4}}
+
+
+def moments(*calls: tuple[str, int]) -> dict[str, tuple[str, int]]:
+    """Return hooks with the call of each, by a name."""
+    return {f"{hook} {time}": (hook, time) for hook, time in calls}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "action", [interrupt, terminate, preempt], ids=["SIGINT", "SIGTERM", "SIGUSR1"]
+    ("moment", "action"),
+    some_of(
+        moments(
+            ("on_train_batch_start", 1),
+            ("on_before_backward", 3),
+            ("on_train_batch_end", 5),
+            ("on_train_batch_end", 7),
+            ("on_batch_checkpoint", 8),
+            ("on_train_epoch_start", 2),
+            ("on_epoch_checkpoint", 1),
+        ),
+        SIGNALS,
+    ),
 )
-@pytest.mark.parametrize(
-    ("hook", "time"),
-    [
-        ("on_train_batch_start", 1),
-        ("on_before_backward", 3),
-        ("on_train_batch_end", 5),
-        ("on_train_batch_end", 7),
-        ("on_batch_checkpoint", 8),
-        ("on_train_epoch_start", 2),
-        ("on_epoch_checkpoint", 1),
-    ],
-)
-def test_a_signal_leaves_a_checkpoint_that_is_resumed_exactly(lab, kit, action, hook, time):
+def test_a_signal_leaves_a_checkpoint_that_is_resumed_exactly(lab, kit, action, moment):
     """A signal during a batch, or between epochs, is heeded where a resume is exact."""
     options = {"accumulate_grad_batches": 2}
     error = KeyboardInterrupt if action is interrupt else TerminationSignal
-    file = broken_off(kit, lab, error, options, Breaker(hook, time, action))
+    file = broken_off(kit, lab, error, options, Breaker(*moment, action))
     compare_ends(lab, kit, file, options)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"val_check_interval": 0.4}], ids=["at end", "inside"])
-@pytest.mark.parametrize("action", [interrupt, fail, terminate], ids=["SIGINT", "fault", "SIGTERM"])
 @pytest.mark.parametrize(
-    ("hook", "time"),
-    [
-        ("on_validation_run_start", 2),
-        ("on_validation_batch_start", 2),
-        ("on_validation_batch_end", 5),
-        ("on_validation_end", 1),
-    ],
+    ("moment", "action", "options"),
+    some_of(
+        moments(
+            ("on_validation_run_start", 2),
+            ("on_validation_batch_start", 2),
+            ("on_validation_batch_end", 5),
+            ("on_validation_end", 1),
+        ),
+        ENDS,
+        OPTIONS,
+    ),
 )
 def test_a_validation_that_is_broken_off_is_run_again_from_its_start(
-    lab, kit, options, action, hook, time
+    lab, kit, options, action, moment
 ):
     """What breaks off inside a validation repeats that validation with its random numbers."""
     error = {interrupt: KeyboardInterrupt, terminate: TerminationSignal}.get(action, ValueError)
-    file = broken_off(kit, lab, error, options, Breaker(hook, time, action))
+    file = broken_off(kit, lab, error, options, Breaker(*moment, action))
     compare_ends(lab, kit, file, options)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("hook", "time"),
-    [
-        ("on_train_epoch_start", 2),
-        ("on_train_batch_end", 2),
-        ("on_train_batch_end", 5),
-        ("on_train_batches_end", 2),
-        ("on_train_epoch_end", 2),
-        ("on_epoch_end", 2),
-        ("on_validation_end", 2),
-        ("on_train_epoch_start", 1),
-    ],
+    ("options", "moment"),
+    some_of(
+        OPTIONS,
+        moments(
+            ("on_train_epoch_start", 2),
+            ("on_train_batch_end", 2),
+            ("on_train_batch_end", 5),
+            ("on_train_batches_end", 2),
+            ("on_train_epoch_end", 2),
+            ("on_epoch_end", 2),
+            ("on_validation_end", 2),
+            ("on_train_epoch_start", 1),
+        ),
+    ),
 )
-@pytest.mark.parametrize("options", [{}, {"val_check_interval": 0.4}], ids=["at end", "inside"])
-def test_a_checkpoint_saved_in_another_hook_ends_with_the_same_weights(
-    lab, kit, options, hook, time
-):
+def test_a_checkpoint_saved_in_another_hook_ends_with_the_same_weights(lab, kit, options, moment):
     """Outside the savers' slots too, training, validation and logging go on where they were."""
     path = lab.folder / "by_hand.ckpt"
-    breaker = Breaker(hook, time, lambda trainer: trainer.save_checkpoint(path))
+    breaker = Breaker(*moment, lambda trainer: trainer.save_checkpoint(path))
     uncut = lab.run(lambda: setup(kit, lab.folder / "saved", options, breaker), "uncut")
     resumed = lab.run(lambda: setup(kit, lab.folder / "saved", options), "resumed", path, seed=7)
     assert kit.differences(uncut.end["state_dict"], resumed.end["state_dict"]) == []
@@ -195,7 +219,8 @@ def test_a_run_can_be_cut_again_and_again(lab, kit):
     """Resumed for one batch at a time, each time from the file before, it is still the same run."""
 
     def make():
-        return setup(kit, lab.folder / "saved", {"accumulate_grad_batches": 2})
+        options = {"accumulate_grad_batches": 2, "max_epochs": 2}
+        return setup(kit, lab.folder / "saved", options)
 
     uncut = lab.run(make, "uncut", at_slots=True)
     path = uncut.cutter.cuts[0][0]

@@ -49,14 +49,14 @@ def check(rounds: list[dict]) -> None:
 
 
 @pytest.mark.exhaustive
-def test_300_kills_lose_no_finished_save(tmp_path):
-    """After each of 300 SIGKILLs, half of them in a save, "last" finds the last finished save.
+def test_100_kills_lose_no_finished_save(tmp_path):
+    """After each of 100 SIGKILLs, half of them in a save, "last" finds the last finished save.
 
     The next run resumes from it with `ckpt_path="auto"`, and tidies what the killed one left.
     """
-    rounds = killed(tmp_path / "run", seed=4, kills=300)
-    assert len(rounds) == 300
+    rounds = killed(tmp_path / "run", seed=4, kills=100)
+    assert len(rounds) == 100
     check(rounds)
-    assert sum(found["in_save"] for found in rounds) >= 150
+    assert sum(found["in_save"] for found in rounds) >= 50
     # a busy machine trains less
-    assert rounds[-1]["found"] > 100, "too little was trained between the kills"
+    assert rounds[-1]["found"] > 30, "too little was trained between the kills"

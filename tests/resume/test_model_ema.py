@@ -91,7 +91,7 @@ def in_the_epoch(kit):
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [one, two_over_evaluators, in_the_epoch])
 def test_a_cut_anywhere_changes_nothing(lab, kit, make) -> None:
-    """Every resumed run ends with the uncut run's weights, averages, metrics and random numbers."""
+    """A resumed run ends with the uncut run's weights, averages, metrics and random numbers."""
     assert lab.check(lambda: make(kit)) >= 5
 
 
@@ -112,7 +112,7 @@ def fail(trainer) -> None:
     ("action", "error"),
     [(interrupt, KeyboardInterrupt), (terminate, TerminationSignal), (fail, ValueError)],
 )
-def test_broken_off_it_is_run_again_from_its_start(lab, kit, action, error) -> None:
+def test_broken_off_it_is_run_again_from_its_start(lab, kit, action, error, handlers) -> None:
     """What breaks off the average's validation leaves a checkpoint that is resumed exactly.
 
     An error does so inside `on_train_epoch_end`, and a resume warns that others had their turn.

@@ -8,9 +8,14 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
+import warm_python
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 pytestmark = pytest.mark.slow
 
@@ -75,10 +80,16 @@ SCRIPT = textwrap.dedent(
 )
 
 
-def start(folder: Path, *, kill: tuple[str, int] = ("", -1), ckpt_path: str = "") -> int:
-    """Run the script in a new process and return how it ended."""
+def start(
+    folder: Path,
+    *,
+    kill: tuple[str, int] = ("", -1),
+    ckpt_path: str = "",
+    run: Callable[..., subprocess.CompletedProcess] = warm_python.run,
+) -> int:
+    """Run the script in a process of its own and return how it ended."""
     folder.mkdir(exist_ok=True)
-    return subprocess.run(
+    return run(
         [sys.executable, "-W", "error", "-c", SCRIPT, kill[0], str(kill[1]), ckpt_path],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -116,21 +127,22 @@ def end_of(folder: Path) -> dict:
 
 
 @pytest.mark.parametrize(
-    ("kill", "left"),
+    ("kill", "left", "run"),
     [
-        (("on_before_backward", 4), "step=2"),
-        (("on_validation_batch_end", 8), "step=4"),
-        (("on_before_optimizer_step", 11), "last"),
+        # one of them in a new interpreter, with another hash seed: its start takes two seconds
+        (("on_before_backward", 4), "step=2", subprocess.run),
+        (("on_validation_batch_end", 8), "step=4", warm_python.run),
+        (("on_before_optimizer_step", 11), "last", warm_python.run),
     ],
     ids=["in a batch", "in a validation", "in a later epoch"],
 )
-def test_a_killed_run_goes_on_in_a_new_process(tmp_path, uncut, kill, left):
+def test_a_killed_run_goes_on_in_a_new_process(tmp_path, uncut, kill, left, run):
     """After SIGKILL the newest checkpoint is whole, and another process ends as the uncut run."""
     assert start(tmp_path, kill=kill) == -signal.SIGKILL
     assert not list((tmp_path / "saved").glob(".*")), "a temporary file was left"
     newest = tmp_path / "saved" / f"{left}.ckpt"
     assert newest.is_file()
-    assert start(tmp_path, ckpt_path=str(newest)) == 0
+    assert start(tmp_path, ckpt_path=str(newest), run=run) == 0
     end = end_of(tmp_path)
     for checkpoint in (uncut, end):
         for state in checkpoint["callbacks"].values():

@@ -135,7 +135,7 @@ SCENARIOS = [
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", one_in(4, SCENARIOS), ids=lambda scenario: scenario.__name__)
 def test_a_stateful_loader_is_resumed_exactly(scenario, lab, kit, make_loader):
-    """torchdata's loader, alone or among others, goes on from its own position at every batch."""
+    """torchdata's loader, alone or among others, goes on from its own position."""
     assert lab.check(lambda: scenario(kit, make_loader)) >= 9
 
 
@@ -154,7 +154,7 @@ def test_a_stateful_loader_with_workers_is_resumed_exactly(
         made.options["max_epochs"] = 2
         return made
 
-    assert lab.check(make) >= 6
+    assert lab.check(make, drawn=3) >= 6
 
 
 def test_a_position_is_not_asked_for_before_the_first_epoch(lab, kit):

@@ -79,13 +79,13 @@ HOOKS = ["on_train_batch_start", "on_train_batch_end", "on_batch_checkpoint", "o
 @pytest.mark.parametrize("options", OPTIONS, ids=["at end", "inside"])
 @pytest.mark.parametrize("hook", HOOKS)
 def test_cut_at_any_slot(hook, options, lab, kit) -> None:
-    """From each slot on, a run that asks for validations is the same run."""
+    """From a slot on, a run that asks for validations is the same run."""
     saver = {"dirpath": lab.folder / "saved", "enable_version_counter": False}
 
     def make():
         return setup(kit, Asking(hook, ASKED), ModelCheckpoint(**saver), **options)
 
-    lab.check(make, cuts=lambda name: name[-2:] in {"02", "03", "05", "06", "00", "08"})
+    assert lab.check(make) == 18
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=["at end", "inside"])

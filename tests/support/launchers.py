@@ -1,8 +1,9 @@
-"""The ports and environment variables that a launcher of several processes would choose."""
+"""Ports, environment variables and signal handlers as a launcher of processes chooses them."""
 
 from __future__ import annotations
 
 import os
+import signal
 import socket
 
 _OF_LAUNCHERS = ("SLURM_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "PYTEST")
@@ -18,6 +19,14 @@ def free_port() -> int:
 def unlaunched() -> dict[str, str]:
     """Return this process's environment without the variables of a launcher and of pytest."""
     return {k: v for k, v in os.environ.items() if not k.startswith(_OF_LAUNCHERS)}
+
+
+def heed_ctrl_c() -> None:
+    """Set Python's own handler of Ctrl-C; the `preexec_fn` of a process that is to heed it.
+
+    A shell lets a job in the background ignore SIGINT, and its children inherit that.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def slurm_job(tasks: int = 2) -> dict[str, str]:

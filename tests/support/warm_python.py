@@ -1,15 +1,17 @@
-"""Python processes that start at once: forked from one that has imported torch already.
+"""Python processes that start at once: forked from one that has imported torch and the package.
 
 `run` and `Popen` are those of `subprocess`, for commands that begin with `sys.executable`. A new
 interpreter spends two seconds on torch and on the compiler that its optimizers import. Here one
 process does so for all, waits, and forks a child for each command. The child takes over the
 command's words, folder, environment and files, and runs the program as `__main__`; it ends as any
-interpreter ends.
+interpreter ends. Signals have the handlers of a program in the foreground.
 
 A command with options of the interpreter other than `-W` and `-u`, or with a `preexec_fn`, starts
-as a new interpreter does. Variables that are read before a child is forked, such as the number of
-threads, have a process that waits for each of their values. Use `subprocess` itself where a test is
-about the start of an interpreter (the modules that are loaded, the hash seed) or about its end.
+as a new interpreter does. So does one whose folders hold other files of modules that are imported
+already: another checkout of the package, or modules that stand in for others. Variables that are
+read before a child is forked, such as the number of threads, have a process that waits for each of
+their values. Use `subprocess` itself where a test is about the start of an interpreter (the modules
+that are loaded, the hash seed) or about its end.
 """
 
 from __future__ import annotations
@@ -24,55 +26,90 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 _READ_AT_START = ("OMP_", "MKL_", "KMP_", "GOMP_", "LD_", "MALLOC_", "TORCH_", "PYTORCH_")
 """Beginnings of the environment variables that torch and its libraries read as they are loaded."""
 
-_READ_BY_CHILD = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONWARNINGS"}
-"""The variables of the interpreter that a child can still follow."""
+_READ_BY_CHILD = {
+    "PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONWARNINGS",
+    "TORCHINDUCTOR_CACHE_DIR", "PYTORCH_NVML_BASED_CUDA_CHECK",
+    "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK",
+}  # fmt: skip
+"""The variables that a child can still follow.
+
+Those of torch and OpenMP appear once a test has imported the compiler or scikit-learn, which set
+them. They would else make a further process necessary.
+"""
+
+_package = find_spec("trainer_hooks")
+assert _package is not None
+_PACKAGE = str(Path(_package.origin or "").parents[1])
+"""The folder that the tests import the package from; most children import it from there, too."""
 
 _SERVE = """
 import sys
 sys.path[0] = {folder!r}
 import warm_python_server
 del sys.path[0], sys
-warm_python_server.main({number}, {imports!r})
+warm_python_server.main({number}, {package!r})
 """
 
 
 class _Server:
-    """The process that waits, and the socket that it takes commands from."""
+    """The socket of a process that waits, which takes commands from it.
 
-    def __init__(self, imports: tuple[str, ...], environ: dict[str, str]) -> None:
+    Args:
+        socket_: the socket.
+        output: the file to which the process writes its errors.
+    """
+
+    def __init__(self, socket_: socket.socket, output: IO[bytes]) -> None:
         self.lock = threading.Lock()
-        self.output = tempfile.TemporaryFile()  # noqa: SIM115
-        self.socket, theirs = socket.socketpair()
+        self.socket, self.output = socket_, output
+
+    @classmethod
+    def new(cls, environ: dict[str, str]) -> _Server:
+        """Start a process that imports torch and the package, with these variables."""
+        output = tempfile.TemporaryFile()  # noqa: SIM115
+        ours, theirs = socket.socketpair()
         with theirs:
             # it is imported, so that `__main__` is left to the children's programs
             code = _SERVE.format(
-                folder=str(Path(__file__).parent), number=theirs.fileno(), imports=imports
+                folder=str(Path(__file__).parent), number=theirs.fileno(), package=_PACKAGE
             )
-            self.process = subprocess.Popen(
+            process = subprocess.Popen(
                 [sys.executable, "-c", code], pass_fds=[theirs.fileno()], cwd="/",
                 env={k: v for k, v in environ.items() if k != "PYTHONPATH"},
-                stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.output,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output,
             )  # fmt: skip
-        atexit.register(self.end)
 
-    def end(self) -> None:
-        """Let the process end, which waits for more."""
-        self.socket.close()
-        self.process.wait()
-        self.output.close()
+        def end() -> None:
+            ours.close()  # the process waits for more until then
+            process.wait()
+            output.close()
+
+        atexit.register(end)
+        return cls(ours, output)
+
+    def fork(self, imports: tuple[str, ...] = ()) -> _Server:
+        """Fork a process that imports further modules, and waits for commands as this one does."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            _, code = self.start({"imports": imports, "standard": 0}, [theirs.fileno()])
+        os.close(code)
+        return _Server(ours, self.output)
 
     def start(self, request: dict[str, Any], files: list[int]) -> tuple[int, int]:
         """Fork a child for a command; return its number, and a file that its code comes from."""
         code, to_server = os.pipe()
         try:
             message = json.dumps(request).encode()
-            with self.lock:
+            # a process that has ended is told of by `read`
+            with self.lock, suppress(BrokenPipeError, ConnectionResetError):
                 header = len(message).to_bytes(4, "big")
                 socket.send_fds(self.socket, [header], [*files, to_server])
                 self.socket.sendall(message)
@@ -102,34 +139,60 @@ def _program_at(words: list[str]) -> int | None:
 
 _servers: dict[tuple[tuple[str, ...], frozenset[tuple[str, str]]], _Server] = {}
 _servers_lock = threading.Lock()
+_given: list[_Server] = []
+"""In a child whose own children are forked as well, the process that they are forked from."""
+
+
+def fork_all_from(descriptor: int) -> None:
+    """Let each `subprocess.Popen` of this process fork from the process behind a socket."""
+    output = tempfile.TemporaryFile()  # noqa: SIM115
+    _given.append(_Server(socket.socket(fileno=descriptor), output))
+    for module in list(sys.modules.values()):  # torchrun's has the class itself
+        if getattr(module, "__dict__", {}).get("Popen") is _Popen:
+            module.Popen = Popen  # type: ignore[attr-defined]
 
 
 def _server_for(imports: tuple[str, ...], environ: dict[str, str]) -> _Server:
     """Return the server with these modules, and with the variables that are read at the start."""
-    read = {
+    if _given:
+        return _given[0]
+    read = frozenset(
         (name, value)
         for name, value in environ.items()
-        if name.startswith(_READ_AT_START)
-        or (name.startswith("PYTHON") and name not in _READ_BY_CHILD)
-    }
-    key = (imports, frozenset(read))
+        if name.startswith((*_READ_AT_START, "PYTHON")) and name not in _READ_BY_CHILD
+    )
     with _servers_lock:
-        if key not in _servers:
-            _servers[key] = _Server(imports, environ)
-        return _servers[key]
+        if ((), read) not in _servers:
+            _servers[(), read] = _Server.new(environ)
+        if (imports, read) not in _servers:
+            _servers[imports, read] = _servers[(), read].fork(imports)
+            atexit.register(_servers[imports, read].socket.close)
+        return _servers[imports, read]
 
 
-class Popen(subprocess.Popen):
-    """`subprocess.Popen`, whose Python has imported torch already, and the modules in `imports`."""
+_Popen = subprocess.Popen  # `fork_all_from` replaces the name
+
+
+class Popen(_Popen):
+    """`subprocess.Popen`, whose Python has imported torch already, and the modules in `imports`.
+
+    With `forks_children`, so has each Python that the program starts, such as torchrun's ranks.
+    """
 
     _code_file: int | None = None
 
-    def __init__(self, *args: Any, imports: tuple[str, ...] = (), **options: Any) -> None:
-        self._imports = imports
+    def __init__(
+        self,
+        *args: Any,
+        imports: tuple[str, ...] = (),
+        forks_children: bool = False,
+        **options: Any,
+    ) -> None:
+        self._imports, self._forks_children = imports, forks_children
         super().__init__(*args, **options)
 
     def _execute_child(self, *given: Any) -> None:
-        named = inspect.signature(subprocess.Popen._execute_child).bind(self, *given).arguments
+        named = inspect.signature(_Popen._execute_child).bind(self, *given).arguments
         command = named["args"]
         words = [os.fsdecode(word) for word in command] if isinstance(command, list | tuple) else []
         environ = dict(os.environ if named["env"] is None else named["env"])
@@ -139,17 +202,23 @@ class Popen(subprocess.Popen):
             super()._execute_child(*given)
             return
         self._server = _server_for(self._imports, environ)
+        theirs = self._server.fork() if self._forks_children else None
         ends = (named["p2cread"], named["c2pwrite"], named["errwrite"])
         files = [number if end == -1 else end for number, end in enumerate(ends)]
         request = {
             "words": words, "at": 1 + at, "environ": environ,
             "folder": str(named["cwd"] or Path.cwd()), "session": named["start_new_session"],
+            "standard": len(files),
         }  # fmt: skip
+        if theirs is not None:
+            files.append(theirs.socket.fileno())
         try:
             self.pid, self._code_file = self._server.start(request, files)
         finally:
             pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
             self._close_pipe_fds(*(named[name] for name in pipes))
+            if theirs is not None:
+                theirs.socket.close()
         self._child_created = True
 
     def _try_wait(self, flags: int) -> tuple[int, int]:

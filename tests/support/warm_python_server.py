@@ -1,8 +1,10 @@
 """The process that `warm_python` forks its children from.
 
-It reads commands from a socket. With each come four files: standard input, output and errors, and
-one to which the child's number and, when it has ended, its status are written. Then comes JSON: the
-command's words, folder and environment.
+It reads commands from a socket. With each come files: standard input, output and errors, perhaps a
+socket, and one to which the child's number and, when it has ended, its status are written. Then
+comes JSON: the command's words, folder and environment. By the socket the child has a process to
+fork children of its own from. A command without words makes such a process, which imports further
+modules and serves the socket.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import socket
 import sys
 import threading
 import warnings
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib import import_module, invalidate_caches
 from itertools import pairwise
 from pathlib import Path
@@ -31,27 +33,48 @@ AT_START = list(warnings.filters)
 """The filters of warnings of a new interpreter, before any import."""
 
 import numpy as np  # noqa: E402
-import torch._dynamo  # noqa: E402  (each optimizer imports it)
+import torch._dynamo.utils  # noqa: E402  (each optimizer imports it)
 import torch.utils.data  # noqa: E402
+import warm_python  # noqa: E402
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
+PACKAGE = "trainer_hooks"
+_NOT_PRELOADED = ("adapters", "cli", "compat", "testing")
+"""Rooms whose modules import other frameworks, the parser of configurations, or pytest."""
+_ALSO_PRELOADED = ("importlib_metadata", "torch.utils.serialization.config")
+"""Modules that the package imports in functions, in nearly all runs."""
 
-def main(number: int, imports: tuple[str, ...]) -> None:
-    """Import modules, and serve the socket with this number; in a child, run its program."""
-    for name in imports:
-        import_module(name)
-    of_imports = [one for one in warnings.filters if one not in AT_START]
-    # collections in the children, of which the end of an interpreter makes several, skip these
-    gc.collect()
-    gc.freeze()
-    request = serve(socket.socket(fileno=number))
+
+def main(number: int, folder: str) -> None:
+    """Import the package, and serve the socket with this number; in a child, run its program.
+
+    Args:
+        number: the socket's file descriptor.
+        folder: the folder that the package is imported from.
+    """
+    preload(folder)
+    # it would import a package for tables at the end of each child
+    atexit.unregister(torch._dynamo.utils.dump_compile_times)
+    # as a shell gives them to a program in the foreground: one in the background ignores some
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for ending in (signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(ending, signal.SIG_DFL)
+    request: dict[str, Any] | None = {"imports": [], "server": number}
+    while request and "imports" in request:
+        for name in request["imports"]:
+            import_module(name)
+        # collections in the children, of which an interpreter's end makes several, skip these
+        gc.collect()
+        gc.freeze()
+        request = serve(socket.socket(fileno=request["server"]))
     if request is None:
         return
     code = 0
     try:
-        become(request, of_imports)
+        become(request)
     except SystemExit as asked:
         code = asked.code if isinstance(asked.code, int) else asked.code is not None
         if code is True:
@@ -62,6 +85,20 @@ def main(number: int, imports: tuple[str, ...]) -> None:
         sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
         sys.excepthook(type(error), error, error.__traceback__)
     end(int(code))
+
+
+def preload(folder: str) -> None:
+    """Import the modules of the package in a folder that most programs come to import."""
+    sys.path.insert(0, folder)
+    package = import_module(PACKAGE)
+    root = Path(package.__path__[0])
+    for file in sorted(root.rglob("*.py")):
+        room, *rest = file.relative_to(root).with_suffix("").parts
+        if room not in (*_NOT_PRELOADED, "__main__"):
+            import_module(".".join((PACKAGE, room, *rest)).removesuffix(".__init__"))
+    for name in _ALSO_PRELOADED:
+        import_module(name)
+    sys.path.remove(folder)
 
 
 def _of_program(error: BaseException) -> TracebackType | None:
@@ -90,7 +127,10 @@ def end(code: int) -> NoReturn:
 
 
 def serve(commands: socket.socket) -> dict[str, Any] | None:
-    """Fork a child for each command; return the command in its child, and None at the end."""
+    """Fork a child for each command; return the command in its child, and None at the end.
+
+    The child that is to serve a socket in its turn finds its descriptor in the command.
+    """
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(woken, False)
@@ -104,7 +144,7 @@ def serve(commands: socket.socket) -> dict[str, Any] | None:
             _reap(codes)
         if commands not in ready:
             continue
-        header, files, _, _ = socket.recv_fds(commands, 4, 4)
+        header, files, _, _ = socket.recv_fds(commands, 4, 5)
         if not header:
             return None
         request = json.loads(_exactly(commands, int.from_bytes(header, "big")))
@@ -112,13 +152,17 @@ def serve(commands: socket.socket) -> dict[str, Any] | None:
         if child == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for number, file in enumerate(files[:3]):
+            standard = files[: request["standard"]]
+            for number, file in enumerate(standard):
                 os.dup2(file, number)
+            if request["standard"] < len(files) - 1:
+                request["server"] = files.pop(-2)
+                os.set_inheritable(request["server"], False)
             for file in (*files, *codes.values(), woken, wake):
                 os.close(file)
             commands.close()
             return request
-        os.write(files[3], child.to_bytes(8, "big"))
+        os.write(files[-1], child.to_bytes(8, "big"))
         codes[child] = files.pop()
         for file in files:
             os.close(file)
@@ -143,13 +187,8 @@ def _reap(codes: dict[int, int]) -> None:
         os.close(file)
 
 
-def become(request: dict[str, Any], of_imports: list[Any]) -> None:
-    """Take over the words, the folder and the environment of a command, and run its program.
-
-    Args:
-        request: the command.
-        of_imports: the filters of warnings that the modules imported so far have added.
-    """
+def become(request: dict[str, Any]) -> None:
+    """Take over the words, the folder and the environment of a command, and run its program."""
     words, at, environ = request["words"], request["at"], request["environ"]
     options, program = words[1:at], words[at:]
     if request["session"]:
@@ -160,18 +199,21 @@ def become(request: dict[str, Any], of_imports: list[Any]) -> None:
     _open_standard_files(is_unbuffered="-u" in options or bool(environ.get("PYTHONUNBUFFERED")))
     sys.dont_write_bytecode = bool(environ.get("PYTHONDONTWRITEBYTECODE"))
     sys.orig_argv[:] = words
-    _filter_warnings(options, environ, of_imports)
+    _filter_warnings(options, environ)
     # or all children would draw the numbers that the process which waits would
     random.seed()
     np.random.seed()
     torch.seed()
-    for place in reversed(environ.get("PYTHONPATH", "").split(os.pathsep)):
-        if place:
-            sys.path.insert(0, str(Path(place).absolute()))
+    folders = [place for place in environ.get("PYTHONPATH", "").split(os.pathsep) if place]
+    sys.path[:0] = [str(Path(place).absolute()) for place in folders]
     invalidate_caches()
+    if would_import_others([_folder_of(program), *folders]):
+        os.execve(sys.executable, words, environ)
     if environ.get("PYTHONPATH"):
         sys.modules.pop("sitecustomize", None)
         site.execsitecustomize()
+    if "server" in request:
+        warm_python.fork_all_from(request["server"])
     main = vars(sys.modules["__main__"])
     kind, *arguments = program
     if kind == "-m":
@@ -192,6 +234,46 @@ def become(request: dict[str, Any], of_imports: list[Any]) -> None:
     exec(code, main)
 
 
+def _folder_of(program: list[str]) -> str:
+    """Return the folder that an interpreter puts in front of its path for a program."""
+    return os.curdir if program[0] in ("-c", "-m") else str(Path(program[0]).resolve().parent)
+
+
+def would_import_others(folders: list[str]) -> bool:
+    """Whether a new interpreter with these folders in its path has other files for loaded modules.
+
+    That is so for another checkout of the package, and for modules that stand in for a package.
+    """
+    names = {PACKAGE}
+    for folder in map(Path, folders):
+        if folder.is_dir():
+            names |= {file.name.partition(".")[0] for file in folder.iterdir()} & set(sys.modules)
+    with _path_before(folders[:1]):
+        return any(_file_of(name) != _loaded_file(name) for name in names)
+
+
+@contextmanager
+def _path_before(folders: list[str]) -> Iterator[None]:
+    path = sys.path[:]
+    sys.path[:0] = folders
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+
+
+def _file_of(name: str) -> str | None:
+    """Return the file that an import of a module would find now, were it not loaded."""
+    specs = (finder.find_spec(name, None) for finder in sys.meta_path)
+    spec = next((spec for spec in specs if spec is not None), None)
+    return spec and spec.origin and os.path.realpath(spec.origin)
+
+
+def _loaded_file(name: str) -> str | None:
+    spec = sys.modules[name].__spec__
+    return spec and spec.origin and os.path.realpath(spec.origin)
+
+
 def _open_standard_files(*, is_unbuffered: bool) -> None:
     """Make the standard files anew: how they buffer depends on the files behind them."""
     sys.stdin = sys.__stdin__ = open(0, closefd=False)  # noqa: SIM115
@@ -207,8 +289,9 @@ def _open_standard_files(*, is_unbuffered: bool) -> None:
         setattr(sys, f"__{name}__", text)
 
 
-def _filter_warnings(options: list[str], environ: dict[str, str], of_imports: list[Any]) -> None:
+def _filter_warnings(options: list[str], environ: dict[str, str]) -> None:
     """Set the filters of a new interpreter with these options, and those of imports before them."""
+    of_imports = [added for added in warnings.filters if added not in AT_START]
     given = [word for word in environ.get("PYTHONWARNINGS", "").split(",") if word]
     given += [word for before, word in pairwise(options) if before == "-W"]
     sys.warnoptions[:] = given

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from itertools import pairwise, permutations
 from pathlib import Path
 
 import pytest
@@ -73,9 +74,34 @@ def test_a_good_callback_passes_every_check() -> None:
     assert all(result.is_passed and result.outcome == "passed" for result in report.results)
     assert str(report).startswith("callback Good keeps the contract in all of 16 checks.")
     notes = {result.name: result.details for result in report.results if result.note}
-    assert notes["orders"].startswith("24 orders")
+    assert notes["orders"].startswith("12 orders")
     assert notes["resumes"] == "9 cuts"
     assert " us in the hooks of each training batch" in notes["costs"]
+
+
+def test_each_entry_point_comes_first_after_each_other_one_and_last() -> None:
+    """The orders hold each first place, each pair alone and in a row, and each last place."""
+    orders: list[list[str]] = []
+
+    class Notes(Callback):
+        def __init__(self) -> None:
+            self.stages: list[str] = []
+            orders.append(self.stages)
+
+        def setup(self, trainer, module, stage):
+            self.stages.append(stage.value)
+
+    others = [check.name for check in CHECKS if check.name != "orders"]
+    report = check_callback(Notes, skip=others)
+    stages = ("fit", "validate", "test", "predict")
+    # the first run's callback and its twin come before
+    whole = [tuple(order) for order in orders[2:]]
+    assert f"{len(whole)} orders of {', '.join(stages)}" in str(report)
+    assert {order[0] for order in whole} == set(stages)
+    assert {order[:2] for order in whole} == set(permutations(stages, 2))
+    full = [order for order in whole if len(order) == 4]
+    assert {pair for order in full for pair in pairwise(order)} == set(permutations(stages, 2))
+    assert {order[-1] for order in full if set(order) == set(stages)} == set(stages)
 
 
 def test_teardown_gets_its_stage_as_in_a_run() -> None:

@@ -47,15 +47,19 @@ def inner(pytester, monkeypatch):
 
 
 def test_the_fixture_passes_and_fails_tests(inner) -> None:
-    """A good callback passes and has its costs printed; a bad one fails with its defects alone."""
-    result = inner("""
+    """A good callback passes and has its costs printed; a bad one fails with its defects alone.
+
+    The costs are properties of the test, so that a JUnit file holds them.
+    """
+    lines = """
 def test_good(callback_contract):
     report = callback_contract(Good, skip=["resumes"])
     assert report.is_passed
 
 def test_bad(callback_contract):
     callback_contract(lambda: Bad(), skip=["resumes"])
-""")
+"""
+    result = inner(lines, "--junitxml=report.xml")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [
@@ -70,14 +74,6 @@ def test_bad(callback_contract):
         ]
     )
     result.stdout.no_fnmatch_line("*examine_callback*")
-
-
-def test_the_costs_are_in_the_report_file(inner, pytester) -> None:
-    """The costs are properties of the test, so that a JUnit file holds them."""
-    inner(
-        "\ndef test_good(callback_contract):\n    callback_contract(Good, skip=['resumes'])\n",
-        "--junitxml=report.xml",
-    )
     assert '<property name="callback_cost" value="Good: ' in Path("report.xml").read_text()
 
 

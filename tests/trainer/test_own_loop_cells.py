@@ -40,7 +40,7 @@ for epoch in run.epochs():
 
 
 @pytest.fixture
-def shell():
+def shell(handlers):
     """IPython's shell, as a kernel has one."""
     interactive = pytest.importorskip("IPython.core.interactiveshell")
     made = interactive.InteractiveShell.instance()

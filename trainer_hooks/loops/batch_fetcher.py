@@ -134,6 +134,14 @@ class BatchFetcher:
         self._iterator = iter(())
         self._stream.close(is_complete=is_complete)
 
+    def release(self) -> None:
+        """Drop the iterator of an epoch that an error ended, so that its workers end at once.
+
+        The garbage collector finds an iterator together with the queues of its workers, and torch
+        then waits 5 s for each worker.
+        """
+        self._iterator = iter(())
+
     def _accept_shortage(self) -> None:
         """Handle a loader that gave fewer batches than its length: step with the open window."""
         context, stream = self._context, self._stream

@@ -123,6 +123,10 @@ class FitLoop:
         # Outside of the shutdown, which would call `on_train_end` once more for a signal inside it.
         self._close_training()
 
+    def release(self) -> None:
+        """Drop the batches of an epoch that an error ended, at the end of the run."""
+        self._fetcher.release()
+
     def _open_training(self) -> None:
         """Run the sanity check and `on_train_start`, restore the states left to the loop."""
         context, progress = self.context, self.context.training.progress

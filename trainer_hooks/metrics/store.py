@@ -249,14 +249,17 @@ class MetricStore:
         Raises:
             MetricError: another one does.
         """
-        for (scope, _), aggregators in self._tables.items():
-            if scope is LogScope.EVALUATION and aggregators is not self._current:
-                if name in aggregators and not aggregators[name].suffix:
-                    raise MetricError(
-                        f"log({name!r}, add_dataloader_idx=False) was called for several "
-                        "evaluation loaders: the value of one would hide that of another. Leave "
-                        "add_dataloader_idx out, or give each loader's value a name of its own."
-                    )
+        of_others = [
+            aggregators.get(name)
+            for (scope, _), aggregators in self._tables.items()
+            if scope is LogScope.EVALUATION and aggregators is not self._current
+        ]
+        if any(other is not None and not other.suffix for other in of_others):
+            raise MetricError(
+                f"log({name!r}, add_dataloader_idx=False) was called for several evaluation "
+                "loaders: the value of one would hide that of another. Leave add_dataloader_idx "
+                "out, or give each loader's value a name of its own."
+            )
 
     # --- aggregators ---
 

@@ -34,7 +34,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def results(results_of) -> dict:
     """What the callbacks did there and here."""
-    return results_of(CASES)
+    return results_of(CASES, imports=("transformers.trainer",))
 
 
 def test_each_case_is_compared(results) -> None:

@@ -20,8 +20,17 @@ STAND_INS = ROOT / "tests" / "adapters" / "composer" / "stand_ins"
 pytestmark = pytest.mark.exhaustive
 
 
-def two(folder: Path, cases: list[str], *path: Path) -> dict[str, list[dict]]:
-    """Run cases in two processes, and return what each process found in each."""
+def two(
+    folder: Path, cases: list[str], *path: Path, imports: tuple[str, ...] = ()
+) -> dict[str, list[dict]]:
+    """Run cases in two processes, and return what each process found in each.
+
+    Args:
+        folder: where they write.
+        cases: functions of the script.
+        path: folders that they import from.
+        imports: the slow imports of both, made once.
+    """
     common = {
         **{name: value for name, value in os.environ.items() if name != "PL_GLOBAL_SEED"},
         "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0", "MASTER_ADDR": "127.0.0.1",
@@ -35,7 +44,8 @@ def two(folder: Path, cases: list[str], *path: Path) -> dict[str, list[dict]]:
         own = {**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}
         with place.open("w") as file:
             command = [sys.executable, str(SCRIPT), str(folder), *cases]
-            started.append(warm_python.Popen(command, env=own, stdout=file, stderr=file))
+            process = warm_python.Popen(command, env=own, stdout=file, stderr=file, imports=imports)
+            started.append(process)
     try:
         for one in started:
             one.wait(timeout=100)
@@ -53,17 +63,22 @@ def two(folder: Path, cases: list[str], *path: Path) -> dict[str, list[dict]]:
 
 
 CASES = {
-    "transformers_callback": ("transformers", "accelerate"),
-    "ignite_handlers": ("ignite",),
+    "transformers_callback": ("accelerate", "transformers.trainer"),
+    "ignite_handlers": ("ignite.handlers",),
     "accelerated_callbacks": ("pytorch_accelerated",),
 }
-"""The cases that one launch runs, with the packages that they need."""
+"""The cases that one launch runs, with the modules that they need."""
 
 
 def test_callbacks_know_their_process(tmp_path) -> None:
     """One rank's stop ends both in order, what is asked once is done once, and ranks are right."""
-    cases = [case for case, needed in CASES.items() if all(map(importlib.util.find_spec, needed))]
-    found = two(tmp_path, cases)  # one launch for all, as most of its time goes to imports
+    cases = [
+        case
+        for case, needed in CASES.items()
+        if all(importlib.util.find_spec(name.partition(".")[0]) for name in needed)
+    ]
+    imports = tuple(name for case in cases for name in CASES[case])
+    found = two(tmp_path, cases, imports=imports)  # one launch for all, as is one import
     if "transformers_callback" in found:
         first, second = found["transformers_callback"]
         assert (first["steps"], second["steps"]) == (7, 7)

@@ -18,6 +18,8 @@ from trainer_hooks.errors import CallbackError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
+IMPORTS = ("ignite.engine", "ignite.handlers")
+
 
 @pytest.mark.parametrize("name", runs_in("ignite"))
 def test_it_has_the_same_effect(name, tmp_path):

@@ -20,6 +20,8 @@ from trainer_hooks.errors import CallbackError
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.exhaustive]
 
+IMPORTS = ("pytorch_lightning",)
+
 
 @pytest.mark.parametrize("name", runs_in("lightning"))
 def test_it_has_the_same_effect(name, tmp_path):

@@ -35,7 +35,7 @@ def train(folder: Path, host: str, target: str, *words: str, launcher: tuple[str
         [sys.executable, *launcher, str(SCRIPT), host, target, *words],
         cwd=folder, capture_output=True, text=True, timeout=280, check=False,
         env={**env, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"},
-        imports=IMPORTS.get(host, ()),
+        imports=IMPORTS.get(host, ()), forks_children=bool(launcher),
     )  # fmt: skip
 
 

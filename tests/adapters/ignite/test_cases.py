@@ -56,7 +56,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def results(results_of) -> dict:
     """What the handlers did there and here."""
-    return results_of(CASES)
+    return results_of(CASES, imports=("ignite.engine", "ignite.handlers"))
 
 
 def test_each_case_is_compared(results) -> None:

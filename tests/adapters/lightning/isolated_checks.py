@@ -25,6 +25,8 @@ theirs_loggers = pl.loggers
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
+IMPORTS = ("pytorch_lightning",)
+
 
 class Ours(trainer_hooks.Module):
     """A module of ours."""

@@ -26,6 +26,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 TRAINERS = {"there": pl.Trainer, "here": trainer_hooks.Trainer}
 
+IMPORTS = ("pytorch_lightning",)
+
 
 def trained(kind, module, data=None, **options):
     """Fit a module for an epoch, with one seed; return the trainer."""

@@ -34,7 +34,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def results(results_of) -> dict:
     """What the callbacks did there and here."""
-    return results_of(CASES)
+    return results_of(CASES, imports=("pytorch_lightning",))
 
 
 def test_all_built_in_callbacks_are_tried() -> None:

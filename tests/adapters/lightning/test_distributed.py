@@ -53,6 +53,7 @@ def run_in_two(folder: Path) -> list[dict]:
             [sys.executable, SCRIPT, target],
             env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            imports=("pytorch_lightning",),
         )
         for rank, target in enumerate(targets)
     ]  # fmt: skip

@@ -54,7 +54,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def results(results_of) -> dict:
     """What was seen there and here."""
-    return results_of(SCRIPT)
+    return results_of(SCRIPT, imports=("pytorch_lightning",))
 
 
 def test_the_same_hooks_are_called(results) -> None:

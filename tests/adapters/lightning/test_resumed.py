@@ -18,7 +18,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def results(results_of) -> dict:
     """What drawn plans came to, each with its differences."""
-    return results_of(Path(__file__).with_name("resumed.py"))
+    return results_of(Path(__file__).with_name("resumed.py"), imports=("pytorch_lightning",))
 
 
 def test_a_cut_run_is_the_uncut_one(results) -> None:

@@ -16,7 +16,6 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-import warm_python
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -136,9 +135,7 @@ def read_elsewhere(kind, path, batches, folder):
     """Return what the file answers in a process of its own, which does not know trainer_hooks."""
     given, found = folder / "given.npz", folder / "found.npz"
     np.savez(given, **{name: batch.numpy() for name, batch in batches.items()})
-    # an interpreter of its own where torch must not be needed
-    run = subprocess.run if kind == "onnx" else warm_python.run
-    printed = run(
+    printed = subprocess.run(
         [sys.executable, "-c", _READER, kind, str(path), str(given), str(found)],
         check=True,
         capture_output=True,

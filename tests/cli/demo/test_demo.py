@@ -191,7 +191,7 @@ def test_missing_scikit_learn_is_one_clear_line(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_demos_ctrl_c_is_a_real_signal() -> None:
+def test_the_demos_ctrl_c_is_a_real_signal(handlers) -> None:
     """SIGINT in the middle of an epoch ends fit with KeyboardInterrupt, that batch done."""
     ctrl_c = CtrlC(epoch=1)
     run = trainer(ctrl_c)

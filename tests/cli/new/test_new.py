@@ -66,7 +66,7 @@ def test_a_new_project_is_clean(project: Path, words: list[str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_new_project_and_a_new_plugin_are_typed(project: Path, tmp_path, monkeypatch) -> None:
     """Strict mypy finds nothing in either, and does find a wrong argument."""
     pytest.importorskip("mypy")
@@ -96,7 +96,7 @@ def own_loop(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_new_project_with_a_loop_of_its_own(own_loop: Path, tmp_path) -> None:
     """It passes its own tests, ruff and mypy; its command trains, and goes on with more epochs."""
     done = run(own_loop, "pytest", "-q", "-p", "no:cacheprovider")

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from launchers import heed_ctrl_c
 
 pty = pytest.importorskip("pty")
 ROOT = Path(__file__).parents[3]
@@ -99,11 +100,13 @@ def on_terminal(folder: Path, words: list[str], columns: int, until: bytes = b""
     """
     pid, terminal = pty.fork()
     if pid == 0:
+        heed_ctrl_c()
         os.chdir(folder)
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         os.environ.pop("COLUMNS", None)
         os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(folder)])
-        os.execv(sys.executable, [sys.executable, *words])
+        # not `execv`: readline, which pytest imports, sets COLUMNS past `os.environ`
+        os.execve(sys.executable, [sys.executable, *words], os.environ)
     shown, pressed, deadline = b"", 0, time.monotonic() + 100
     try:
         while time.monotonic() < deadline:

@@ -162,7 +162,7 @@ def test_a_fit_whose_time_is_over(told, is_option) -> None:
     ],
     ids=["error", "ctrl-c"],
 )
-def test_a_run_that_was_broken_off(told, act, words) -> None:
+def test_a_run_that_was_broken_off(told, act, words, handlers) -> None:
     """It names the newest checkpoint, what is lost since, and the word that goes on from it."""
     ended, way_on = told(Acts(act))
     why, newest, _ = ended.split("; ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import time
 import warnings
@@ -10,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import warm_python
 
 from trainer_hooks import Callback, StopTraining, Trainer
 from trainer_hooks.errors import OptionError, TrainerHooksWarning
@@ -258,7 +258,7 @@ def test_the_profile_is_imported_when_it_is_used() -> None:
         "trainer.profile_hooks()\n"
         "print(name in sys.modules)\n"
     )
-    done = warm_python.run(
+    done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,
         capture_output=True,

@@ -252,6 +252,11 @@ class TrainerRun:
             try:
                 self.core.let_go()
             finally:
+                if self._loop is not None:
+                    self._loop.release()
+                # its traceback holds the frames of this run: in a circle, the workers of a loader
+                # would live in them until the garbage collector comes
+                self._error = None
                 if self._distributed_run is not None:
                     self._distributed_run.leave()
 
