@@ -21,7 +21,12 @@ from torch.utils.data import (
 )
 
 from trainer_hooks import Callback, CombinedLoader, Module, Trainer
-from trainer_hooks.data.generators import generator_states, generators_in, restore_generators
+from trainer_hooks.data.generators import (
+    generator_states,
+    generators_in,
+    reseed,
+    restore_generators,
+)
 
 
 class Noise:
@@ -238,6 +243,15 @@ def test_states_come_back_by_name() -> None:
     owner[:] = owner[::-1]
     restore_generators(generators_in({"all": owner}), states)
     assert drawn(owner[::-1]) != first
+
+
+def test_a_legacy_generator_takes_large_seeds() -> None:
+    """NumPy's legacy generators take seeds below 2**32 alone: of a larger one, the lower bits."""
+    found = [np.random.RandomState(), np.random.RandomState()]
+    for generator, seed in zip(found, (2**32 + 5, 5), strict=True):
+        [wrapped] = generators_in({"it": generator}).values()
+        reseed(wrapped, seed)
+    assert found[0].randint(1000, size=4).tolist() == found[1].randint(1000, size=4).tolist()
 
 
 def test_a_list_of_states_goes_to_generators_of_its_kinds() -> None:
