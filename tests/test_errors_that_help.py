@@ -465,6 +465,32 @@ def test_a_callback_whose_base_was_not_initialised(quiet_trainer) -> None:
         quiet_trainer(callbacks=[Stopper()])
 
 
+class _Empty:
+    """Has no attribute."""
+
+
+class _OfAnother(Callback):
+    def __init__(self) -> None:
+        self.another = _Empty()
+
+    @property
+    def state_key(self) -> str:
+        return self.another.missing
+
+
+class _WithoutInit(Callback):
+    @property
+    def state_key(self) -> str:
+        return self.missing
+
+
+@pytest.mark.parametrize("kind", [_OfAnother, _WithoutInit])
+def test_a_state_key_that_fails_by_itself(quiet_trainer, kind) -> None:
+    """No `super().__init__()` is asked for if another object lacks it, or nothing replaces it."""
+    with pytest.raises(AttributeError, match="has no attribute 'missing'"):
+        quiet_trainer(callbacks=[kind()])
+
+
 def test_a_state_dict_without_a_return(Tiny, quiet_trainer, batches, tmp_path) -> None:
     """A state_dict that returns None saves nothing, which is told before the first batch."""
 

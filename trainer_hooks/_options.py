@@ -14,7 +14,7 @@ import inspect
 import math
 import os
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
 from trainer_hooks.errors import OptionError, did_you_mean
 
@@ -60,8 +60,7 @@ class Rule:
         return replace(self, accepts=lambda value: callable(value) or accepts(value))
 
 
-@dataclass(frozen=True, slots=True)
-class Combination:
+class Combination(NamedTuple):
     """A rule for several options together.
 
     Attributes:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from trainer_hooks._output import is_terminal
 
@@ -109,8 +108,7 @@ def show_table(
     print(*([title] if title else []), head, rule, *lines, sep="\n", file=file)
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
+class Branch(NamedTuple):
     """A line of a tree, with the branches below it.
 
     Attributes:

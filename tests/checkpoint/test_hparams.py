@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from trainer_hooks import Module
-from trainer_hooks.checkpoint.hparams import HyperParameters
+from trainer_hooks.checkpoint.hparams import HyperParameters, pickled_hparams, warn_of_pickles
 from trainer_hooks.errors import ModuleError, TrainerHooksWarning
 
 
@@ -163,6 +163,34 @@ def test_what_cannot_be_saved_is_said_and_left_out():
     assert "load_from_checkpoint(..., layer=...)" in str(said[0].message)
     assert module.saved_hparams == {"width": 1}
     assert set(module.hparams) == {"layer", "act", "width"}
+
+
+class Picklable:
+    """No plain data, but of a class that a pickle can name."""
+
+    def __init__(self):
+        self.weight = torch.nn.Parameter(torch.ones(2))
+
+
+class OddTensor(torch.Tensor):
+    pass
+
+
+def test_pickled_ones_are_told_from_those_that_cannot_be():
+    """Tensors lie beside the pickle; one of another class, or a function without a name, cannot."""
+    given = {"fine": Picklable(), "lambda": lambda: None, "odd": [OddTensor(torch.ones(1))]}
+    with pytest.warns(TrainerHooksWarning) as said:
+        warn_of_pickles(given, All)
+    assert [str(one.message).partition(" ")[2][:30] for one in said] == [
+        "'lambda' of All is left out of",
+        "'odd' of All is left out of ch",
+        "hold the hyperparameters 'fine",
+    ]
+    assert "it holds a tensor of OddTensor" in str(said[1].message)
+    pickled, reasons = pickled_hparams(given)
+    assert (set(pickled), set(reasons)) == ({"fine"}, {"lambda", "odd"})
+    assert pickled["fine"].tensors[0] is given["fine"].weight
+    assert pickled["fine"].open().weight is given["fine"].weight
 
 
 def test_what_is_saved_does_not_change_with_the_arguments():

@@ -12,6 +12,7 @@ import zlib
 import pytest
 import torch
 
+from trainer_hooks.checkpoint import seal
 from trainer_hooks.checkpoint.file import (
     read_checkpoint,
     summarize,
@@ -218,6 +219,16 @@ def test_a_seal_of_nested_brackets_is_refused(path, text):
     for read in (read_checkpoint, verify_checkpoint, summarize):
         with pytest.raises(CheckpointError, match="is damaged"):
             read(str(path))
+
+
+def test_a_part_that_the_file_ends_in_is_summed_up_to_there(tmp_path):
+    """A file that became shorter since its directory was read ends the sum, and gives another."""
+    file, part = tmp_path / "part", zipfile.ZipInfo("data")
+    file.write_bytes(b"abcd")
+    part.file_size = 10
+    with file.open("rb") as opened:
+        found = seal._sum_of(part, 1, opened.fileno(), zlib.crc32)
+    assert found == (3, zlib.crc32(b"bcd"))
 
 
 def test_a_forged_directory_offset_is_an_error(path):

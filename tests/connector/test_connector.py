@@ -364,6 +364,22 @@ def test_a_default_takes_part_unless_one_of_its_kind_does() -> None:
     assert kinds(connect(OtherBar(), defaults=[default])) == ["OtherBar"]
 
 
+def test_a_default_comes_last_in_its_band(plugins) -> None:
+    """The user's, a plugin's and a module's callbacks of its band are called before it."""
+
+    class OfTheModule(Keyed):
+        pass
+
+    class Later(Quiet):
+        pass
+
+    plugins(theirs=Counter)
+    connector = connect(discover=True, defaults=[DefaultCallback(Quiet(), Bar)])
+    connector.attach(Module(), OfTheModule())
+    connector.add(Later())
+    assert kinds(connector) == ["Counter", "OfTheModule", "Later", "Quiet"]
+
+
 def test_a_default_steps_back_for_a_plugins(plugins) -> None:
     """A plugin's progress bar makes the default bar unneeded."""
     plugins(their_bar=OtherBar)

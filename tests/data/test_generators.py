@@ -21,7 +21,13 @@ from torch.utils.data import (
 )
 
 from trainer_hooks import Callback, CombinedLoader, Module, Trainer
-from trainer_hooks.data.generators import generator_states, generators_in, restore_generators
+from trainer_hooks.data import workers
+from trainer_hooks.data.generators import (
+    generator_states,
+    generators_in,
+    reseed,
+    restore_generators,
+)
 
 
 class Noise:
@@ -238,6 +244,35 @@ def test_states_come_back_by_name() -> None:
     owner[:] = owner[::-1]
     restore_generators(generators_in({"all": owner}), states)
     assert drawn(owner[::-1]) != first
+
+
+def test_a_legacy_generator_takes_large_seeds() -> None:
+    """NumPy's legacy generators take seeds below 2**32 alone: of a larger one, the lower bits."""
+    found = [np.random.RandomState(), np.random.RandomState()]
+    for generator, seed in zip(found, (2**32 + 5, 5), strict=True):
+        [wrapped] = generators_in({"it": generator}).values()
+        reseed(wrapped, seed)
+    assert found[0].randint(1000, size=4).tolist() == found[1].randint(1000, size=4).tolist()
+
+
+def test_what_workers_drew_is_forgotten_as_an_epoch_starts() -> None:
+    """The draws of an earlier epoch say nothing of the next one's workers."""
+    monitor = workers.WorkerMonitor(None)
+    monitor._shared[workers._HAS_STARTED] = monitor._shared[workers._HAS_DRAWN] = 1
+    assert monitor.has_drawn
+    monitor.start_epoch(5)
+    assert not monitor.has_drawn
+
+
+def test_states_are_plain_data_and_tensors(tmp_path) -> None:
+    """A checkpoint with them loads safely, and they come back from it."""
+    owner = kinds()
+    states = generator_states(generators_in({"all": owner}))
+    torch.save(states, tmp_path / "states.pt")
+    first = drawn(owner)
+    loaded = torch.load(tmp_path / "states.pt", weights_only=True)
+    restore_generators(generators_in({"all": owner}), loaded)
+    assert drawn(owner) == first
 
 
 def test_a_list_of_states_goes_to_generators_of_its_kinds() -> None:

@@ -223,6 +223,21 @@ def test_composers_methods_are_named_with_what_to_do() -> None:
     assert "'on_close'" in closing
 
 
+def test_other_things_under_composers_names_are_the_users() -> None:
+    """A common name is Composer's with its two arguments alone, and a value is no method."""
+
+    class Plain(Callback):
+        epoch_start = "08:00"
+
+        def init(self, width, height):
+            pass
+
+        def close(self, state, logger, reason):
+            pass
+
+    assert hook_warnings(Plain()) == ()
+
+
 @pytest.mark.parametrize(
     "method",
     [

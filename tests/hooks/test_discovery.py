@@ -8,6 +8,7 @@ from types import ModuleType
 
 import pytest
 
+from trainer_hooks.callbacks import EarlyStopping
 from trainer_hooks.errors import PluginError, TrainerHooksWarning
 from trainer_hooks.hooks.discovery import installed_plugins, load_plugins
 from trainer_hooks.hooks.plugin import GROUPS, LIGHTNING_GROUPS, Plugin, PluginFilter
@@ -279,6 +280,13 @@ def _exits() -> object:
     raise SystemExit(2)
 
 
+class _OddSignature:
+    __signature__ = "of a text nobody makes one"
+
+    def __call__(self):
+        raise LookupError("called")
+
+
 def _generates():
     yield Made("lazy")
 
@@ -292,6 +300,8 @@ BROKEN = {
     "generator": (_generates, "(it can be read only once: return a list)"),
     "number-in-list": (lambda: [Made("a"), 3], "the factory's list holds 3, which is no callback"),
     "class-in-list": (lambda: [Made], "(a class: return an instance), which is no callback"),
+    # of which Python can tell no signature: the call itself is tried
+    "odd-signature": (_OddSignature(), "LookupError: called"),
     "needs-argument": (lambda model: Made("a"), "without arguments, and that does not work for"),
     "dict": (lambda: {"a": Made("a")}, "it must return a callback or a list of callbacks"),
 }
@@ -318,6 +328,19 @@ def test_a_broken_plugin_is_reported_and_stops_no_other(registry: Registry, kind
     assert "TRAINER_HOOKS_BLOCK_PLUGINS=broken-dist" in message
     assert "Trainer(plugins=False)" in message
     assert ".." not in message
+
+
+def _misuses_the_package() -> object:
+    return EarlyStopping("loss", patience=-1)
+
+
+@pytest.mark.parametrize("make", [_raises, _misuses_the_package])
+def test_the_plugins_own_line_is_named(registry: Registry, make) -> None:
+    """The reason ends with the line of the plugin that failed, not with one of ours below it."""
+    registry.add("broken-dist", "cb", make)
+    with pytest.warns(TrainerHooksWarning):
+        [record] = load()
+    assert record.reason.endswith(f" ({__file__}, line {make.__code__.co_firstlineno + 1})")
 
 
 @pytest.mark.parametrize("kind", list(BROKEN))

@@ -652,3 +652,18 @@ def test_describe_error_holds_type_message_and_notes() -> None:
     error.add_note("seen here")
     error.add_note("and there")
     assert error_summary_with_notes(error) == "ValueError: bad (seen here; and there)"
+
+
+def test_a_hook_that_requires_the_loaders_index_gets_0() -> None:
+    """Lightning 1.x passed `dataloader_idx` always; one loader's index is passed to nobody here."""
+    seen = []
+
+    class Requires(Callback):
+        def on_validation_batch_start(self, trainer, module, batch, batch_idx, dataloader_idx):
+            seen.append((batch, batch_idx, dataloader_idx))
+
+    listener = RelayMember(Requires(), "it").listener("on_validation_batch_start")
+    assert listener is not None
+    listener(None, None, "batch", 3)
+    listener(None, None, "batch", 3, 1)
+    assert seen == [("batch", 3, 0), ("batch", 3, 1)]

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from trainer_hooks import Module
-from trainer_hooks.errors import OptimizationError
+from trainer_hooks.errors import OptimizationError, TrainerHooksWarning
 
 EPOCHS = 3
 
@@ -327,6 +327,22 @@ def test_manual_optimization(bare, data) -> None:
     assert_same(module, expected)
     assert trainer.global_step == 2 * EPOCHS * len(data)
     assert all(parameter.requires_grad for parameter in module.parameters())
+
+
+def test_a_skipped_loss_in_a_closure_is_no_step(bare, data) -> None:
+    """A module that steps by itself steps with nothing where the loss is skipped: not at all."""
+
+    class StepsItself(DropoutRegression):
+        def training_step(self, batch, batch_idx):
+            return None if batch_idx == 1 else super().training_step(batch, batch_idx)
+
+        def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_closure):
+            optimizer.step(optimizer_closure)
+
+    trainer = bare(max_epochs=1)
+    with pytest.warns(TrainerHooksWarning, match="batch 1: such a batch is skipped"):
+        fit(trainer, StepsItself(), data)
+    assert trainer.global_step == len(data) - 1
 
 
 def test_brain_float(bare, data) -> None:

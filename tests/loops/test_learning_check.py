@@ -232,6 +232,24 @@ def test_where_something_is_trained(kind, recwarn) -> None:
     assert [text for text in told(recwarn) if "returned None in epoch" not in text] == []
 
 
+def test_a_first_batch_without_a_loss_is_not_the_first_step() -> None:
+    """The step that is looked at is the first that was trained, of whichever batch."""
+
+    class SkipsTheFirst(Net):
+        def training_step(self, batch, batch_idx):
+            return None if batch_idx == 0 else super().training_step(batch, batch_idx)
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.0)
+
+    trainer = Trainer(max_epochs=1, **OFF)
+    with (
+        pytest.warns(TrainerHooksWarning, match="batch 0: such a batch is skipped"),
+        pytest.warns(TrainerHooksAdvice, match="SGD is 0, and no scheduler changes it"),
+    ):
+        trainer.fit(SkipsTheFirst(), [torch.ones(1, 2)] * 3)
+
+
 def test_an_optimizer_of_other_parameters() -> None:
     """An optimizer over none of the module's parameters is told of once."""
 

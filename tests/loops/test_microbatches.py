@@ -157,6 +157,20 @@ def test_outputs_and_logged_values_are_those_of_the_whole(bare) -> None:
         assert other["worst"] >= one["worst"] - 1e-6
 
 
+def test_a_value_of_one_part_alone_counts_once(bare) -> None:
+    """What the first part logged, and no other, is not added for the others."""
+
+    class LogsAtFirst(LogsEachReduction):
+        def training_step(self, batch, batch_idx):
+            if len(self.sizes) % 2 == 0:
+                self.log("first", 7.0, on_step=True, reduce_fx="sum")
+            return super().training_step(batch, batch_idx)
+
+    watch = Watch()
+    bare(watch, microbatch_size=5).fit(LogsAtFirst(), loader())
+    assert [metrics["first"] for metrics in watch.metrics] == [7.0] * 3
+
+
 class Small(LogsEachReduction):
     """Has a memory for so many samples, and no more."""
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from samples import one_in
 
-from trainer_hooks import Module
+from trainer_hooks import Callback, Module
 from trainer_hooks.callbacks import Checkpoint, EarlyStopping, ModelCheckpoint
 from trainer_hooks.clock.progress import Progress
 from trainer_hooks.errors import StopTraining, TrainerHooksWarning, UsageError
 from trainer_hooks.hooks.spec import HOOKS
+from trainer_hooks.loops.batch_end import UnfinishedSlot
 
 VALIDATION, CHECKPOINT = "request_validation", "request_checkpoint"
 
@@ -486,3 +489,37 @@ def test_requests_before_a_state_is_loaded_still_stand() -> None:
     progress = Progress(is_validation_requested=True)
     progress.load_state_dict(Progress(is_checkpoint_requested=True).state_dict())
     assert (progress.is_validation_requested, progress.is_checkpoint_requested) == (True, True)
+
+
+class Named(Callback):
+    """Makes its state key anew each time, as one of parts does."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @property
+    def state_key(self) -> str:
+        return f"the {self.name}"
+
+
+@pytest.mark.parametrize(
+    ("hook", "after", "is_open"),
+    [
+        ("on_batch_checkpoint", "first", True),
+        ("on_batch_checkpoint", "second", False),
+        ("on_batch_checkpoint", "one that is gone", False),
+        ("save_now", "second", True),
+        ("save_now", "third", False),
+        ("save_now", "first", False),  # it is no saver
+    ],
+)
+def test_whose_turn_a_resumed_slot_still_holds(hook, after, is_open) -> None:
+    """Those after the one that had saved, by its key: the hook's listeners, or the savers asked."""
+    first, second, third = callbacks = [Named(name) for name in ("first", "second", "third")]
+    context = SimpleNamespace(
+        resumed={"trainer_hooks": {"slot": {"hook": hook, "after": f"the {after}"}}},
+        training=SimpleNamespace(progress=Progress()),
+        connector=SimpleNamespace(callbacks=callbacks),
+        hooks=SimpleNamespace(has_listeners_after=lambda _, found: found is first),
+    )
+    assert UnfinishedSlot(context, SimpleNamespace(savers=[second, third])).is_open is is_open

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainer_hooks import Band, Callback
 from trainer_hooks.errors import MetricError
+from trainer_hooks.metrics.metric_objects import metric_parts
 from trainer_hooks.metrics.store import floats
 
 PLACES = {
@@ -338,6 +339,22 @@ def test_the_sanity_check_leaves_no_metrics(Tiny, quiet_trainer, batches, Memory
     trainer.fit(LogsInSanityCheck(), batches(2), batches(2))
     assert seen == {"callbacks": {}, "bar": {}, "logged": {}, "loggers": []}
     assert "val" in trainer.callback_metrics
+
+
+def test_a_metric_object_of_a_callback_is_found_though_it_is_falsy() -> None:
+    """One whose length is 0, as that of a collection may be, has a state all the same."""
+    torchmetrics = pytest.importorskip("torchmetrics")
+
+    class Counted(torchmetrics.MeanMetric):
+        def __len__(self) -> int:
+            return 0
+
+    class Holds(Callback):
+        def __init__(self) -> None:
+            self.metric, self.empty = Counted(), {}
+
+    holder = Holds()
+    assert metric_parts(torch.nn.Identity(), {"Holds": holder})["Holds.metric"] is holder.metric
 
 
 def test_metric_objects_over_epochs_equal_sklearn(Tiny, quiet_trainer, MemoryLogger) -> None:

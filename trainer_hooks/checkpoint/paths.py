@@ -1,7 +1,7 @@
 """Paths of this machine, and addresses of other stores such as `s3://bucket/run`, treated alike.
 
-For a local path no function costs more than a look at its text; the module of remote stores is
-imported only for an address.
+For a local path no function costs more than a look at its text. The module of remote stores is
+imported only for an address, and that of files that are written only where they are.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from trainer_hooks.checkpoint.atomic_write import is_sharded_folder, remove_folder
 from trainer_hooks.errors import CheckpointError, OptionError
 
 _LOCAL = "file://"
@@ -98,7 +97,10 @@ def remove(path: str) -> None:
         from trainer_hooks.checkpoint import remote
 
         remote.remove(path)
-    elif is_sharded_folder(path):
+        return
+    from trainer_hooks.checkpoint.atomic_write import is_sharded_folder, remove_folder
+
+    if is_sharded_folder(path):
         remove_folder(Path(path))
     else:
         Path(path).unlink(missing_ok=True)
@@ -122,6 +124,8 @@ def files_in(folder: str, extension: str, depth: int = 0) -> list[str]:
         from trainer_hooks.checkpoint import remote
 
         return remote.files_in(folder, extension, depth)
+    from trainer_hooks.checkpoint.atomic_write import is_sharded_folder
+
     return [
         str(path)
         for level in range(depth + 1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, fields, replace
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.clock.progress import EpochStage
@@ -13,6 +12,7 @@ from trainer_hooks.clock.timing import Time, TimeUnit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from fractions import Fraction
 
     from trainer_hooks.clock.progress import Progress
 
@@ -174,7 +174,7 @@ class Clock:
         known = Time(0, unit).unit
         number = self.count(known)
         # a Time holds a float; conditions compare `count`, which is exact
-        return Time(float(number) if isinstance(number, Fraction) else number, known)
+        return Time(number if isinstance(number, int) else float(number), known)
 
     def count(self, unit: TimeUnit) -> int | float | Fraction:
         """Return the number of `time(unit)`; a share as an exact fraction."""
@@ -196,6 +196,8 @@ class Clock:
 
     def _share(self) -> Fraction:
         # fractions, as floats may be late: 0.3 // 0.1 is 2.0, where every('0.1dur') is due
+        from fractions import Fraction  # here, as most trainings read no share
+
         shares = [_ratio(self._toward(unit), most) for unit, most in self.ends if most]
         if len(shares) < len(self.ends):
             return Fraction(1)  # a limit of 0 is reached from the start
@@ -210,10 +212,14 @@ class Clock:
         # a Fraction takes neither infinity nor a zero below the line
         if length == math.inf or not length:
             return self.epochs
+        from fractions import Fraction
+
         return self.epochs + min(Fraction(1), Fraction(self.batches_in_epoch, int(length)))
 
 
 def _ratio(part: int | float | Fraction, whole: int | float) -> Fraction:
+    from fractions import Fraction
+
     if isinstance(part, int) and isinstance(whole, int):
         return Fraction(part, whole)  # several times faster than a division of Fractions
     return Fraction(part) / Fraction(whole)

@@ -83,9 +83,10 @@ class _OfTime(DueCondition):
         return f"{type(self).__name__.strip('_').lower()}({str(self.time)!r})"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class _Every(_OfTime):
     """Due at each multiple of a time."""
+
+    __slots__ = ()
 
     def __call__(self, before: Clock, now: Clock) -> bool:
         # whole multiples are compared, so that one that is jumped over counts too
@@ -93,17 +94,19 @@ class _Every(_OfTime):
         return now.count(unit) // step > before.count(unit) // step
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class _After(_OfTime):
     """Due from a time on."""
+
+    __slots__ = ()
 
     def __call__(self, before: Clock, now: Clock) -> bool:  # noqa: ARG002 - as every condition
         return now.count(self.time.unit) >= self.time.exact_value
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class _Once(_OfTime):
     """Due when a time is reached or passed."""
+
+    __slots__ = ()
 
     def __call__(self, before: Clock, now: Clock) -> bool:
         unit = self.time.unit

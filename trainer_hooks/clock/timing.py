@@ -7,15 +7,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from decimal import Decimal
 from enum import StrEnum
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from fractions import Fraction
 
 
 class TimeUnit(StrEnum):
@@ -48,19 +47,17 @@ FRACTIONAL = frozenset({TimeUnit.DURATION, TimeUnit.SECOND})
 _MOST = 2**63 - 1
 _MOST_SECONDS = int(timedelta.max.total_seconds())
 _NUMBER = r"\d+(?:_\d+)*"
+# texts, which `re` compiles at their first use: most trainings read no time
 # three digits of exponent at most: Fraction(Decimal('1e999999999')) would fill the memory
-_COUNTED = re.compile(rf"({_NUMBER}(?:\.(?:{_NUMBER})?)?(?:e[+-]?\d{{1,3}})?)\s*([a-z]+)", re.I)
+_COUNTED = rf"({_NUMBER}(?:\.(?:{_NUMBER})?)?(?:e[+-]?\d{{1,3}})?)\s*([a-z]+)"
 # each unit at most once, in this order: "1d2h30m10s"
-_SPAN = re.compile(
-    r"\s*".join(
-        rf"(?:({_NUMBER}(?:\.\d+)?)\s*{unit})?"
-        for unit in ("d(?:ays?)?", "h(?:rs?|ours?)?", "m(?:ins?|inutes?)?", "s(?:ecs?|econds?)?")
-    ),
-    re.I,
+_SPAN = r"\s*".join(
+    rf"(?:({_NUMBER}(?:\.\d+)?)\s*{unit})?"
+    for unit in ("d(?:ays?)?", "h(?:rs?|ours?)?", "m(?:ins?|inutes?)?", "s(?:ecs?|econds?)?")
 )
-_BARE = re.compile(rf"{_NUMBER}(?:\.{_NUMBER})?")
+_BARE = rf"{_NUMBER}(?:\.{_NUMBER})?"
 # days, hours, minutes and seconds with colons, as schedulers of clusters write them
-_CLOCK = re.compile(r"(\d+):(\d\d):(\d\d):(\d\d)")
+_CLOCK = r"(\d+):(\d\d):(\d\d):(\d\d)"
 _SECONDS_OF = (86_400, 3_600, 60, 1)
 
 
@@ -71,6 +68,8 @@ def parse_amount(value: object, unit: str | None) -> tuple[int | float, TimeUnit
         value: a text or a timedelta, or a number of `unit`.
         unit: the unit of a number; None for a text or a timedelta.
     """
+    from fractions import Fraction
+
     if unit is not None:
         if unit not in _KNOWN:
             return f"there is no unit {unit!r}"
@@ -88,15 +87,18 @@ def parse_amount(value: object, unit: str | None) -> tuple[int | float, TimeUnit
 
 def _parsed(text: str) -> tuple[int | float, TimeUnit] | str:
     """Return number and unit of a text, or the rule that it breaks."""
-    if (match := _COUNTED.fullmatch(text)) and match[2].lower() in _KNOWN:
+    from decimal import Decimal
+    from fractions import Fraction
+
+    if (match := re.fullmatch(_COUNTED, text, re.I)) and match[2].lower() in _KNOWN:
         return _checked(Fraction(Decimal(match[1].replace("_", ""))), _KNOWN[match[2].lower()])
-    match = _SPAN.fullmatch(text) or _CLOCK.fullmatch(text)
+    match = re.fullmatch(_SPAN, text, re.I) or re.fullmatch(_CLOCK, text)
     # every part of a span is optional, so the pattern matches an empty text, too
     if match and any(match.groups()):
         parts = [Fraction((part or "0").replace("_", "")) for part in match.groups()]
         seconds = sum(part * each for part, each in zip(parts, _SECONDS_OF, strict=True))
         return _checked(Fraction(seconds), TimeUnit.SECOND)
-    return "it has no unit" if _BARE.fullmatch(text) else "it must be a number and a unit"
+    return "it has no unit" if re.fullmatch(_BARE, text) else "it must be a number and a unit"
 
 
 def _checked(number: Fraction | None, unit: TimeUnit) -> tuple[int | float, TimeUnit] | str:
@@ -173,6 +175,8 @@ class Time:
     @property
     def exact(self) -> Fraction:
         """The value without the rounding of floats: 0.1 is one tenth."""
+        from fractions import Fraction
+
         # by way of repr: Fraction(0.1) is the binary value nearest to one tenth, and not one tenth
         return Fraction(repr(self.value)) if isinstance(self.value, float) else Fraction(self.value)
 
@@ -318,6 +322,8 @@ def _advice(units: Collection[TimeUnit]) -> str:
 
 
 def _number(value: object, time: Time, sign: str) -> Fraction:
+    from fractions import Fraction
+
     if isinstance(value, int) and not isinstance(value, bool):
         return Fraction(value)
     if isinstance(value, float) and math.isfinite(value):

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trainer_hooks._log import warn
 from trainer_hooks._names import ours
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from trainer_hooks.hooks.spec import HookSpec
 
 
-@dataclass(frozen=True, slots=True)
-class DefaultCallback:
+class DefaultCallback(NamedTuple):
     """A callback that takes part unless the user or a plugin supplied one of the same type.
 
     Attributes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -69,8 +69,7 @@ class Plugin:
         return not names.isdisjoint({normal_name(self.distribution), normal_name(self.name)})
 
 
-@dataclass(frozen=True, slots=True)
-class PluginFilter:
+class PluginFilter(NamedTuple):
     """The plugins that a trainer loads: the user's choice, less those that the environment blocks.
 
     Attributes:

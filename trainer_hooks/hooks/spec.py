@@ -12,6 +12,7 @@ from trainer_hooks.hooks.catalogue import Hooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from types import FunctionType
 
 _Method = TypeVar("_Method", bound="Callable[..., Any]")
 
@@ -116,7 +117,7 @@ def specs_of(catalogue: type[Hooks], supplier: str = "") -> dict[str, HookSpec]:
     return {
         name: HookSpec(
             name,
-            tuple(inspect.signature(hook).parameters)[1:],
+            _arguments_of(hook),
             inspect.getdoc(hook) or "",
             supplier,
             hook,
@@ -124,6 +125,16 @@ def specs_of(catalogue: type[Hooks], supplier: str = "") -> dict[str, HookSpec]:
         for name, hook in vars(catalogue).items()
         if not name.startswith("_") and inspect.isfunction(hook)
     }
+
+
+def _arguments_of(hook: FunctionType) -> tuple[str, ...]:
+    """Return the names of a function's arguments but the first."""
+    code = hook.__code__
+    # a decorator may have set attributes by which the function has another signature
+    if vars(hook) or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        return tuple(inspect.signature(hook).parameters)[1:]
+    # of each of our hooks `inspect.signature` would take as long as importing five modules
+    return code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
 
 
 HOOKS: Mapping[str, HookSpec] = MappingProxyType(specs_of(Hooks))

@@ -22,7 +22,6 @@ from trainer_hooks.checkpoint.paths import absolute_path
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.connector.connector import CallbackConnector
 from trainer_hooks.connector.registry import CallbackEntry, adapt_if_foreign, validate_callback
-from trainer_hooks.context.loaders import EvalLoaders
 from trainer_hooks.context.run_state import present_step
 from trainer_hooks.errors import (
     OptionError,
@@ -70,6 +69,7 @@ if TYPE_CHECKING:
     from trainer_hooks.clock.timing import Time
     from trainer_hooks.connector.callback_state import LoadReport
     from trainer_hooks.connector.error_policy import CallbackReport
+    from trainer_hooks.context.loaders import EvalLoaders
     from trainer_hooks.context.run_state import RunState
     from trainer_hooks.data.evaluator import Evaluator
     from trainer_hooks.hooks.plugin import Plugin
@@ -1621,4 +1621,6 @@ class Trainer:
     def _evaluation(self, stage: str) -> EvalLoaders:
         context = self._core.context
         known = self._core.evaluation if context is None else context.data.evaluation
+        from trainer_hooks.context.loaders import EvalLoaders
+
         return known.get(stage, EvalLoaders())

@@ -104,6 +104,8 @@ def test_a_score_behind_another_path_is_compared(pair) -> None:
     assert {path: one["is_place"] for path, one in found.items()} == {
         "callbacks.S.best_k": True, "callbacks.S.best": True, "callbacks.S.m": False,
     }  # fmt: skip
+    found = pair(saver("a", 1.0, "model.c"), saver("b", 1.0, "other.c"))
+    assert not found["callbacks.S.best"]["is_place"]
     found = pair(saver("a", 1.0, "x.ckpt"), saver("b", 2.0, "y.ckpt"), "--ignore", "paths")
     assert set(found) == {
         'callbacks.S.best_k["/a/epoch=1.ckpt"]', "callbacks.S.best", "callbacks.S.m",
@@ -207,8 +209,12 @@ def test_tolerances(options, paths, pair) -> None:
 
 def test_a_tolerance_reaches_no_infinity(pair) -> None:
     """Infinity is near to nothing, and a number too big for a float is compared all the same."""
-    found = pair({"n": math.inf, "m": 10**400}, {"n": 1.0, "m": 10**400 + 1}, "--rtol", "10")
-    assert set(found) == {"n", "m"}
+    one, other = (
+        {"n": math.inf, "m": 10**400, "k": 1.0},
+        {"n": 1.0, "m": 10**400 + 1, "k": math.inf},
+    )
+    found = pair(one, other, "--rtol", "10")
+    assert set(found) == {"n", "m", "k"}
 
 
 @pytest.mark.parametrize(

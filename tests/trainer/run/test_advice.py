@@ -149,6 +149,11 @@ def test_a_module_in_eval_mode(recwarn) -> None:
     trainer = Trainer(max_epochs=1, logger=False, **OFF)
     with pytest.warns(TrainerHooksAdvice, match=r"Net, backbone.0, head will be trained"):
         trainer.fit(Net().eval(), loader())
+    many = Net()
+    many.backbone = torch.nn.Sequential(*(torch.nn.Linear(2, 2) for _ in range(4)))
+    trainer = Trainer(max_epochs=1, logger=False, **OFF)
+    with pytest.warns(TrainerHooksAdvice, match=r"Net, backbone.0, backbone.1 and 3 more will be"):
+        trainer.fit(many.eval(), loader())
 
 
 def test_a_shuffled_evaluation(recwarn) -> None:

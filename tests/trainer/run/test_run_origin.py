@@ -17,6 +17,7 @@ from trainer_hooks.errors import TrainerHooksWarning
 from trainer_hooks.trainer.run import run_origin as origin
 from trainer_hooks.trainer.run.run_origin import (
     compute_run_origin,
+    is_live_elsewhere,
     is_running_elsewhere,
     process_identity,
     training_values,
@@ -219,3 +220,13 @@ def test_no_process_is_at_work_that_is_this_one(started) -> None:
     assert summary.process == process_identity()
     assert str(os.getpid()) in summary.process.split()
     assert not is_running_elsewhere(summary)
+
+
+def test_a_process_of_another_machine_is_none_of_this_one() -> None:
+    """Its number may be that of a process here; whatever the other machine is called."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as other:
+        identity = origin._identity_of(other.pid)
+        machine, _, rest = identity.partition(" ")
+        assert is_live_elsewhere(identity)
+        assert not is_live_elsewhere(f"{'0' * len(machine)} {rest}")
+        assert not is_live_elsewhere(f"{'f' * len(machine)} {rest}")

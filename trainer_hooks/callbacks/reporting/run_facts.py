@@ -68,13 +68,18 @@ def versions() -> dict[str, str]:
     """Return the versions of Python, trainer_hooks, torch, and every loaded package."""
     packages = {
         name: str(version)
-        for name, module in sorted(sys.modules.items())
+        # a copy, as another thread may import; sorted below, when few are left
+        for name, module in list(sys.modules.items())
         # vars and not getattr: a lazy module would import its parts
         if "." not in name and name not in sys.stdlib_module_names and not name.startswith("_")
         if isinstance(module, ModuleType)
         and isinstance(version := vars(module).get("__version__"), str)
     }
-    return {"python": platform.python_version(), **packages, "trainer_hooks": __version__}
+    return {
+        "python": platform.python_version(),
+        **dict(sorted(packages.items())),
+        "trainer_hooks": __version__,
+    }
 
 
 def command(arguments: Sequence[str] | None = None) -> list[str]:

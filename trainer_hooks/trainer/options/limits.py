@@ -176,13 +176,13 @@ def with_limits(plan: RunPlan, number: object, stages: tuple[str, ...]) -> RunPl
 
 SHARE_RULE = "a share over 0% and under 100%, as '2%' or 0.02"
 
-_PERCENT = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*%\s*", re.ASCII)
+_PERCENT = r"\s*(\d+(?:\.\d*)?|\.\d+)\s*%\s*"
 
 
 def as_share(value: object) -> float | None:
     """Return a share as a float, 0.02 for `"2%"`; None if the value is no share."""
     if isinstance(value, str):
-        match = _PERCENT.fullmatch(value)
+        match = re.fullmatch(_PERCENT, value, re.ASCII)
         value = float(match[1]) / 100 if match is not None else None
     return value if isinstance(value, float) and 0 < value < 1 else None
 
