@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import opcode
 import sys
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from types import FrameType
 
 
 def class_if_loaded(module: str, name: str) -> type | tuple[type, ...]:
@@ -57,8 +59,7 @@ def loader_of(
                 # `from package import name` hides the message of an AttributeError, and `hasattr`
                 # and `getattr` with a default pass on any other error
                 caller = sys._getframe(1)  # noqa: SLF001 - `inspect` would be loaded for it
-                is_import = caller.f_globals.get("__name__") == "importlib._bootstrap"
-                raise MovedError(message) if is_import else AttributeError(message)
+                raise MovedError(message) if _imports(caller) else AttributeError(message)
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if not home:
             return importlib.import_module(f"{package}.{name}")
@@ -70,6 +71,13 @@ def loader_of(
         return value
 
     return load
+
+
+def _imports(frame: FrameType) -> bool:
+    """Whether a frame is in `from package import name`, or in the import system for it."""
+    instruction = frame.f_code.co_code[frame.f_lasti]
+    is_statement = instruction == opcode.opmap["IMPORT_FROM"]
+    return is_statement or frame.f_globals.get("__name__") == "importlib._bootstrap"
 
 
 def lazy_module(

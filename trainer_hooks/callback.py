@@ -22,6 +22,7 @@ from trainer_hooks.hooks.spec import (
     ARGUMENT_ALIASES,
     HOOKS,
     declared_hook,
+    is_empty_hook,
     mark_declared,
     mark_empty,
 )
@@ -273,7 +274,8 @@ def _accept_argument_aliases(kind: type) -> None:
         # which must stay that very object: `overrides` compares by identity
         is_own = isfunction(method) and method is not spec.declared
         if is_own and spec.takes_module and declared_hook(method) is None:
-            setattr(kind, name, _accepting_aliases(method))
+            accepting = _accepting_aliases(method)
+            setattr(kind, name, mark_empty(accepting) if is_empty_hook(method) else accepting)
 
 
 def _accepting_aliases(declared: Callable[..., None]) -> Callable[..., None]:

@@ -291,6 +291,7 @@ def test_manual_optimization_is_refused(bare, option) -> None:
         bare(max_epochs=1, **option).fit(Manual(), loader())
 
 
+@pytest.mark.filterwarnings("ignore:the first dimensions of the tensors in a batch disagree")
 def test_a_module_may_split_its_batches_itself(bare) -> None:
     """split_batch is the module's to override; without that a strange batch is an error."""
 
