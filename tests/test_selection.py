@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import sqlite3
 import sys
 from itertools import combinations, product
 from pathlib import Path
 
+import draw_mutants
 import drawn_cases
 import pytest
 import warm_python
@@ -164,6 +167,31 @@ def test_any_two_choices_come_together_in_what_is_run_always() -> None:
     assert len(values) == len(pairwise(values)) == 29
     assert pairs(found) == pairs(values)
     assert len(found) < 18
+
+
+def test_a_seed_draws_the_same_mutants_each_time(tmp_path) -> None:
+    """Their ids are other ones in each session, and annotations are left as they are."""
+    operators = ["core/AddNot", "core/ReplaceBinaryOperator_BitOr_Add", "core/NumberReplacer"]
+    drawn = []
+    for name in ("first", "second"):
+        with contextlib.closing(sqlite3.connect(tmp_path / name)) as database, database:
+            database.execute("CREATE TABLE work_items (job_id)")
+            database.execute(
+                "CREATE TABLE mutation_specs (job_id, module_path, start_pos_row, start_pos_col, "
+                "operator_name, operator_args, occurrence)"
+            )
+            for row, operator in product(range(5), operators):
+                job = f"{name}, {row}, {operator}" if name == "first" else f"{row}, {operator}"
+                database.execute("INSERT INTO work_items VALUES (?)", [job])
+                values = [job, "m.py", row, 0, operator, "{}", 0]
+                database.execute("INSERT INTO mutation_specs VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+        draw_mutants.draw(tmp_path / name, 4, seed=3)
+        with contextlib.closing(sqlite3.connect(tmp_path / name)) as database:
+            left = database.execute("SELECT start_pos_row, operator_name FROM mutation_specs")
+            drawn.append(sorted(left))
+            assert database.execute("SELECT count(*) FROM work_items").fetchone() == (4,)
+    assert drawn[0] == drawn[1]
+    assert not any("BitOr" in operator for _, operator in drawn[0])
 
 
 def test_each_command_of_the_pages_names_a_marker_that_there_is() -> None:
