@@ -268,6 +268,9 @@ def draw(seed: int, ranks: int | None = None) -> tuple[Options, list[Cut]]:
     }
     if ranks is not None:
         options["ranks"] = ranks
+    # torch's reducer fails where the first backward of a static graph is not reduced
+    if options["variant"] == "static":
+        options["accumulate"] = 1
     if not options["validates"]:
         options["monitor"] = None
     if options["monitor"] is not None or not options["every_n_train_steps"]:
