@@ -38,7 +38,7 @@ def rows(rank: int, world: int) -> list[list[str]]:
     for phase, (name, times) in PHASES.items():
         found = seen.get(phase, {})
         calls = sum(found.get(kind, 0) for kind in ("gradients", "tensors", "objects"))
-        numbers = (calls, found.get("gives", 0), found.get("gets", 0))
+        numbers = (calls, found.get("gives", 0), found.get("gets", 0), found.get("requests", 0))
         told.append([str(world), str(rank), name, *(f"{n / times:,.0f}" for n in numbers)])
     return told
 
@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--worlds", default="2,64,1024", help="numbers of ranks")
     worlds = [int(part) for part in parser.parse_args(argv).worlds.split(",")]
     lines = [row for world in worlds for rank in (0, world - 1) for row in rows(rank, world)]
-    header = ["ranks", "rank", "at", "collectives", "bytes given", "bytes held"]
+    header = ["ranks", "rank", "at", "collectives", "bytes given", "bytes held", "store requests"]
     print("\n" + table(header, lines))
     return 0
 

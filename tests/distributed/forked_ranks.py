@@ -1,4 +1,4 @@
-"""Two ranks forked from a process that has imported torch, under an agent as torchrun's.
+"""Ranks forked from a process that has imported torch, under an agent as torchrun's.
 
 A stage of a training costs a fork in place of an interpreter and its imports. The process that
 calls `fork_ranks` must have run no training: threads do not survive a fork.
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-RANKS = 2
 _NOTICE_S = 5.0
 """Seconds that a rank has to notice the end of another; then it gets torchrun's SIGTERM."""
 _EXIT_S = 20.0
@@ -32,17 +31,19 @@ def fork_ranks(
     target: Callable[[int], object],
     output: Path,
     *,
+    ranks: int = 2,
     seconds: float = 60.0,
     during: Callable[[list[int]], object] | None = None,
 ) -> list[int]:
-    """Run a function in two forked ranks; return their exit codes, the negative signal if killed.
+    """Run a function in forked ranks; return their exit codes, the negative signal if killed.
 
-    A rank that has not ended some seconds after the other one, or in time, gets SIGTERM, as from
+    A rank that has not ended some seconds after the first one, or in time, gets SIGTERM, as from
     torchrun's agent. If it does not end by that, it is killed and has the code 999.
 
     Args:
         target: is called with the rank, in the environment that torchrun makes.
         output: the file that gets what the ranks print.
+        ranks: number of ranks.
         seconds: longest time of the stage.
         during: is called with the process ids of the ranks once they run.
     """
@@ -50,24 +51,30 @@ def fork_ranks(
     listening.bind(("127.0.0.1", 0))
     listening.listen(64)
     sys.stdout.flush()
-    ranks: list[int] = []
-    for rank in range(RANKS):
-        ranks.append(_fork(target, rank, listening, output, ranks[0] if ranks else 0))
+    children: list[int] = []
+    for rank in range(ranks):
+        group = children[0] if children else 0
+        children.append(_fork(target, rank, ranks, listening, output, group))
     store = os.fork()
     if store == 0:
-        _serve(listening)
+        _serve(listening, ranks)
     listening.close()
     try:
         if during is not None:
-            during(ranks)
-        return _wait(ranks, seconds)
+            during(children)
+        return _wait(children, seconds)
     finally:
         os.kill(store, signal.SIGKILL)
         os.waitpid(store, 0)
 
 
 def _fork(
-    target: Callable[[int], object], rank: int, listening: socket.socket, output: Path, group: int
+    target: Callable[[int], object],
+    rank: int,
+    ranks: int,
+    listening: socket.socket,
+    output: Path,
+    group: int,
 ) -> int:
     """Fork one rank into a process group, 0 for a new one, and return its process id."""
     child = os.fork()
@@ -86,8 +93,8 @@ def _fork(
         sys.stdout = os.fdopen(1, "w", buffering=1)
         sys.stderr = os.fdopen(2, "w", buffering=1)
         os.environ.update(
-            RANK=str(rank), LOCAL_RANK=str(rank), GROUP_RANK="0", WORLD_SIZE=str(RANKS),
-            LOCAL_WORLD_SIZE=str(RANKS), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+            RANK=str(rank), LOCAL_RANK=str(rank), GROUP_RANK="0", WORLD_SIZE=str(ranks),
+            LOCAL_WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
             TORCHELASTIC_USE_AGENT_STORE="True", GLOO_SOCKET_IFNAME="lo",
         )  # fmt: skip
         target(rank)
@@ -105,11 +112,11 @@ def _fork(
         os._exit(code)
 
 
-def _serve(listening: socket.socket) -> None:
+def _serve(listening: socket.socket, ranks: int) -> None:
     """Host the key-value store, as torchrun's agent does, until this process is killed."""
     # kept: the server ends with the object
     store = dist.TCPStore(
-        "127.0.0.1", listening.getsockname()[1], RANKS, is_master=True, wait_for_workers=False,
+        "127.0.0.1", listening.getsockname()[1], ranks, is_master=True, wait_for_workers=False,
         master_listen_fd=listening.fileno(), timeout=timedelta(seconds=60), use_libuv=False,
     )  # fmt: skip
     while store.port:

@@ -1,11 +1,11 @@
-"""Draw trainings of two ranks at random, cut each several times in a row, and resume it each time.
+"""Draw trainings of several ranks, cut each several times in a row, and resume it each time.
 
-    python tests/distributed/random_chains.py --seeds 0:300 [--seconds 600]
+    python tests/distributed/random_chains.py --seeds 0:300 [--seconds 600] [--ranks 8]
 
-Each cut is a SIGKILL of one rank or both, a signal, an exception in a hook, or a SIGKILL at some
+Each cut is a SIGKILL of one rank or all, a signal, an exception in a hook, or a SIGKILL at some
 call that changes the disk. Each stage resumes with `ckpt_path="auto"` and other random seeds. The
 end must be that of the run that nobody cut: weights, optimizers, callback states, history and
-random numbers of both ranks, rows of metrics.csv, names and contents of the checkpoints.
+random numbers of all ranks, rows of metrics.csv, names and contents of the checkpoints.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ import numpy as np
 import torch
 from forked_ranks import fork_ranks
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
 
-from trainer_hooks import Callback, FSDPStrategy, Module, Trainer
+from trainer_hooks import Callback, DDPStrategy, FSDPStrategy, Module, Trainer
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.checkpoint.file import load_checkpoint
 from trainer_hooks.loggers import CSVLogger
@@ -53,7 +54,18 @@ SPACE: dict[str, list[Any]] = {
     "log_every_n_steps": [1, 2],
     "epochs": [2, 3],
     "stopping_rank": [None, 0, 1],
+    "ranks": [2, 3, 4, 5],
+    "variant": [None, "views", "static", "half", "buckets"],
 }
+DDP_OPTIONS: dict[str | None, Options] = {
+    None: {},
+    "views": {"gradient_as_bucket_view": True},
+    "static": {"static_graph": True},
+    "half": {"ddp_comm_hook": default_hooks.fp16_compress_hook},
+    "buckets": {"bucket_cap_mb": 1e-5},
+}
+"""Options of a DDPStrategy by the name of the variant; without a meaning for weights in shards."""
+
 WAYS = ("kill", "kill", "SIGTERM", "SIGUSR1", "SIGINT", "error", "disk", "disk")
 DISK = ("fsync", "replace", "rename", "link", "symlink", "unlink")
 SEED = 5
@@ -63,7 +75,8 @@ SEED = 5
 # --- a training ---
 
 torch.manual_seed(7)
-DATA = TensorDataset(torch.randn(24, 3), torch.randn(24, 1))
+DATA = TensorDataset(torch.randn(96, 3), torch.randn(96, 1))
+"""Twelve samples for each of up to eight ranks."""
 
 
 class Net(Module):
@@ -136,7 +149,7 @@ class Stream(IterableDataset):
 def loader(options: Options, rank: int) -> DataLoader:
     """Return a rank's training loader."""
     if options["data"] == "shared":
-        return DataLoader(DATA, 3, shuffle=True)
+        return DataLoader(Subset(DATA, range(12 * options["ranks"])), 3, shuffle=True)
     count = 11 if rank and options["uneven"] else 8
     if options["data"] == "known":
         return DataLoader(Subset(DATA, range(12 * rank, 12 * rank + count)), 2, shuffle=True)
@@ -158,6 +171,8 @@ def train(options: Options, folder: Path, rank: int, seed: int, cut: Cut | None)
     if strategy.startswith("fsdp"):
         kind = "sharded" if strategy == "fsdp folders" else "full"
         strategy = FSDPStrategy(auto_wrap_policy=nn.Linear, state_dict_type=kind)
+    else:
+        strategy = DDPStrategy(**DDP_OPTIONS[options["variant"]])
     module, remembers = Net(options), Remembers()
     trainer = Trainer(
         max_epochs=options["epochs"], accelerator="cpu", strategy=strategy, plugins=False,
@@ -217,7 +232,7 @@ class Cutter(Callback):
 
     def _kill(self) -> None:
         assert self.cut is not None
-        if self.cut["both"]:
+        if self.cut["all"]:
             os.killpg(os.getpgrp(), signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -226,7 +241,7 @@ class Cutter(Callback):
         cut = self.cut
         if cut is None or cut["way"] == "disk" or self.count != cut["at"]:
             return
-        if not cut["both"] and cut["rank"] != self.rank:
+        if not cut["all"] and cut["rank"] != self.rank:
             return
         if cut["way"] == "kill":
             self._kill()
@@ -239,13 +254,23 @@ class Cutter(Callback):
 # --- a chain of cuts ---
 
 
-def draw(seed: int) -> tuple[Options, list[Cut]]:
-    """Return the configuration of a seed, and its cuts; each option is the simplest in many."""
+def draw(seed: int, ranks: int | None = None) -> tuple[Options, list[Cut]]:
+    """Return the configuration of a seed, and its cuts; each option is the simplest in many.
+
+    Args:
+        seed: of the draw.
+        ranks: number of ranks, in place of the drawn one.
+    """
     chosen = random.Random(seed)
     options = {
         name: values[0] if chosen.random() < 0.4 else chosen.choice(values)
         for name, values in SPACE.items()
     }
+    if ranks is not None:
+        options["ranks"] = ranks
+    # torch's reducer fails where the first backward of a static graph is not reduced
+    if options["variant"] == "static":
+        options["accumulate"] = 1
     if not options["validates"]:
         options["monitor"] = None
     if options["monitor"] is not None or not options["every_n_train_steps"]:
@@ -256,8 +281,8 @@ def draw(seed: int) -> tuple[Options, list[Cut]]:
         {
             "way": chosen.choice(WAYS),
             "where": chosen.random(),
-            "rank": chosen.randrange(2),
-            "both": chosen.random() < 0.4,
+            "rank": chosen.randrange(options["ranks"]),
+            "all": chosen.random() < 0.4,
             "before": chosen.random() < 0.5,
         }
         for _ in range(chosen.randint(1, 6))
@@ -272,7 +297,7 @@ def told(options: Options, cuts: list[Cut]) -> str:
 
 
 def _told_cut(cut: Cut) -> str:
-    who = "both ranks" if cut["both"] else f"rank {0 if cut['way'] == 'disk' else cut['rank']}"
+    who = "all ranks" if cut["all"] else f"rank {0 if cut['way'] == 'disk' else cut['rank']}"
     return f"{cut['way']} of {who} at {cut.get('at', round(cut['where'], 2))}"
 
 
@@ -286,10 +311,10 @@ def examine(options: Options, cuts: list[Cut], folder: Path) -> list[str]:
         shutil.rmtree(one, ignore_errors=True)
     place.mkdir(parents=True)
     codes, output = _stage(options, place, SEED, None)
-    if codes != [0, 0]:
+    if any(codes):
         return [f"the uncut run ended with {codes}: {output[-3000:]}"]
     events = torch.load(place / "end0.pt", weights_only=False)["events"]
-    expected = _end(place)
+    expected = _end(place, options["ranks"])
     place.rename(kept)
     place.mkdir()
     for number, cut in enumerate([*cuts, None], 1):
@@ -299,13 +324,13 @@ def examine(options: Options, cuts: list[Cut], folder: Path) -> list[str]:
         has_checkpoint = any((place / "checkpoints").glob("[!.]*.ckpt"))
         seed = SEED + number * 100 if has_checkpoint else SEED
         codes, output = _stage(options, place, seed, cut)
-        if codes == [0, 0]:
+        if not any(codes):
             break
         if 999 in codes:
             return [f"stage {number} hangs after {cut and _told_cut(cut)}: {output[-3000:]}"]
         if cut is None:
             return [f"the last stage ended with {codes}: {output[-4000:]}"]
-    end = _end(place)
+    end = _end(place, options["ranks"])
     if any(cut["way"] in ("SIGTERM", "SIGUSR1") for cut in cuts):
         _forgive_signals(expected["files"], end["files"])
     return list(_differences("", expected, end))
@@ -330,13 +355,14 @@ def _batches(content: dict[str, Any]) -> int:
 def _stage(options: Options, folder: Path, seed: int, cut: Cut | None) -> tuple[list[int], str]:
     output = folder / "output.txt"
     output.unlink(missing_ok=True)
-    codes = fork_ranks(lambda rank: train(options, folder, rank, seed + rank, cut), output)
+    run = lambda rank: train(options, folder, rank, seed + rank, cut)  # noqa: E731
+    codes = fork_ranks(run, output, ranks=options["ranks"])
     return codes, output.read_text() if output.exists() else ""
 
 
-def _end(folder: Path) -> dict[str, Any]:
+def _end(folder: Path, ranks: int) -> dict[str, Any]:
     """Return the end of a training, without its wall times."""
-    ends = [torch.load(folder / f"end{rank}.pt", weights_only=False) for rank in range(2)]
+    ends = [torch.load(folder / f"end{rank}.pt", weights_only=False) for rank in range(ranks)]
     log_dir = ends[0]["log_dir"]
     for end in ends:
         del end["events"], end["log_dir"]
@@ -385,9 +411,9 @@ def _plain(value: Any) -> str:
     return re.sub(r"version_\d+", "version_N", repr(value))
 
 
-def check(seed: int, folder: Path, *, shrinks: bool = True) -> str:
+def check(seed: int, folder: Path, *, shrinks: bool = True, ranks: int | None = None) -> str:
     """Examine the configuration of a seed; return how it differs, shrunk, or an empty text."""
-    options, cuts = draw(seed)
+    options, cuts = draw(seed, ranks)
     found = examine(options, cuts, folder)
     if not found:
         return ""
@@ -403,7 +429,8 @@ def _shrunk(options: Options, cuts: list[Cut], found: list[str], folder: Path) -
         if fewer and (less := examine(options, fewer, folder)):
             cuts, found = fewer, less
     for name, values in SPACE.items():
-        if options[name] != values[0]:
+        # cuts name ranks
+        if options[name] != values[0] and name != "ranks":
             simpler = {**options, name: values[0]}
             if less := examine(simpler, cuts, folder):
                 options, found = simpler, less
@@ -440,6 +467,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seeds", default="0:300", help="first:last, without the last")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no seed after that time")
     parser.add_argument("--no-shrink", action="store_true")
+    parser.add_argument("--ranks", type=int, help="of each training, up to 8; drawn by default")
     given = parser.parse_args(arguments)
     first, last = map(int, given.seeds.split(":"))
     torch.set_num_threads(1)
@@ -449,7 +477,8 @@ def main(arguments: list[str]) -> int:
         for seed in range(first, last):
             if time.monotonic() - begun > given.seconds:
                 break
-            found = check(seed, Path(name, "chain"), shrinks=not given.no_shrink)
+            shrinks = not given.no_shrink
+            found = check(seed, Path(name, "chain"), shrinks=shrinks, ranks=given.ranks)
             done += 1
             bad += bool(found)
             if found:

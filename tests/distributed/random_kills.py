@@ -1,6 +1,7 @@
 """Kill ranks under torchrun at random; each run must end as if no rank was killed.
 
 python tests/distributed/random_kills.py [--kills 20] [--at-once 4] [--seed 0] [--strategy ddp]
+    [--ranks 2]
 """
 
 from __future__ import annotations
@@ -41,12 +42,14 @@ class Outcome:
     left: list[str]
 
 
-def train(folder: Path, strategy: str, kills: list[str], timeout: float = 150) -> Outcome:
+def train(
+    folder: Path, strategy: str, kills: list[str], ranks: int = 2, timeout: float = 150
+) -> Outcome:
     """Train under torchrun with as many restarts as kills, and leave no process behind."""
     command = [
-        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-        "--max-restarts", str(len(kills)), str(HERE / "elastic_run.py"), str(folder), strategy,
-        *kills,
+        sys.executable, "-m", "torch.distributed.run", "--standalone",
+        "--nproc-per-node", str(ranks), "--max-restarts", str(len(kills)),
+        str(HERE / "elastic_run.py"), str(folder), strategy, *kills,
     ]  # fmt: skip
     environ = {
         **os.environ, "OMP_NUM_THREADS": "1", "TRAINER_HOOKS_DISABLE_PLUGINS": "1",
@@ -62,7 +65,7 @@ def train(folder: Path, strategy: str, kills: list[str], timeout: float = 150) -
     except subprocess.TimeoutExpired:
         agent.send_signal(signal.SIGTERM)  # it ends the ranks
         agent.wait()
-    found = [folder / f"found{rank}.json" for rank in range(2)]
+    found = [folder / f"found{rank}.json" for rank in range(ranks)]
     rows = [line for path in folder.rglob("metrics.csv") for line in path.read_text().splitlines()]
     return Outcome(
         agent.returncode,
@@ -74,11 +77,11 @@ def train(folder: Path, strategy: str, kills: list[str], timeout: float = 150) -
 
 
 def random_kills(many: int, whole: Outcome, seed: int) -> list[str]:
-    """Return kills of either rank at any call that it makes, three of four in the training."""
+    """Return kills of any rank at any call that it makes, three of four in the training."""
     drawn = random.Random(seed)
     kills = []
     for _ in range(many):
-        rank = drawn.randrange(2)
+        rank = drawn.randrange(len(whole.found))
         _, before, calls = whole.found[rank]
         begin, end = (before, calls) if drawn.random() < 0.75 else (1, before)
         kills.append(f"{rank}:{drawn.randrange(begin, end)}")
@@ -87,7 +90,7 @@ def random_kills(many: int, whole: Outcome, seed: int) -> list[str]:
 
 def differences(whole: Outcome, killed: Outcome) -> list[str]:
     """Return the differences from the training without kills."""
-    if killed.code or len(killed.found) < 2:
+    if killed.code or len(killed.found) < len(whole.found):
         return [f"exit code {killed.code}: {killed.output[-3000:]}"]
     told = [
         f"{name} of rank {rank}"
@@ -106,18 +109,20 @@ def main() -> None:
     parser.add_argument("--at-once", type=int, default=4, help="kills of one training")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--strategy", choices=["ddp", "fsdp"], default="ddp")
+    parser.add_argument("--ranks", type=int, default=2)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         place = Path(name, "whole")
         place.mkdir()
-        whole = train(place, options.strategy, [])
+        whole = train(place, options.strategy, [], options.ranks)
         print(f"calls a rank: {[one[1:] for one in whole.found]}", flush=True)
         bad = 0
         for number in range(0, options.kills, options.at_once):
             kills = random_kills(options.at_once, whole, options.seed + number)
             place = Path(name, str(number))
             place.mkdir()
-            found = differences(whole, train(place, options.strategy, kills))
+            killed = train(place, options.strategy, kills, options.ranks)
+            found = differences(whole, killed)
             bad += bool(found)
             print(f"{' '.join(kills)}: {found or 'the same'}", flush=True)
     sys.exit(bad > 0)

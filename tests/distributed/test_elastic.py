@@ -26,17 +26,17 @@ def are_reached(kills, whole):
     return 0.2 < trained < 0.6
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-def test_a_killed_training_ends_as_if_it_had_not_been(kills, strategy, tmp_path):
+@pytest.mark.parametrize(("strategy", "ranks"), [("ddp", 2), ("ddp", 3), ("fsdp", 2)])
+def test_a_killed_training_ends_as_if_it_had_not_been(kills, strategy, ranks, tmp_path):
     """Killed in a save, at random, or by a signal, it ends with bit-identical weights."""
     place = tmp_path / "whole"
     place.mkdir()
-    whole = kills.train(place, strategy, [])
+    whole = kills.train(place, strategy, [], ranks)
     drawn = (kills.random_kills(2, whole, seed) for seed in range(1000))
-    asked = ["0:save", *next(two for two in drawn if are_reached(two, whole)), "1:term"]
+    asked = ["0:save", *next(two for two in drawn if are_reached(two, whole)), f"{ranks - 1}:term"]
     place = tmp_path / "killed"
     place.mkdir()
-    killed = kills.train(place, strategy, asked)
+    killed = kills.train(place, strategy, asked, ranks)
     assert killed.output.count("exitcode: -9") == 3, killed.output
     assert "SIGTERM" in killed.output
     assert not kills.differences(whole, killed)

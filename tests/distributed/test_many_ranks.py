@@ -30,7 +30,10 @@ def asked(tmp_path_factory) -> dict[tuple[int, int], dict[str, dict[str, int]]]:
 
 @pytest.mark.slow
 def test_a_step_asks_for_the_gradients_and_nothing_else(asked) -> None:
-    """A step is one reduction of the gradients, of as many bytes in any world."""
+    """A step is one reduction of the gradients, of as many bytes in any world.
+
+    And it asks nothing of the store, which one process serves.
+    """
     steps = [found["step"] for found in asked.values()]
     assert all(step == steps[0] for step in steps)
     assert set(steps[0]) == {"gradients", "gives", "gets"}
@@ -43,7 +46,7 @@ def test_what_grows_is_small(asked) -> None:
     assert two.keys() == many.keys()
     for phase, found in two.items():
         grown = many[phase]
-        for kind in ("gradients", "tensors", "objects"):
+        for kind in ("gradients", "tensors", "objects", "requests"):
             assert grown.get(kind) == found.get(kind), phase
         # a save has the seeds of the rank, and a larger number takes a byte or two more
         assert abs(grown["gives"] - found["gives"]) <= (16 if phase == "save" else 0), phase

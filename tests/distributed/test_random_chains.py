@@ -1,4 +1,4 @@
-"""Trainings of two ranks that are cut several times in a row, at random."""
+"""Trainings of two to five ranks that are cut several times in a row, at random."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 from cases import CASES
+from many_ranks_cases import CASES as MANY_RANKS
 from own_loop_cases import CASES as OWN_LOOPS
 from sharded_cases import CASES as SHARDED
 
@@ -25,7 +26,7 @@ def main(folder: str, names: list[str]) -> None:
         place = Path(folder, name)
         place.mkdir(exist_ok=True)
         torch.manual_seed(0)
-        found = {**CASES, **SHARDED, **OWN_LOOPS}[name](place)
+        found = {**CASES, **SHARDED, **OWN_LOOPS, **MANY_RANKS}[name](place)
         Path(place, f"rank{rank}.json").write_text(json.dumps(found))
 
 

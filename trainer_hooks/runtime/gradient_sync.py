@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from trainer_hooks.errors import OptimizationError, UsageError
+from trainer_hooks.runtime.rank_zero import rank_zero_warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -255,7 +256,7 @@ class GradientSync:
                 self._request_flag = GradientFlag(trained[-1])
             # Its constructor compares the parameters of all ranks, which is a collective.
             with self._watchdog.waiting("DistributedDataParallel"):
-                self._ddp = DistributedDataParallel(
+                self._ddp = FixedBucketsDDP(
                     _StepModule(self._module, self._run_step, self._request_flag),
                     process_group=group,
                     **options.arguments(),
@@ -310,6 +311,77 @@ class GradientSync:
             reducer.prepare_for_backward([*outputs, *flag_outputs])
         else:
             reducer.prepare_for_backward([])
+
+
+class FixedBucketsDDP(DistributedDataParallel):
+    """DistributedDataParallel whose communication buckets are laid out once, before the first step.
+
+    torch's own class starts with a single bucket and lays out new ones after its first backward, in
+    the order in which gradients arrived. A resumed run would then reduce its first step in other
+    buckets than the uncut run did. The buckets decide in which order the gradients of three ranks
+    or more are summed, and with the order the last bits change.
+
+    Here the layout depends on nothing but the trained parameters, and the resumed run sums as the
+    uncut one did. Parameters come in reversed order of their definition: of most modules that is
+    the order in which gradients arrive, so that reductions overlap with the backward.
+
+    Args:
+        module: a module with trained parameters.
+        find_unused_parameters: as of torch's class. With it torch never lays out new buckets.
+        static_graph: as of torch's class.
+        arguments: further arguments of torch's class.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        find_unused_parameters: bool = False,
+        static_graph: bool = False,
+        **arguments: Any,
+    ) -> None:
+        rebuilds = static_graph or not find_unused_parameters
+        # Before the constructor, which calls the method below.
+        self._must_reverse, self._is_reversed = rebuilds, False
+        super().__init__(
+            module,
+            find_unused_parameters=find_unused_parameters,
+            static_graph=static_graph,
+            **arguments,
+        )
+        if not rebuilds:
+            return
+        self._has_rebuilt_buckets = self._is_reversed and lay_out_buckets(self.reducer)
+        # Two numbers have one sum, in any order.
+        if not self._has_rebuilt_buckets and self.process_group.size() > 2:
+            rank_zero_warn(
+                f"torch {torch.__version__} lays out the buckets of gradients after the first "
+                "step, and trainer_hooks cannot make it do so earlier, as torch's private names "
+                "have changed. A resumed run of three processes or more may differ from an uncut "
+                "one in the last bits. Use an older torch where that matters."
+            )
+
+    def _build_params_for_reducer(self) -> tuple[list[nn.Parameter], list[bool]]:
+        parameters, expects_sparse = super()._build_params_for_reducer()  # type: ignore[no-untyped-call]
+        # Where torch lays out no new buckets it reverses the order itself.
+        if self._must_reverse:
+            self._is_reversed = True
+            parameters, expects_sparse = parameters[::-1], expects_sparse[::-1]
+        return parameters, expects_sparse
+
+
+def lay_out_buckets(reducer: Any) -> bool:
+    """Make torch's reducer fill its buckets in the order of its parameters.
+
+    It is a collective, in which rank 0 sends its layout to the others.
+
+    Returns:
+        whether it did so; False for a version of torch that cannot.
+    """
+    if not hasattr(reducer, "_push_all_rebuilt_params"):
+        return False
+    reducer._push_all_rebuilt_params()  # noqa: SLF001 - as torch's join context does
+    return bool(reducer._rebuild_buckets())  # noqa: SLF001 - as torch's forward does
 
 
 class _StepModule(nn.Module):

@@ -1,0 +1,233 @@
+"""Cases of three ranks or more, for `worker.py`: each resume must be the uncut run, bit for bit.
+
+Three numbers have several sums. So these cases show whether a resume adds in the same order as the
+uncut run, which two ranks cannot show.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from cases import (
+    DATA,
+    FEW,
+    Draws,
+    Manual,
+    Net,
+    Remembers,
+    Slots,
+    digest,
+    loader,
+    mean_of_own,
+    trainer,
+)  # fmt: skip
+from own_loop_cases import a_run, train
+from sharded_cases import whole
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.utils.data import Subset
+
+from trainer_hooks import Callback, DDPStrategy, FSDPStrategy, Trainer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+WORLD = int(os.environ["WORLD_SIZE"])
+BATCHES = 4
+"""Number of batches of an epoch, of two samples for each rank."""
+
+
+def some() -> Any:
+    """Return a training loader of four batches for each rank."""
+    return loader(Subset(DATA, range(2 * BATCHES * WORLD)), 2, shuffle=True)
+
+
+class Logs(Draws):
+    """Logs values of steps and of epochs, reduced over the ranks."""
+
+    def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+        loss = super().training_step(batch, batch_idx)
+        self.log("loss", loss, on_step=True, on_epoch=True, sync_dist=True)
+        self.log("high", batch[0].max(), reduce_fx="max", sync_dist=True)
+        return loss
+
+
+class Manuals(Manual):
+    """Two optimizers with dropout and BatchNorm, each toggling the other's parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(
+            nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.Linear(8, 1)
+        )
+
+
+class Unfreezes(Callback):
+    """Freezes the first layer for an epoch, so that the trained parameters change."""
+
+    def on_train_epoch_start(self, trainer: Trainer, module: Any) -> None:
+        module.net[1].requires_grad_(trainer.current_epoch > 0)
+
+
+Ways = dict[str, tuple[Any, dict[str, Any]]]
+"""By its name: a strategy, and the other options of a trainer."""
+
+
+def ddp_ways() -> Ways:
+    return {
+        "plain": ("ddp", {}),
+        "accumulated": ("ddp", {"accumulate_grad_batches": 3, "gradient_clip_val": 0.5}),
+        "unused": ("ddp_find_unused_parameters_true", {}),
+        "views": (
+            DDPStrategy(gradient_as_bucket_view=True, bucket_cap_mb=1e-5),
+            {"accumulate_grad_batches": 2},
+        ),
+        "static": (DDPStrategy(static_graph=True, bucket_cap_mb=1e-5), {}),
+        "half": (DDPStrategy(ddp_comm_hook=default_hooks.fp16_compress_hook), {}),
+        "hook": (DDPStrategy(ddp_comm_hook=mean_of_own, ddp_comm_state=[]), {}),
+    }
+
+
+def fsdp_ways() -> Ways:
+    layers = {"auto_wrap_policy": nn.Linear}
+    ways: Ways = {
+        "fsdp": (FSDPStrategy(**layers), {}),
+        "fsdp parts": (
+            FSDPStrategy(**layers, state_dict_type="sharded"),
+            {"accumulate_grad_batches": 2},
+        ),
+    }
+    if WORLD % 2 == 0:
+        ways["hsdp"] = (FSDPStrategy(**layers, device_mesh=(WORLD // 2, 2)), {})
+    return ways
+
+
+def of_rank(value: Any) -> list[float]:
+    """Return the numbers of a tensor that this rank holds."""
+    local = value.to_local() if hasattr(value, "to_local") else value
+    return torch.as_tensor(local).double().flatten().tolist()
+
+
+def differing(folder: Path, fit: Callable[..., dict[str, Any]]) -> dict[str, list[str]]:
+    """Resume a fit from several of its files; return by file which values differ at the end.
+
+    The files are of the first batch, of the end of an epoch, and of the inside of the next. The
+    first and the last one lie inside of accumulation windows of three batches.
+    """
+    folder.mkdir(exist_ok=True)
+    uncut = fit(5, Slots(folder))
+    found = {}
+    for name in ("batch1", f"epoch{BATCHES}", f"batch{BATCHES + 2}"):
+        resumed = fit(6, ckpt_path=folder / f"{name}.ckpt")
+        found[name] = [key for key, value in uncut.items() if resumed[key] != value]
+    return found
+
+
+def trained(
+    folder: Path, module_class: Any, strategy: Any, options: dict[str, Any], *others: Any
+) -> Callable[..., dict[str, Any]]:
+    """Return a function that fits a new module, and returns all values at the end."""
+
+    def fit(seed: int, *callbacks: Any, ckpt_path: Path | None = None) -> dict[str, Any]:
+        torch.manual_seed(seed)
+        module, remembers = module_class(), Remembers()
+        end = trainer(
+            folder, remembers, *others, *callbacks, max_epochs=2, strategy=strategy, **options
+        )
+        end.fit(module, some(), loader(FEW, 2), ckpt_path=ckpt_path)
+        return {
+            "weights": whole(module),
+            "steps": end.global_step,
+            "optimizers": [
+                of_rank(value)
+                for optimizer in end.optimizers
+                for state in optimizer.state_dict()["state"].values()
+                for value in state.values()
+                if value is not None
+            ],
+            "drawn": remembers.drawn,
+            "metrics": {name: value.item() for name, value in end.callback_metrics.items()},
+        }
+
+    return fit
+
+
+def exact_plain(folder: Path) -> dict:
+    """DDP as most use it."""
+    return {"plain": differing(folder / "plain", trained(folder, Logs, "ddp", {}))}
+
+
+def exact_ddp(folder: Path) -> dict:
+    """DDP with each of its options, two optimizers in turn, and layers that are frozen."""
+    found = {
+        name: differing(folder / name, trained(folder, Logs, strategy, options))
+        for name, (strategy, options) in ddp_ways().items()
+    }
+    unused = "ddp_find_unused_parameters_true"
+    found["manual"] = differing(folder / "manual", trained(folder, Manuals, unused, {}))
+    unfreezes = trained(folder, Logs, "ddp", {}, Unfreezes())
+    found["unfreezes"] = differing(folder / "unfreezes", unfreezes)
+    return found
+
+
+def exact_own_loop(folder: Path) -> dict:
+    """A loop by Run, also with accumulated gradients."""
+    found = {}
+    for accumulate in (1, 3):
+
+        def fit(
+            seed: int, *callbacks: Any, ckpt_path: Path | None = None, accumulate: int = accumulate
+        ) -> dict[str, Any]:
+            torch.manual_seed(seed)
+            net = nn.Sequential(
+                nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.Linear(8, 1)
+            )
+            run = a_run(
+                folder, net, *callbacks, ckpt_path=ckpt_path, max_epochs=2, strategy="ddp",
+                accumulate_grad_batches=accumulate,
+            )  # fmt: skip
+            train(run, net, some(), validates=True)
+            metrics = {name: value.item() for name, value in run.trainer.callback_metrics.items()}
+            return {"weights": digest(net), "metrics": metrics}
+
+        found[f"accumulates {accumulate}"] = differing(folder / str(accumulate), fit)
+    return found
+
+
+def exact_shards(folder: Path) -> dict:
+    """Weights in shards, in one file and in a file for each rank, and in two replicas."""
+    return {
+        name: differing(folder / name, trained(folder, Logs, strategy, options))
+        for name, (strategy, options) in fsdp_ways().items()
+    }
+
+
+def buckets(folder: Path) -> dict:
+    """Record the buckets of each step, as a communication hook sees them."""
+    seen: list[list[str]] = []
+
+    def hook(module: nn.Module, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        names = {parameter: name for name, parameter in module.named_parameters()}
+        if bucket.index() == 0:
+            seen.append([])
+        seen[-1].append(" ".join(names[parameter] for parameter in bucket.parameters()))
+        return default_hooks.allreduce_hook(dist.group.WORLD, bucket)
+
+    found = {}
+    for name, cap in (("small", 1e-5), ("large", None)):
+        module = Net()
+        strategy = DDPStrategy(ddp_comm_hook=hook, ddp_comm_state=module, bucket_cap_mb=cap)
+        seen.clear()
+        trainer(folder, strategy=strategy).fit(module, some())
+        found[name] = list(seen)
+    return found
+
+
+CASES = {
+    function.__name__: function
+    for function in (exact_plain, exact_ddp, exact_own_loop, exact_shards, buckets)
+}

@@ -1,0 +1,49 @@
+"""Resumes in three ranks and more are the uncut run, bit for bit."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
+def require_exact(ended, *cases: str) -> None:
+    """Check each resume of each way to train, in each rank."""
+    assert not any(ended.codes), ended.output[-6000:]
+    for case in cases:
+        for rank, found in enumerate(ended.found(case)):
+            assert found
+            for name, files in found.items():
+                assert len(files) == 3
+                assert not any(files.values()), f"{case}, {name}, rank {rank}: {files}"
+
+
+def test_three_ranks_reduce_in_the_same_buckets_from_the_first_step_on(launched):
+    """The last layers come first, as their gradients do; and so a resume is exact."""
+    ended = launched("exact_plain", "buckets", processes=3)
+    require_exact(ended, "exact_plain")
+    last, *others = "net.3.bias net.3.weight", "net.0.bias", "net.0.weight"
+    for found in ended.found("buckets"):
+        assert found == {
+            "small": [[last, *others]] * 4,
+            "large": [[" ".join([last, *others])]] * 4,
+        }
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("processes", "cases"),
+    [
+        (3, ["exact_ddp"]),
+        (4, ["exact_ddp"]),
+        (3, ["exact_own_loop", "exact_shards"]),
+        (4, ["exact_shards"]),
+    ],
+    ids=["3 ddp", "4 ddp", "3 others", "4 shards"],
+)
+def test_resumes_are_exact_in_many_ranks(launched, processes, cases):
+    """From the first batch, from the end of an epoch, and from the inside of the next.
+
+    Weights, states of optimizers, random numbers and metrics are the uncut run's, in each rank.
+    """
+    require_exact(launched(*cases, processes=processes), *cases)
