@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from trainer_hooks.runtime.parameter_names import plain_name
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -29,7 +31,8 @@ def metric_parts(module: nn.Module, owners: Mapping[str, object]) -> dict[str, A
         module: the module.
         owners: other objects that may hold metric objects, such as callbacks, by name.
     """
-    parts: dict[str, Any] = dict(module.named_modules())
+    # the layer inside a wrapper of torch has the same plain name, and comes later
+    parts: dict[str, Any] = {plain_name(name): part for name, part in module.named_modules()}
     known = {id(part) for part in parts.values()}
     # the attributes of a metric object are its own state, so no others are looked for there
     keepers = [(name, part) for name, part in parts.items() if not is_metric_object(part)]
@@ -72,7 +75,7 @@ def load_metric_states(
         device: the device to put them on.
     """
     for name, state in states.items():
-        part = parts.get(name)
+        part = parts.get(plain_name(name))
         if not hasattr(part, "metric_state"):
             continue
         values = {

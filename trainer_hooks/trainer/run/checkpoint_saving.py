@@ -23,6 +23,7 @@ from trainer_hooks.checkpoint.safetensors_file import (
 from trainer_hooks.errors import TrainerHooksWarning, UsageError
 from trainer_hooks.hooks.relay import current_hook
 from trainer_hooks.module.torch_wrappers import unsharded_class
+from trainer_hooks.runtime.parameter_names import with_plain_names
 from trainer_hooks.trainer.run.registered_state import build_state_registry
 from trainer_hooks.trainer.run.run_origin import (
     compute_run_origin,
@@ -288,7 +289,8 @@ def _contents(
         "global_step": training.progress.steps_completed,
         # Lightning's migrations look it up in each file that they read
         "pytorch-lightning_version": lightning.VERSION,
-        "state_dict": module.state_dict(),
+        # so that it loads with and without torch.compile of a layer
+        "state_dict": with_plain_names(module.state_dict()),
         "loops": {},
         "trainer_hooks": {"format": FORMAT, "version": __version__},
     }
