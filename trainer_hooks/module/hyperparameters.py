@@ -67,6 +67,17 @@ class HyperparametersMixin:
     """Whether checkpoints hold hyperparameters that are no plain data as pickles, as Lightning's
     do; otherwise they are left out."""
 
+    _told_hparams: frozenset[str] = frozenset()
+    """The hyperparameters added in `on_save_checkpoint` of which a save has warned."""
+
+    def _fit_hparams(self, checkpoint: dict[str, Any], key: str) -> None:
+        """Turn hyperparameters in a checkpoint that are no plain data into their form in files."""
+        from trainer_hooks.checkpoint.hparams import hparams_for_file
+
+        checkpoint[key], self._told_hparams = hparams_for_file(
+            checkpoint[key], type(self), pickles=self._pickles_hparams, told=self._told_hparams
+        )
+
     def save_hyperparameters(
         self, *args: Any, ignore: Any = None, frame: Any = None, logger: bool = True
     ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from trainer_hooks.checkpoint.safetensors_file import (
 )
 from trainer_hooks.errors import TrainerHooksWarning, UsageError
 from trainer_hooks.hooks.relay import current_hook
+from trainer_hooks.module.hyperparameters import HyperparametersMixin
 from trainer_hooks.module.torch_wrappers import unsharded_class
 from trainer_hooks.runtime.parameter_names import with_plain_names
 from trainer_hooks.trainer.run.registered_state import build_state_registry
@@ -352,6 +354,10 @@ def _contents(
                 own["accumulate_grad_batches"] = window
         # last: callbacks may look at all of it, and change it
         connector.relay.on_save_checkpoint(trainer, module, checkpoint)
+    owners = (("hyper_parameters", module), (lightning.DATA_HPARAMS, core.datamodule))
+    for key, owner in owners:
+        if owner is not None and isinstance(checkpoint.get(key), Mapping):
+            HyperparametersMixin._fit_hparams(owner, checkpoint, key)  # noqa: SLF001 - a user's class may have the name
     return checkpoint
 
 
