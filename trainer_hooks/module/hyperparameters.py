@@ -70,12 +70,19 @@ class HyperparametersMixin:
     _told_hparams: frozenset[str] = frozenset()
     """The hyperparameters added in `on_save_checkpoint` of which a save has warned."""
 
+    def _hparams_class(self) -> type[Any]:
+        """Return the class that is built with the hyperparameters."""
+        return type(self)
+
     def _fit_hparams(self, checkpoint: dict[str, Any], key: str) -> None:
         """Turn hyperparameters in a checkpoint that are no plain data into their form in files."""
         from trainer_hooks.checkpoint.hparams import hparams_for_file
 
         checkpoint[key], self._told_hparams = hparams_for_file(
-            checkpoint[key], type(self), pickles=self._pickles_hparams, told=self._told_hparams
+            checkpoint[key],
+            self._hparams_class(),
+            pickles=self._pickles_hparams,
+            told=self._told_hparams,
         )
 
     def save_hyperparameters(

@@ -23,7 +23,6 @@ from trainer_hooks.checkpoint.safetensors_file import (
 )
 from trainer_hooks.errors import TrainerHooksWarning, UsageError
 from trainer_hooks.hooks.relay import current_hook
-from trainer_hooks.module.hyperparameters import HyperparametersMixin
 from trainer_hooks.module.torch_wrappers import unsharded_class
 from trainer_hooks.runtime.parameter_names import with_plain_names
 from trainer_hooks.trainer.run.registered_state import build_state_registry
@@ -357,7 +356,7 @@ def _contents(
     owners = (("hyper_parameters", module), (lightning.DATA_HPARAMS, core.datamodule))
     for key, owner in owners:
         if owner is not None and isinstance(checkpoint.get(key), Mapping):
-            HyperparametersMixin._fit_hparams(owner, checkpoint, key)  # noqa: SLF001 - a user's class may have the name
+            ours(owner)._fit_hparams(checkpoint, key)  # noqa: SLF001 - of the package
     return checkpoint
 
 
