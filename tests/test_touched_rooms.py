@@ -99,6 +99,7 @@ def test_the_option_leaves_out_the_other_rooms() -> None:
     code = (
         "import sys, pytest, touched_rooms as t; t.changed_files = lambda c: ['tests/clock/x.py'];"
         "sys.exit(pytest.main(['--collect-only', '-q', '-v', '-n', '0', '-m', 'not slow',"
+        " '-W', 'ignore::pytest.PytestAssertRewriteWarning',"
         " '--touched=HEAD', 'tests/clock', 'tests/hooks']))"
     )
     done = warm_python.run(

@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 
+from trainer_hooks import Module
 from trainer_hooks.callbacks import EarlyStopping
 from trainer_hooks.connector.connector import CallbackConnector
 from trainer_hooks.errors import MetricError, OptionError, StateKeyError, TrainerHooksWarning
@@ -325,3 +326,39 @@ def test_private_methods_of_lightnings_are_never_called(name, recwarn):
     kind = type("Mine", (EarlyStopping,), {name: lambda self, argument: None})
     with pytest.warns(TrainerHooksWarning, match=f"calls Mine.{name}.*Define on_validation_end"):
         kind("val_loss")
+
+
+class Validated(Module):
+    """A module whose validation logs a metric."""
+
+    def __init__(self, name: str = "val_score") -> None:
+        super().__init__()
+        self.layer, self.name = torch.nn.Linear(2, 1), name
+
+    def training_step(self, batch, batch_idx):
+        return self.layer(batch).square().mean()
+
+    def validation_step(self, batch, batch_idx):
+        self.log(self.name, batch.mean())
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+@pytest.mark.parametrize("options", [{"limit_val_batches": 0}, {}], ids=["no batches", "no data"])
+def test_a_metric_that_cannot_come_is_an_error_before_the_first_step(quiet_trainer, options):
+    """A fit without validations and a stopper of a validation metric: nothing is trained."""
+    trainer = quiet_trainer(max_epochs=2, callbacks=[EarlyStopping("val_score")], **options)
+    data = [torch.ones(2, 2)] * 3
+    with pytest.raises(MetricError, match=r"'val_score' of EarlyStopping: .*runs no validation"):
+        trainer.fit(Validated(), data, data if options else None)
+    assert trainer.global_step == 0
+
+
+def test_a_metric_that_cannot_come_is_advised_of_if_not_strict(quiet_trainer):
+    """With strict=False the same fit trains through."""
+    stopper = EarlyStopping("val_score", strict=False)
+    trainer = quiet_trainer(max_epochs=2, callbacks=[stopper], limit_val_batches=0)
+    with pytest.warns(TrainerHooksWarning, match="runs no validation"):
+        trainer.fit(Validated(), [torch.ones(2, 2)] * 3)
+    assert trainer.global_step == 6

@@ -13,7 +13,9 @@ import pytest
 import torch
 
 from trainer_hooks import Module
+from trainer_hooks.checkpoint.file import load_checkpoint
 from trainer_hooks.checkpoint.hparams import HyperParameters, pickled_hparams, warn_of_pickles
+from trainer_hooks.compat.lightning import LightningModule
 from trainer_hooks.errors import ModuleError, TrainerHooksWarning
 
 
@@ -242,3 +244,42 @@ def test_a_list_of_names_says_how_names_are_passed():
 
     with pytest.raises(ModuleError, match=r"one by one as in save_hyperparameters\('a', 'b'\)"):
         Wrong(1, 2)
+
+
+@pytest.mark.parametrize(("base", "pickles"), [(Module, False), (LightningModule, True)])
+def test_objects_that_a_hook_adds_are_as_those_of_save_hyperparameters(
+    quiet_trainer, tmp_path, base, pickles
+):
+    """Of a port they are kept as pickles, of a module of ours left out, with one warning."""
+
+    class Adds(base):
+        def __init__(self, width, criterion=None):
+            super().__init__()
+            self.save_hyperparameters(ignore=["criterion"])
+            self.layer, self.criterion = torch.nn.Linear(width, 1), criterion
+
+        def on_save_checkpoint(self, checkpoint):
+            added = {"criterion": self.criterion, "note": "plain"}
+            checkpoint["hyper_parameters"].update(added)
+
+        def training_step(self, batch, batch_idx):
+            return self.criterion(self.layer(batch), batch[:, :1])
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    trainer, module = quiet_trainer(max_epochs=1), Adds(3, torch.nn.HuberLoss(delta=0.5))
+    path = tmp_path / "b.ckpt"
+    trainer.fit(module, [torch.ones(2, 3)])
+    said = "as pickles" if pickles else "left out"
+    with pytest.warns(TrainerHooksWarning, match=f"'criterion' of .*{said}") as told:
+        trainer.save_checkpoint(path)
+    assert len(told) == 1
+    # without another warning, which would be an error here
+    trainer.save_checkpoint(path)
+    held = load_checkpoint(path)["hyper_parameters"]
+    assert (held["note"], held["width"], "criterion" in held) == ("plain", 3, pickles)
+    quiet_trainer(max_epochs=2).fit(module, [torch.ones(2, 3)], ckpt_path=path)
+    if pickles:
+        found = torch.load(path, weights_only=False)["hyper_parameters"]["criterion"]
+        assert found.delta == 0.5

@@ -534,19 +534,30 @@ def metric_objects(folder: Path) -> dict:
             super().__init__()
             self.total, self.average = SumMetric(), MeanMetric()
 
-        def validation_step(self, batch, batch_idx):
+        def validation_step(self, batch, batch_idx, dataloader_idx=0):
             values = batch[0].sum(1)
             self.total(values)
             self.average(values)
             self.log("total", self.total)
             self.log("average", self.average)
 
+        def on_validation_epoch_end(self):
+            self.log("all_average", self.average)
+
     module = Logs()
     found = trainer(folder).validate(module, loader(FEW, 2), verbose=False)[0]
     one = trainer(folder).validate(Logs(), loader(Subset(FEW, [0]), 2), verbose=False)[0]
+    loaders = [loader(FEW, 2), loader(Subset(FEW, [1]), 2), loader(Subset(FEW, [0, 2]), 2)]
+    of_several: dict = {}
+    for of_loader in trainer(folder).validate(Logs(), loaders, verbose=False):
+        of_several |= of_loader
     values = FEW.tensors[0].sum(1)
+    averages = [values.mean(), values[1], values[[0, 2]].mean()]
     return {
         "found": found, "expected": [values.sum().item(), values.mean().item()],
+        "of_several": of_several,
+        "expected_averages": [average.item() for average in averages],
+        "expected_all": torch.cat([values, values[[1]], values[[0, 2]]]).mean().item(),
         "one": one, "expected_one": values[0].item(),
     }  # fmt: skip
 

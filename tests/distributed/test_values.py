@@ -47,6 +47,9 @@ def test_metric_objects_are_reduced(ended):
         assert [one["one"][n] for n in ("total", "average")] == pytest.approx(
             [one["expected_one"]] * 2
         )
+        averages = [one["of_several"][f"average/dataloader_idx_{index}"] for index in range(3)]
+        assert averages == pytest.approx(one["expected_averages"])
+        assert one["of_several"]["all_average"] == pytest.approx(one["expected_all"])
 
 
 def test_a_monitor_that_is_not_reduced_is_rank_zeros(ended):

@@ -357,6 +357,106 @@ def test_a_metric_object_of_a_callback_is_found_though_it_is_falsy() -> None:
     assert metric_parts(torch.nn.Identity(), {"Holds": holder})["Holds.metric"] is holder.metric
 
 
+def test_a_metric_object_has_the_value_of_each_loader(
+    Tiny, quiet_trainer, MemoryLogger, batches
+) -> None:
+    """One object logged for several loaders: each name has its loader's value, others that of all.
+
+    Those are names that are logged at the end, or without the loader's number. Callbacks and
+    loggers get the same values, epoch by epoch.
+    """
+    torchmetrics = pytest.importorskip("torchmetrics")
+    values = ([2.0, 4.0, 12.0], [7.0], [30.0, 10.0])
+
+    class Shares(Tiny):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mean, self.values = torchmetrics.MeanMetric(), torchmetrics.CatMetric()
+            self.pearson = torchmetrics.PearsonCorrCoef()
+            self.extremes = torchmetrics.MetricCollection(
+                {"low": torchmetrics.MinMetric(), "high": torchmetrics.MaxMetric()}
+            )
+            self.total = torchmetrics.SumMetric()
+            self.sum_of_both = self.mean + self.total
+            self.ends: list[dict[str, float]] = []
+
+        def validation_step(self, batch, batch_idx, dataloader_idx):
+            value = batch[0] + self.current_epoch
+            for metric in (self.mean, self.extremes, self.total, self.values):
+                metric.update(value)
+            self.pearson.update(value.repeat(3) * torch.arange(3), torch.tensor([0.0, 1.0, 3.0]))
+            self.log_dict({"mean": self.mean, "sum_of_both": self.sum_of_both})
+            self.log_dict(self.extremes)
+            self.log("pearson", self.pearson)
+            if dataloader_idx == 2:
+                self.log("all_total", self.total, add_dataloader_idx=False)
+                self.log("all_mean", self.mean, add_dataloader_idx=False)
+
+        def on_validation_epoch_end(self):
+            assert len(self.values.compute()) == 6
+            self.values.reset()  # it was not logged
+            self.log_dict({"end_mean": self.mean, "end_pearson": self.pearson})
+            self.log("end_low", self.extremes["low"])
+
+    def wanted(epoch: int) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for index, own in enumerate(values):
+            mean, end = sum(own) / len(own), f"/dataloader_idx_{index}"
+            found |= {f"mean{end}": mean + epoch, f"low{end}": min(own) + epoch}
+            found |= {f"high{end}": max(own) + epoch}
+        mean = 65 / 6 + epoch
+        return found | {
+            "all_mean": mean, "end_mean": mean, "end_low": 2.0 + epoch,
+            "all_total": 65.0 + 6 * epoch, "sum_of_both/dataloader_idx_1": 14.0 + 2 * epoch,
+        }  # fmt: skip
+
+    loaders = [torch.utils.data.DataLoader(torch.tensor(own)) for own in values]
+    logger, module = MemoryLogger(), Shares()
+    trainer = quiet_trainer(max_epochs=2, logger=logger, num_sanity_val_steps=0)
+    trainer.fit(module, batches(2), loaders)
+    rows = [row for _, row in logger.seen if "end_mean" in row]
+    for epoch, row in enumerate(rows):
+        expected = wanted(epoch)
+        assert {name: row[name] for name in expected} == pytest.approx(expected)
+        # of all batches the correlation is another one than of a loader with one value
+        assert row["pearson/dataloader_idx_1"] == pytest.approx(0.9819805)
+        assert row["end_pearson"] < 0.97
+    assert len(rows) == 2
+    found = trainer.callback_metrics
+    assert {name: found[name].item() for name in wanted(1)} == pytest.approx(wanted(1))
+    assert trainer.validate(module, loaders, verbose=False)[1]["mean/dataloader_idx_1"] == 9.0
+    assert module.mean.update_count == 0
+
+
+def test_an_object_without_states_has_one_loader(Tiny, quiet_trainer) -> None:
+    """A metric object whose state cannot be read is refused for a second loader."""
+
+    class Counts:
+        count = 0
+
+        def update(self) -> None:
+            self.count += 1
+
+        def compute(self) -> float:
+            return float(self.count)
+
+        def reset(self) -> None:
+            self.count = 0
+
+    class Logs(Tiny):
+        def validation_step(self, batch, batch_idx, dataloader_idx):
+            counts[dataloader_idx].update()
+            self.log("batches", counts[dataloader_idx])
+
+    loaders = [torch.utils.data.DataLoader(torch.ones(number)) for number in (2, 3)]
+    counts = [Counts(), Counts()]
+    found = quiet_trainer().validate(Logs(), loaders, verbose=False)
+    assert [v for row in found for v in row.values()] == [2.0, 3.0]
+    counts = [counts[0]] * 2
+    with pytest.raises(MetricError, match="logged for another evaluation loader: it has no metric"):
+        quiet_trainer().validate(Logs(), loaders, verbose=False)
+
+
 def test_metric_objects_over_epochs_equal_sklearn(Tiny, quiet_trainer, MemoryLogger) -> None:
     """A torchmetrics object logged in steps is computed over each epoch, and begins anew."""
     torchmetrics = pytest.importorskip("torchmetrics")

@@ -58,6 +58,9 @@ JOURNAL = """
         def state_dict(self):
             return {{"seen": 1}}
 
+        def load_state_dict(self, state_dict):
+            pass
+
     def make():
         print("{cls} made")
         return [{cls}()]

@@ -86,6 +86,9 @@ class Counter{number}(Callback):
     def state_dict(self):
         return {{"batches": self.batches}}
 
+    def load_state_dict(self, state_dict):
+        self.batches = state_dict["batches"]
+
 def make():
     return Counter{number}()
 """

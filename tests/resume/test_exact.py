@@ -17,6 +17,11 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSa
 from trainer_hooks import Callback, CombinedLoader
 from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint, Timer
 
+# of several loaders, one of which ends or begins again
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:the first dimensions of the tensors in a batch disagree"
+)
+
 
 def shuffled(kit: Any, **kwargs: Any) -> DataLoader:
     """Return a shuffled loader of five batches."""
@@ -94,6 +99,25 @@ def sampler_with_set_epoch(kit):
 def batch_sampler_with_set_epoch(kit):
     sampler = BatchSampler(EpochSampler(kit.SAMPLES), batch_size=4, drop_last=False)
     return kit.Setup(kit.Net(), DataLoader(kit.Samples(), batch_sampler=sampler))
+
+
+class GrowingBatches(EpochSampler):
+    """A batch sampler of fewer and larger batches in each epoch."""
+
+    @property
+    def size(self) -> int:
+        return 4 + max(self.epoch, 0)
+
+    def __iter__(self):
+        return iter(torch.tensor(list(super().__iter__())).split(self.size))
+
+    def __len__(self) -> int:
+        return -(-self.count // self.size)
+
+
+def batch_sampler_whose_length_follows_set_epoch(kit):
+    loader = DataLoader(kit.Samples(), batch_sampler=GrowingBatches(kit.SAMPLES))
+    return kit.Setup(kit.Net(), loader)
 
 
 class EagerSampler(EpochSampler):
@@ -823,6 +847,7 @@ SCENARIOS = [
     no_batching,
     sampler_with_set_epoch,
     batch_sampler_with_set_epoch,
+    batch_sampler_whose_length_follows_set_epoch,
     sampler_drawing_at_once,
     batch_sampler_drawing_as_it_goes,
     sampler_with_replacement,
@@ -918,7 +943,11 @@ DECIDED_BY_THE_TRAINER = [
     own_optimizer_step,
 ]
 """Scenarios in which the Trainer splits batches, or the module steps by itself."""
-WITH_A_LENGTH = [one_cycle, stream_shorter_than_it_says]
+WITH_A_LENGTH = [
+    one_cycle,
+    stream_shorter_than_it_says,
+    batch_sampler_whose_length_follows_set_epoch,
+]
 """Scenarios that ask for the number of batches before the loop, or compare it with the loader's."""
 
 

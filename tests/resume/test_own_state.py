@@ -14,7 +14,11 @@ from torch.utils.data import IterableDataset
 from trainer_hooks import CombinedLoader
 
 # torchdata calls it when it makes a loader, which is not ours to change
-pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning"),
+    # of several loaders, one of which begins again
+    pytest.mark.filterwarnings("ignore:the first dimensions of the tensors in a batch disagree"),
+]
 
 
 def augment(inputs):

@@ -33,6 +33,7 @@ from trainer_hooks.callbacks.monitored_metric import (
     is_better,
     lacks_validation,
     missing_monitor_message,
+    require_validation,
 )
 from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import MetricError, TrainerHooksWarning
@@ -232,8 +233,14 @@ class EarlyStopping(Callback):
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Request a stop again if a resumed training had stopped and this run's options agree.
 
-        A validation metric that no validation of this fit can log is advised of.
+        A validation metric that no validation of this fit can log is an error with `strict`, and
+        advised of if only hooks of training could log it.
+
+        Raises:
+            MetricError: a validation would log the metric, and this fit runs none.
         """
+        if self.strict and not trainer.fast_dev_run:
+            require_validation(self.monitor, _WHERE, trainer, module)
         advise_on_missing_validation(self.monitor, _WHERE, trainer)
         # A resumed trainer starts without the stop request.
         value = self.stopping_value

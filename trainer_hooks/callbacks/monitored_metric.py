@@ -14,7 +14,9 @@ import torch
 from torch import Tensor
 
 from trainer_hooks._log import warn
+from trainer_hooks.data.data_hooks import defines
 from trainer_hooks.errors import MetricError, TrainerHooksAdvice, TrainerHooksWarning, did_you_mean
+from trainer_hooks.module.module import Module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
@@ -66,6 +68,13 @@ class MonitoredMetric:
         self._where = where
         self._value_before: Any = None
         self._is_warned = False
+        self._has_validation_step = False
+
+    def note_train_start(self, trainer: Trainer, module: Module) -> None:
+        """Advise of a validation metric that no validation of this fit can log."""
+        self._has_validation_step = _has_validation_step(module)
+        if advise_on_missing_validation(self.name, self._where, trainer):
+            self._is_warned = True
 
     def note_validation_start(self, trainer: Trainer) -> None:
         """Store the metric's value before a validation or sanity check."""
@@ -90,10 +99,14 @@ class MonitoredMetric:
         return is_logged_by_validation and validates_after_epoch(trainer)
 
     def score(self, trainer: Trainer) -> Tensor | None:
-        """Return the metric's value, or None with one warning before the first validation has run.
+        """Return the metric's value, or None with one warning if no validation has logged it yet.
+
+        In a fit without validations that a validation would have logged it is an assumption: by its
+        name, or since the module has a `validation_step`.
 
         Raises:
-            MetricError: it was not logged although a validation has run, or is not a single number.
+            MetricError: it was not logged although a validation has run, or is none of validations,
+                or is not a single number.
         """
         self._resolve_name(trainer)
         metrics, name = monitorable_metrics(trainer), self.name or ""
@@ -105,11 +118,19 @@ class MonitoredMetric:
             trainer.callback_metrics,
             lacks_validation=lacks_validation(name, trainer),
         )
-        # no validation is to come that could log it for the first time
-        if not has_validation(trainer) or trainer.progress.validated_at >= 0:
+        is_without = not has_validation(trainer)
+        is_of_validation = self._has_validation_step or lacks_validation(name, trainer)
+        # no validation is to come, or was left out, that could log it for the first time
+        if trainer.progress.validated_at >= 0 or (is_without and not is_of_validation):
             raise MetricError(message)
         if not self._is_warned:
             self._is_warned = True
+            if is_without:
+                warn(
+                    f"{message} {_VALIDATION_CURE} Without it no checkpoint is ranked.",
+                    TrainerHooksWarning,
+                )
+                return None
             # the sanity check logged it: only the moment is wrong, and no other name is meant
             cause = (
                 f"monitor {name!r} of {self._where}: only a validation logs it, and none has run."
@@ -220,11 +241,11 @@ def advise_on_mode(monitor: str | None, mode: str, where: str) -> None:
         )
 
 
-def advise_on_missing_validation(monitor: str | None, where: str, trainer: Trainer) -> None:
-    """Warn before the first batch if a validation metric is monitored in a fit without validations.
+def advise_on_missing_validation(monitor: str | None, where: str, trainer: Trainer) -> bool:
+    """Return whether a validation metric is monitored in a fit without validations, and warn of it.
 
-    A callback or `training_step` may still log a metric of this name; so this is advice and no
-    error.
+    Call it before the first batch. A callback or `training_step` may still log a metric of this
+    name; so this is advice and no error.
 
     Args:
         monitor: the monitored metric's name, if any.
@@ -237,6 +258,26 @@ def advise_on_missing_validation(monitor: str | None, where: str, trainer: Train
             f"{_VALIDATION_CURE}",
             TrainerHooksAdvice,
         )
+        return True
+    return False
+
+
+def require_validation(monitor: str, where: str, trainer: Trainer, module: Module) -> None:
+    """Make sure before the first batch that a validation which logs the metric can run.
+
+    Raises:
+        MetricError: it is a metric of validations by its name, the module has a `validation_step`,
+            and this fit runs no validation.
+    """
+    is_missing = lacks_validation(monitor, trainer) and monitor not in trainer.callback_metrics
+    if is_missing and _has_validation_step(module):
+        raise MetricError(
+            missing_monitor_message(monitor, where, trainer.callback_metrics, lacks_validation=True)
+        )
+
+
+def _has_validation_step(module: object) -> bool:
+    return isinstance(module, Module) and defines(module, "validation_step", Module)
 
 
 def lacks_validation(monitor: str, trainer: Trainer) -> bool:

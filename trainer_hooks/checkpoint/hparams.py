@@ -315,6 +315,38 @@ def warn_of_pickles(hparams: Mapping[str, Any], kind: type[Any]) -> None:
         )
 
 
+def hparams_for_file(
+    hparams: Mapping[str, Any], kind: type[Any], *, pickles: bool, told: frozenset[str]
+) -> tuple[dict[str, Any], frozenset[str]]:
+    """Return hyperparameters of a checkpoint as it can hold them, those of hooks among them.
+
+    A hook may have added objects that are no plain data: as `save_hyperparameters` does, they are
+    kept as pickles or left out, with a warning.
+
+    Args:
+        hparams: the hyperparameters.
+        kind: the class that is built with them.
+        pickles: whether they are kept as pickles.
+        told: the names that were warned of.
+
+    Returns:
+        The hyperparameters, and the names that were warned of by now.
+    """
+    others = {name: value for name, value in hparams.items() if find_unsavable(value) is not None}
+    if not others:
+        return dict(hparams), told
+    plain = savable_hparams(others, kind)
+    objects = {name: value for name, value in others.items() if name not in plain}
+    new = {name: value for name, value in objects.items() if name not in told}
+    if new:
+        (warn_of_pickles if pickles else warn_of_left_out)(new, kind)
+    held = {**plain, **(pickled_hparams(objects)[0] if pickles else {})}
+    # in the order in which the hook left them
+    kept = {name: held.get(name, value) for name, value in hparams.items()}
+    left_out = objects.keys() - held.keys()
+    return {name: v for name, v in kept.items() if name not in left_out}, told | objects.keys()
+
+
 def is_read_by_torch(value: Any) -> bool:
     """Return whether torch reads a value safely without an encoding of ours."""
     try:

@@ -11,6 +11,7 @@ from torch.nn.parameter import is_lazy
 
 from trainer_hooks._log import log, warn
 from trainer_hooks.errors import CheckpointError, OptionError, TrainerHooksWarning
+from trainer_hooks.runtime.parameter_names import with_names_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,6 +39,7 @@ def load_weights(
     Raises:
         CheckpointError: names or shapes differ; the message lists them.
     """
+    state_dict = with_names_of(module.state_dict(), state_dict)
     require_fitting(module, state_dict, source, strict=strict)
     result = module.load_state_dict(state_dict, strict=strict)
     if strict:
@@ -78,6 +80,7 @@ def require_fitting(
     """
     # not load_state_dict's own errors: it has copied some weights by the time it raises
     own = module.state_dict()
+    state_dict = with_names_of(own, state_dict)
     shapes = [
         f"{name} (saved {tuple(saved.shape)}, here {tuple(own[name].shape)})"
         for name, saved in state_dict.items()

@@ -25,6 +25,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch.utils.data import DataLoader
 
+from trainer_hooks.runtime.parameter_names import plain_name, with_plain_names
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -275,7 +277,8 @@ class _NumpyGenerator:
 def generators_in(owners: Mapping[str, Any]) -> dict[str, StatefulGenerator]:
     """Return the random generators that objects hold, each once, by path.
 
-    Generators of torch, Python and NumPy are found at any depth: see `walk_objects`. Global
+    Generators of torch, Python and NumPy are found at any depth: see `walk_objects`. Paths have no
+    names of torch's wrappers of compiled layers. Global
     generators are excluded, and one in a global variable is not found.
 
     Args:
@@ -292,7 +295,7 @@ def generators_in(owners: Mapping[str, Any]) -> dict[str, StatefulGenerator]:
         of_numpy = numpy.random.Generator, numpy.random.RandomState
     for name, owner in owners.items():
         for path, item in walk_objects(name, owner, seen_ids):
-            cls = type(item)
+            path, cls = plain_name(path), type(item)
             if issubclass(cls, torch.Generator):
                 generators[path] = item
             elif issubclass(cls, random.Random) and not issubclass(cls, random.SystemRandom):
@@ -325,7 +328,8 @@ def restore_generators(
                 by_path[path] = state
                 del remaining[path]
         states = by_path
-    for path, state in states.items():
+    # an older file has the names of wrappers
+    for path, state in with_plain_names(states).items():
         if path in generators and _can_take(generators[path], state):
             generators[path].set_state(state)
 

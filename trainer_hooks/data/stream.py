@@ -141,7 +141,7 @@ class TrainStream:
         self._restored_position: dict[str, Any] | None = None
         self._has_lost_position = False
         self._last_epoch: dict[str, Any] = {}
-        self._epoch = 0
+        self._epoch: int | None = None
 
     @property
     def length(self) -> int | float:
@@ -306,6 +306,7 @@ class TrainStream:
         Raises:
             DataError: the loader restored another position than its own.
         """
+        self._set_saved_epoch(state)
         has_changed = warn_of_changes(self.loader, state.get("shape", []))
         restore_sampler_seeds(self.loader, state.get("sampler_seeds", []))
         last_epoch = state.get("last_epoch", {})
@@ -459,6 +460,8 @@ class TrainStream:
             "draws": self._recorded_draws() if is_open else {},
             # what a resume compares with its own loader
             "shape": describe_structure(self.loader),
+            # the epoch of that structure
+            "epoch": self._epoch,
             # the random state before the lookahead loaded its batch
             "rng_ahead": rng_ahead,
             # whether the positions of all batches are recorded, as they draw random numbers
@@ -475,7 +478,15 @@ class TrainStream:
             DataError: the loader differs; the message says how.
         """
         if state["opened_with"]:
+            self._set_saved_epoch(state)
             require_same(self.loader, state, self._generators())
+
+    def _set_saved_epoch(self, state: dict[str, Any]) -> None:
+        """Set the epoch of the samplers when a state was saved: their length may follow it."""
+        epoch = state.get("epoch")  # None in older checkpoints, and before the first epoch
+        if epoch is not None:
+            set_epoch(self.loader, epoch)
+            self._epoch = epoch
 
     def _iterate(self, epoch: int) -> Iterator[Any]:
         """Open the loader for an epoch and return its iterator."""

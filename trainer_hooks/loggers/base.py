@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from threading import RLock
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks.errors import OptionError
 from trainer_hooks.hooks.check import definition_clash
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
 
 OWN_NAMES = frozenset({"in_background", "on_error", "resume_run", "run_state", "unwritten_steps"})
 """Names that a logger of the user's cannot use for anything else."""
+
+
+class GuardedCall(partial[None]):
+    """The method of a logger that a run's guard has put in its place; copies leave it out."""
 
 
 class Logger(ABC):
@@ -36,6 +42,28 @@ class Logger(ABC):
     in_background: bool = False
     """Whether a run calls this logger from a thread of its own, in order, so that a slow server
     holds no step. Read when a run begins."""
+
+    _connections: ClassVar[tuple[str, ...]] = ()
+    """The attributes with open files or connections, which a copy opens again when it writes."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes for a copy or a pickle, without the run and open connections."""
+        state: dict[str, Any] = {}
+        for name, value in vars(self).items():
+            if not isinstance(value, GuardedCall):
+                state[name] = value
+            elif name in value.func.__self__.own_methods:  # type: ignore[attr-defined]
+                state[name] = value.func.__self__.own_methods[name]  # type: ignore[attr-defined]
+        state.update((name, None) for name in self._connections if name in state)
+        if "_lock" in state:
+            state["_lock"] = None
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore the attributes of a copy or a pickle."""
+        vars(self).update(state)
+        if "_lock" in state:
+            self._lock = RLock()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

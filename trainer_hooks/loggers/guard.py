@@ -13,7 +13,6 @@ import errno
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from functools import partial
 from inspect import Parameter, signature
 from threading import Condition, Thread, get_ident
 from types import SimpleNamespace
@@ -25,7 +24,7 @@ from trainer_hooks._options import Rule, check_option
 from trainer_hooks._text import count_with_noun
 from trainer_hooks.errors import OptionError, error_message
 from trainer_hooks.hooks.check import instance_clash
-from trainer_hooks.loggers.base import OWN_NAMES
+from trainer_hooks.loggers.base import OWN_NAMES, GuardedCall
 from trainer_hooks.loggers.conversion import detached_copy
 
 if TYPE_CHECKING:
@@ -229,6 +228,7 @@ class Guard:
         logger: the guarded logger.
         buffer: the calls that are still to be made.
         errors: the number of errors in this run.
+        own_methods: the methods that were set on the logger itself before.
     """
 
     def __init__(self, logger: Logger, patience: float | None = None) -> None:
@@ -242,7 +242,7 @@ class Guard:
         # the thread that is inside the logger, whose calls of its own methods are not guarded
         self._calling_thread: int | None = None
         self._methods: dict[str, Callable[..., Any]] = {}
-        self._instance_methods: dict[str, Any] = {}
+        self.own_methods: dict[str, Any] = {}
 
     @property
     def lost(self) -> CallCount:
@@ -263,12 +263,12 @@ class Guard:
         attributes = vars(self.logger)
         for name in METHODS:
             if name in attributes:  # set on the instance, by a test or by another trainer
-                self._instance_methods[name] = attributes[name]
+                self.own_methods[name] = attributes[name]
             self._methods[name] = getattr(self.logger, name)
             if name == "log_metrics":
                 self._methods[name] = _by_position(self._methods[name])
             # on the instance, where it comes before the class's method for every caller
-            attributes[name] = partial(self._intercept, name)
+            attributes[name] = GuardedCall(self._intercept, name)
 
     def release(self) -> None:
         """Give the logger its methods back."""
@@ -276,8 +276,8 @@ class Guard:
         for name in self._methods:
             # the class's method is back as soon as the instance's is gone
             attributes.pop(name, None)
-        attributes.update(self._instance_methods)
-        self._instance_methods = {}
+        attributes.update(self.own_methods)
+        self.own_methods = {}
         # `_methods` is kept: the thread of a background guard may still call them
 
     def finish(self) -> None:

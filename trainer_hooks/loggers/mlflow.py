@@ -84,6 +84,8 @@ class MLflowLogger(ConvertingLogger):
 
     in_background = True
 
+    _connections = ("_client",)
+
     def __init__(
         self,
         experiment_name: str = "trainer_logs",

@@ -35,6 +35,7 @@ class AppendOnlyLogger(ConvertingLogger):
         experiment: the service's object for the run, if it was begun already.
     """
 
+    _connections = ("_experiment",)
     _id_name = "id"
     """The name of the run's id in checkpoints."""
 

@@ -327,6 +327,14 @@ class TensorBoardLogger(FolderLogger, ConvertingLogger):
             if not self.run_folder.is_chosen:
                 self.run_folder.start_new()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes for a copy or a pickle, which begins another event file."""
+        state = super().__getstate__()
+        if self._writer is not None:
+            # the writer goes on: what it was given is not written twice, nor its file cut by a copy
+            state |= {"_writer": None, "_unconfirmed": [], "_unconfirmed_rows": [], "_sizes": {}}
+        return state
+
     def unwritten_steps(self) -> list[int]:
         """Return the step of each row that may not have reached the disk."""
         return [step for step, _, _ in self._unconfirmed_rows]

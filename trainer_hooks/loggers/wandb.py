@@ -88,6 +88,7 @@ class WandbLogger(ConvertingLogger):
     """
 
     DEFAULT_PROJECT: ClassVar[str] = "trainer_logs"
+    _connections = ("_run",)
     """The project where neither the argument nor the environment names one."""
 
     def __init__(

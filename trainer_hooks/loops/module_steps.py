@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
+from trainer_hooks._names import is_of_package
 from trainer_hooks.data.data_hooks import defines
 from trainer_hooks.errors import ModuleError, add_note
 from trainer_hooks.module.module import Module
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     Step = Callable[..., Any]
 
 _STEPS = {"validate": "validation_step", "test": "test_step", "predict": "predict_step"}
+_OWN_STEPS = ("training_step", "validation_step", "test_step")
+"""The steps beside which no other is made of `loss`."""
 _LOSSES = {"validate": "val_loss", "test": "test_loss"}
 _ARGUMENTS = ("batch", "batch_idx", "dataloader_idx")
 
@@ -41,10 +44,10 @@ def build_training_step(context: RunContext) -> Step:
 def _default_training_step(context: RunContext) -> Step:
     """Return the training step of a module that has a forward and a loss alone."""
     module = context.module
-    if not _has_default(module):
+    if not _has_default(module, "training_step"):
         raise ModuleError(
             f"{type(module).__qualname__} has no training_step: define training_step(batch, "
-            "batch_idx) and return the loss, or define forward(batch) and loss(outputs, batch)."
+            f"batch_idx) and return the loss{_default_hint(module)}."
         )
     trainer, hooks, logs_loss = context.trainer, context.hooks, not context.trainer.barebones
     forward = context.steps.forward_of(module)
@@ -66,9 +69,7 @@ def _default_training_step(context: RunContext) -> Step:
 
 def has_evaluation(module: Module, stage: str) -> bool:
     """Return whether a module can be validated or tested, by its own step or the default."""
-    return defines(module, _STEPS[stage], Module) or (
-        _has_default(module) and not defines(module, "training_step", Module)
-    )
+    return defines(module, _STEPS[stage], Module) or _has_default(module, _STEPS[stage])
 
 
 def build_evaluation_step(context: RunContext, stage: str, hooks: HookRelay) -> Step:
@@ -97,10 +98,10 @@ def build_evaluation_step(context: RunContext, stage: str, hooks: HookRelay) -> 
 def _default_evaluation_step(context: RunContext, stage: str, hooks: HookRelay) -> Step:
     """Return the validation or test step of a module that has a forward and a loss alone."""
     module, name = context.module, _STEPS[stage]
-    if not _has_default(module):
+    if not _has_default(module, name):
         raise ModuleError(
-            f"{type(module).__qualname__} has no {name}: define {name}(batch, batch_idx), or "
-            "define forward(batch) and loss(outputs, batch)."
+            f"{type(module).__qualname__} has no {name}: define {name}(batch, batch_idx)"
+            f"{_default_hint(module)}."
         )
     trainer, forward = context.trainer, context.steps.forward_of(module)
     calls_hooks, logs_loss = stage == "validate", not trainer.barebones
@@ -214,9 +215,37 @@ def _has_forward(module: Module) -> bool:
     return type(module).forward is not nn.Module.forward
 
 
-def _has_default(module: Module) -> bool:
-    """Return whether the module has a forward and a loss, of which default steps consist."""
-    return _has_forward(module) and callable(getattr(module, "loss", None))
+def _has_default(module: Module, name: str) -> bool:
+    """Return whether a step of the module is made of its forward and its loss.
+
+    It is where the class has both and no step of its own: beside one, `loss` is a method of the
+    user's like any other. A step that is set to None is meant to be missing.
+    """
+    return (
+        _may_have_default(module)
+        and getattr(module, name) is not None
+        and _has_forward(module)
+        and callable(getattr(module, "loss", None))
+    )
+
+
+def _may_have_default(module: Module) -> bool:
+    makes_steps = module._makes_default_steps  # noqa: SLF001 - users' classes have no such name
+    return makes_steps and not any(_is_own(module, name) for name in _OWN_STEPS)
+
+
+def _is_own(module: Module, name: str) -> bool:
+    """Return whether the user, and not a class of this package, defines a step."""
+    if not defines(module, name, Module):
+        return False
+    classes = (kind for kind in type(module).__mro__ if name in vars(kind))
+    return name in vars(module) or not is_of_package(next(classes))
+
+
+def _default_hint(module: Module) -> str:
+    """Return a phrase that names the parts of default steps, where the module may have them."""
+    hint = ", or define forward(batch) and loss(outputs, batch)"
+    return hint if _may_have_default(module) else ""
 
 
 def adapt_to_signature(module: Module, name: str, num_loaders: int = 1) -> Callable[..., Any]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from trainer_hooks.errors import MetricError
+from trainer_hooks.metrics.metric_objects import object_state
 from trainer_hooks.metrics.scalars import scalar, single
 
 if TYPE_CHECKING:
@@ -74,14 +75,17 @@ class MetricAggregator:
         is_weighted: whether the reduction depends on the weights of values.
         step_key: the name of single values.
         epoch_key: the name of the epoch's reduction.
-        shared: the epoch's reduction over all ranks, once they have computed it; else None.
+        shared: the epoch's reduction over all ranks, once they have computed it, or a metric
+            object's over a completed loader; else None.
+        loader_state: the metric object's state over a completed evaluation loader, if the object
+            goes on to the next one; else None.
     """
 
     __slots__ = (
         "_attached", "_cells", "_chunks", "_collects", "_count", "_dtype", "_latest", "_on_cpu",
         "_reduced", "_rows", "_total", "_weight", "_weights", "call", "epoch_key", "is_weighted",
-        "logger", "metric", "name", "on_epoch", "on_step", "prog_bar", "reduce_fx", "shared",
-        "step_key", "suffix", "unread",
+        "loader_state", "logger", "metric", "name", "on_epoch", "on_step", "prog_bar", "reduce_fx",
+        "shared", "step_key", "suffix", "unread",
     )  # fmt: skip
 
     def __init__(
@@ -120,6 +124,7 @@ class MetricAggregator:
         self.epoch_key = f"{name}_epoch{suffix}" if is_forked else self.name
         self.metric: Any = None
         self.shared: Tensor | None = None
+        self.loader_state: dict[str, dict[str, Any]] | None = None
         self.unread = 0
         self._collects = on_epoch
         self._latest: Tensor | float | None = None
@@ -298,6 +303,10 @@ class MetricAggregator:
             total = total / weight
         return total.to(torch.float32)
 
+    def object_state(self) -> dict[str, dict[str, Any]]:
+        """Return the state of the metric object, of a completed loader if it has gone on."""
+        return object_state(self.metric) if self.loader_state is None else self.loader_state
+
     def latest_of_metric(self) -> Tensor:
         """Return the metric object's value for the last batch, or for the epoch so far."""
         # torchmetrics keeps the value of the last `forward` here for exactly this use
@@ -314,7 +323,7 @@ class MetricAggregator:
         self._count = 0
         self._total = None
         self._weight = 0
-        self._reduced = self.shared = None
+        self._reduced = self.shared = self.loader_state = None
         if self.metric is not None:
             # dropped too: it counts in an epoch only where it was logged in that epoch
             self.metric.reset()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+from trainer_hooks.runtime.parameter_names import plain_name
 
-    import torch
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _MAX_ITEMS = 64
 """Items of the largest container that is searched."""
@@ -29,7 +31,8 @@ def metric_parts(module: nn.Module, owners: Mapping[str, object]) -> dict[str, A
         module: the module.
         owners: other objects that may hold metric objects, such as callbacks, by name.
     """
-    parts: dict[str, Any] = dict(module.named_modules())
+    # the layer inside a wrapper of torch has the same plain name, and comes later
+    parts: dict[str, Any] = {plain_name(name): part for name, part in module.named_modules()}
     known = {id(part) for part in parts.values()}
     # the attributes of a metric object are its own state, so no others are looked for there
     keepers = [(name, part) for name, part in parts.items() if not is_metric_object(part)]
@@ -72,17 +75,105 @@ def load_metric_states(
         device: the device to put them on.
     """
     for name, state in states.items():
-        part = parts.get(name)
+        part = parts.get(plain_name(name))
         if not hasattr(part, "metric_state"):
             continue
-        for attribute, value in state["values"].items():
-            is_one = isinstance(value, Tensor)
-            moved = value.to(device) if is_one else [item.to(device) for item in value]
-            setattr(part, attribute, moved)
-        # torchmetrics has no public way to set the count, on which means depend, or to drop the
-        # cached value
-        part.__dict__["_update_count"] = state["updates"]
-        part.__dict__["_computed"] = None
+        values = {
+            attribute: value.to(device)
+            if isinstance(value, Tensor)
+            else [item.to(device) for item in value]
+            for attribute, value in state["values"].items()
+        }
+        _set_state(part, values, state["updates"])
+
+
+def object_state(metric: Any) -> dict[str, dict[str, Any]]:
+    """Return a copy of the state of a metric object and of those inside it, as wrappers have."""
+    return {
+        name: {
+            # lists are copied, since a reset clears them in place; their tensors never change
+            "values": {
+                attribute: value.clone() if isinstance(value, Tensor) else list(value)
+                for attribute, value in state["values"].items()
+            },
+            "updates": state["updates"],
+        }
+        for name, state in metric_states(_nested_objects(metric)).items()
+    }
+
+
+def set_object_state(metric: Any, state: Mapping[str, dict[str, Any]]) -> None:
+    """Set the state of a metric object, and of those inside it, that `object_state` returned."""
+    for name, part in _nested_objects(metric).items():
+        if name in state:
+            _set_state(part, state[name]["values"], state[name]["updates"])
+
+
+@contextmanager
+def holding_state(metric: Any, state: Mapping[str, dict[str, Any]]) -> Iterator[None]:
+    """Give a metric object another state in the `with` block, as `object_state` returns it."""
+    before = object_state(metric)
+    set_object_state(metric, state)
+    try:
+        yield
+    finally:
+        set_object_state(metric, before)
+
+
+def merge_object_states(
+    metric: Any, states: Sequence[Mapping[str, dict[str, Any]]]
+) -> dict[str, dict[str, Any]]:
+    """Return the state of a metric object over the batches of several states.
+
+    Args:
+        metric: the object; its state stays.
+        states: the states, as `object_state` returns them.
+    """
+    return {
+        name: _merge_states(part, [state[name] for state in states])
+        for name, part in _nested_objects(metric).items()
+        if all(name in state for state in states)
+    }
+
+
+def _merge_states(part: Any, states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the merged state of a metric object, by the reductions that it names."""
+    # torchmetrics has no public way to merge states of an object whose update needs its whole state
+    reductions: dict[str, Any] = part.__dict__["_reductions"]
+    merged: dict[str, Any] = {}
+    updates = [state["updates"] for state in states]
+    for attribute, reduce in reductions.items():
+        values = [state["values"][attribute] for state in states]
+        present = getattr(part, attribute)
+        if isinstance(present, list):
+            merged[attribute] = [item.to(part.device) for value in values for item in value]
+        else:
+            stacked = torch.stack([value.to(present.device) for value in values])
+            if getattr(reduce, "__name__", "") == "dim_zero_mean" and len(set(updates)) > 1:
+                # as torchmetrics merges a batch into a mean: each state counts by its updates
+                stacked = torch.cat(
+                    [v[None].expand(n, *v.shape) for v, n in zip(stacked, updates, strict=True)]
+                )
+            elif reduce is None and any(updates):
+                # such an object combines the states as it computes, and divides by their counts
+                stacked = stacked[[count > 0 for count in updates]]
+            merged[attribute] = reduce(stacked) if reduce is not None else stacked
+    return {"values": merged, "updates": sum(updates)}
+
+
+def _set_state(part: Any, values: Mapping[str, Any], updates: int | None) -> None:
+    for attribute, value in values.items():
+        setattr(part, attribute, list(value) if isinstance(value, list) else value)
+    # torchmetrics has no public way to set the count, on which means depend, or to drop the cached
+    # value
+    part.__dict__["_update_count"] = updates
+    part.__dict__["_computed"] = None
+
+
+def _nested_objects(metric: Any) -> dict[str, Any]:
+    """Return a metric object under the name "", and those inside it by their names."""
+    parts = dict(metric.named_modules()) if isinstance(metric, nn.Module) else {"": metric}
+    return {name: part for name, part in parts.items() if is_metric_object(part)}
 
 
 def lost_metrics(epoch: Iterable[Mapping[str, Any]], parts: Mapping[str, Any]) -> list[str]:

@@ -10,11 +10,16 @@ import torch
 
 from trainer_hooks._log import warn
 from trainer_hooks.errors import MetricError, TrainerHooksWarning
+from trainer_hooks.metrics.metric_objects import (
+    holding_state,
+    is_metric_object,
+    merge_object_states,
+)
 from trainer_hooks.metrics.scalars import reduce_values, scalar
 from trainer_hooks.metrics.store import restored_call
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from torch import Tensor
 
@@ -194,28 +199,29 @@ class RankReducer:
         self, store: MetricStore, own: Mapping[Key, MetricAggregator], layout: _Layout
     ) -> None:
         """Let metric objects compute over the states of all ranks, in one exchange."""
-        states: dict[Key, Any] = {
-            key: own[key].metric.metric_state
+        own_states: dict[Key, Any] = {
+            key: own[key].object_state()
             for key in sorted(layout.objects)
-            if key in own and hasattr(own[key].metric, "metric_state")
+            if key in own and is_metric_object(own[key].metric)
         }
-        counts = {key: getattr(own[key].metric, "update_count", 0) for key in states}
+        # those inside a wrapper exchange their states themselves, as it computes its value
+        states = {key: {"": own_state[""]} for key, own_state in own_states.items()}
         # of an object without states that could be merged, rank 0's value counts
         values = {
             key: own[key].local_value()
             for key in sorted(layout.objects)
             if key in own and key not in states
         }
-        gathered = self._processes.gather((states, counts, values))
+        gathered = self._processes.gather((states, values))
         computed: dict[Key, Tensor] = {}
         for key in sorted(layout.objects):
-            parts = [
-                (of_rank[0][key], of_rank[1][key]) for of_rank in gathered if key in of_rank[0]
-            ]
-            if key in states:
-                computed[key] = _compute_merged(key[2], own[key].metric, parts)
+            parts = [of_rank[0][key] for of_rank in gathered if key in of_rank[0]]
+            if key in own_states:
+                metric = own[key].metric
+                with holding_state(metric, own_states[key] | merge_object_states(metric, parts)):
+                    computed[key] = scalar(key[2], metric.compute(), "a metric object")
             elif not parts:
-                computed[key] = next(of_rank[2][key] for of_rank in gathered if key in of_rank[2])
+                computed[key] = next(of_rank[1][key] for of_rank in gathered if key in of_rank[1])
         # a rank without the object cannot compute its value, and takes rank 0's
         if any(len(of_rank[0]) < len(gathered[0][0]) for of_rank in gathered):
             computed = {**self._processes.broadcast(computed), **computed}
@@ -260,39 +266,6 @@ def _reduce_cells(aggregator: MetricAggregator, cells: Tensor) -> Tensor | None:
         return (totals.sum() / weights.sum()).to(torch.float32)
     # a function cannot be logged with `sync_dist`, so one rank's value is left here
     return reduce_values("sum" if callable(reduce_fx) else reduce_fx, totals).to(torch.float32)
-
-
-def _compute_merged(name: str, metric: Any, parts: Sequence[tuple[dict[str, Any], int]]) -> Tensor:
-    """Return the value of a metric object over the merged states of all ranks.
-
-    The object keeps its own state.
-
-    Args:
-        name: the name under which it is logged.
-        metric: the object.
-        parts: for each rank the object's state and its number of updates.
-    """
-    # torchmetrics has no public way to merge states, to set the count, or to drop its cached value
-    reductions: dict[str, Any] = metric.__dict__["_reductions"]
-    own_state, own_count = dict(metric.metric_state), metric.__dict__.get("_update_count")
-    try:
-        for state, reduce in reductions.items():
-            values = [part[state] for part, _ in parts]
-            own = own_state[state]
-            if isinstance(own, list):
-                merged: Any = [item.to(metric.device) for value in values for item in value]
-            else:
-                stacked = torch.stack([value.to(own.device) for value in values])
-                merged = reduce(stacked) if reduce is not None else stacked
-            setattr(metric, state, merged)
-        metric.__dict__["_update_count"] = sum(count for _, count in parts)
-        metric.__dict__["_computed"] = None
-        return scalar(name, metric.compute(), "a metric object")
-    finally:
-        for state, value in own_state.items():
-            setattr(metric, state, value)
-        metric.__dict__["_update_count"] = own_count
-        metric.__dict__["_computed"] = None
 
 
 def _require_reducible(name: str, aggregator: MetricAggregator) -> None:

@@ -18,6 +18,7 @@ from trainer_hooks.metrics.aggregator import (
     MetricAggregator,
     unknown,
 )
+from trainer_hooks.metrics.loader_objects import LoaderObjects
 from trainer_hooks.metrics.scalars import floats, in_one_piece, number
 from trainer_hooks.runtime.nested_tensors import first_tensor, leading_sizes
 
@@ -107,6 +108,7 @@ class MetricStore:
         self._current: dict[str, MetricAggregator] = {}
         # `closed` exchanges `_current`; this stays, so that readers inside it get the values
         self._entered: tuple[LogScope, dict[str, MetricAggregator]] = (self.scope, self._current)
+        self._objects = LoaderObjects()
         self._suffix = ""
         self._keeps: Callable[[str], bool] | None = None
         self._is_held = False
@@ -144,6 +146,8 @@ class MetricStore:
         self.batch = None
         self._suffix = suffix
         self._keeps = keeps
+        if scope is LogScope.EVALUATION:
+            self._objects.begin_loader()
         self._current = self._tables.setdefault((scope, dataloader_idx), {})
         self._table = (scope, dataloader_idx)
         self._are_sizes_settled = self._table in self._settled_sizes
@@ -386,10 +390,13 @@ class MetricStore:
 
     def publish_loader_reductions(self, dataloader_idx: int) -> None:
         """Put the reductions of one completed evaluation loader where callbacks read them."""
+        aggregators = self._tables.get((LogScope.EVALUATION, dataloader_idx), {}).values()
+        # first: a name without a loader's number has the value of its object over all loaders
+        self._objects.end_loader(aggregators, computes=self.rank_reducer is None)
         if self.rank_reducer is not None:
             return  # the ranks reduce all loaders in one exchange, at the end of the evaluation
         self._publish_unread()
-        for aggregator in self._tables.get((LogScope.EVALUATION, dataloader_idx), {}).values():
+        for aggregator in aggregators:
             if aggregator.on_epoch and aggregator.has_values:
                 self._publish(aggregator, aggregator.epoch_key, aggregator.reduce())
 
@@ -425,6 +432,8 @@ class MetricStore:
         # clears it for all of them
         for aggregator in aggregators:
             aggregator.reset()
+        if LogScope.EVALUATION in scopes:
+            self._objects = LoaderObjects()
         return for_loggers, others
 
     def _publish_unread(self) -> None:
@@ -473,6 +482,8 @@ class MetricStore:
             # reset too: a metric object of the module would keep the batches of the sanity check
             for aggregator in self._tables.pop(key).values():
                 aggregator.reset()
+        if LogScope.EVALUATION in scopes:
+            self._objects = LoaderObjects()
 
     @contextmanager
     def isolated(self) -> Iterator[None]:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.errors import OptimizationError, add_note, error_message
+from trainer_hooks.runtime.parameter_names import plain_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -46,7 +47,7 @@ def added_groups(
     if not any(added):
         return []
     # as keys, parameters are told apart by identity
-    names = {parameter: name for name, parameter in module.named_parameters()}
+    names = {parameter: plain_name(name) for name, parameter in module.named_parameters()}
     return [
         [[names.get(parameter, "") for parameter in group["params"]] for group in groups]
         for groups in added
@@ -72,7 +73,7 @@ def add_groups_again(
     Raises:
         OptimizationError: the module has no parameter of a saved name.
     """
-    named = dict(module.named_parameters())
+    named = {plain_name(name): parameter for name, parameter in module.named_parameters()}
     own = checkpoint["trainer_hooks"]
     for optimizer, state, made, groups in zip(
         optimization.optimizers,
@@ -88,7 +89,8 @@ def add_groups_again(
         # the state of a wrapper may have another form; its `load_state_dict` sets the options then
         saved = state.get("param_groups", []) if isinstance(state, dict) else []
         known = {id(p) for group in optimizer.param_groups for p in group["params"]}
-        for number, names in enumerate(groups[present - made :], start=present):
+        for number, saved_names in enumerate(groups[present - made :], start=present):
+            names = list(map(plain_name, saved_names))
             missing = [name for name in names if name not in named]
             if missing:
                 raise OptimizationError(

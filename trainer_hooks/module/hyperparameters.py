@@ -67,6 +67,26 @@ class HyperparametersMixin:
     """Whether checkpoints hold hyperparameters that are no plain data as pickles, as Lightning's
     do; otherwise they are left out."""
 
+    _told_hparams: frozenset[str] = frozenset()
+    """The hyperparameters added in `on_save_checkpoint` of which a save has warned."""
+
+    def _hparams_class(self) -> type[Any]:
+        """Return the class that is built with the hyperparameters."""
+        return type(self)
+
+    def _fit_hparams(self, checkpoint: dict[str, Any], key: str) -> None:
+        """Turn hyperparameters in a checkpoint that are no plain data into their form in files."""
+        from trainer_hooks.checkpoint.hparams import hparams_for_file
+
+        checkpoint[key], told = hparams_for_file(
+            checkpoint[key],
+            self._hparams_class(),
+            pickles=self._pickles_hparams,
+            told=self._told_hparams,
+        )
+        if told != self._told_hparams:  # most modules have nothing to tell, and stay as they are
+            self._told_hparams = told
+
     def save_hyperparameters(
         self, *args: Any, ignore: Any = None, frame: Any = None, logger: bool = True
     ) -> None:

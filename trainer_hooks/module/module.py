@@ -84,6 +84,9 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
     example_input_array: Any = None
     strict_loading: bool = True
 
+    _makes_default_steps = True
+    """Whether a module without steps has some that are made of its `forward` and `loss`."""
+
     # torch.jit.script compiles each property of a module, and reads the type of each annotated
     # attribute, unless it is named here
     __jit_unused_properties__: ClassVar[list[str]]

@@ -27,6 +27,7 @@ from trainer_hooks.errors import ModuleError, OptionError, UsageError
 from trainer_hooks.runtime import sharded_tensors as tensors
 from trainer_hooks.runtime.gradient_sync import require_no_unused_parameters
 from trainer_hooks.runtime.module_init import materialize
+from trainer_hooks.runtime.parameter_names import plain_name
 from trainer_hooks.runtime.process_group import ProcessGroup
 from trainer_hooks.runtime.strategy_options import parse_policy
 
@@ -209,7 +210,7 @@ class ShardedGroup(ProcessGroup):
         """Return the gradients that this rank holds, by name and unsharded."""
         gradients = tensors.accumulated_gradients(module)
         for name, parameter in module.named_parameters():
-            name = tensors.plain_name(name)
+            name = plain_name(name)
             if name not in gradients and parameter.grad is not None:
                 gradients[name] = tensors.gather_shards(parameter.grad, keep_result=True)
         return gradients
@@ -228,7 +229,7 @@ class ShardedGroup(ProcessGroup):
             tensors.set_accumulated_gradients(module, gradients)
             return
         for name, parameter in module.named_parameters():
-            gradient = gradients.get(tensors.plain_name(name))
+            gradient = gradients.get(plain_name(name))
             if gradient is not None and isinstance(parameter, DTensor):
                 gradient = tensors.take_shard(gradient, parameter)
             parameter.grad = gradient

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from trainer_hooks.runtime.parameter_names import plain_name
 from trainer_hooks.runtime.topology import SINGLE_PROCESS, Topology
 
 if TYPE_CHECKING:
@@ -132,9 +133,9 @@ class Processes:
         return checkpoint
 
     def gradients(self, module: nn.Module) -> dict[str, torch.Tensor]:
-        """Return the gradients of a module by parameter name, without those that are None."""
+        """Return the gradients of a module by plain name, without those that are None."""
         named = module.named_parameters()
-        return {name: p.grad for name, p in named if p.grad is not None}
+        return {plain_name(name): p.grad for name, p in named if p.grad is not None}
 
     def load_gradients(
         self,
@@ -147,11 +148,11 @@ class Processes:
 
         Args:
             module: the model.
-            gradients: the gradients by parameter name.
+            gradients: the gradients by plain name.
             is_window_open: whether they are this rank's own, not yet reduced.
         """
         for name, parameter in module.named_parameters():
-            gradient = gradients.get(name)
+            gradient = gradients.get(plain_name(name))
             parameter.grad = None if gradient is None else gradient.to(parameter.device)
 
     def begin_uneven_forwards(self, module: nn.Module) -> None:

@@ -12,6 +12,8 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
+from trainer_hooks.runtime.parameter_names import plain_name, with_plain_names
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -131,9 +133,10 @@ class CheckpointSharder:
     def weights(self, saved: Mapping[str, Any], module_state: Mapping[str, Any]) -> dict[str, Any]:
         """Return saved weights, sharded like the module's own."""
         result = dict(saved)
+        references = with_plain_names(module_state)
         for name, value in saved.items():
-            if name in module_state and isinstance(value, Tensor):
-                reference = module_state[name]
+            reference = references.get(plain_name(name))
+            if reference is not None and isinstance(value, Tensor):
                 value = value if value.is_meta else value.to(reference.dtype)
                 result[name] = self._shard_like(
                     value, reference, ("state_dict", name), reference.dtype
@@ -188,11 +191,6 @@ class CheckpointSharder:
                 self._to_read[path] = torch.empty_like(reference.detach(), dtype=dtype)
             return self._to_read[path]
         return take_shard(value, reference) if isinstance(reference, DTensor) else value
-
-
-def plain_name(name: str) -> str:
-    """Return a parameter's name as in checkpoints, without activation checkpointing's prefix."""
-    return name.replace("_checkpoint_wrapped_module.", "")
 
 
 def accumulated_gradients(module: nn.Module) -> dict[str, Tensor]:

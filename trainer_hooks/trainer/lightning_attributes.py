@@ -14,6 +14,7 @@ from trainer_hooks.connector.registry import adapt_if_foreign
 from trainer_hooks.errors import UsageError
 from trainer_hooks.module.module import Module
 from trainer_hooks.runtime.nested_tensors import move_to_device
+from trainer_hooks.runtime.parameter_names import with_names_of
 from trainer_hooks.runtime.strategy_options import DDPStrategy, FSDPStrategy
 from trainer_hooks.trainer.options.config import NO_STORAGE_OPTIONS
 
@@ -574,7 +575,8 @@ class TrainerStrategy:
                 "trainer.strategy.load_model_state_dict() was called before any run, where the "
                 "trainer has no module. Call it in a hook, or load the weights into the module."
             )
-        module.load_state_dict(checkpoint["state_dict"], strict=strict)
+        weights = with_names_of(module.state_dict(), checkpoint["state_dict"])
+        module.load_state_dict(weights, strict=strict)
 
     def load_checkpoint(
         self,

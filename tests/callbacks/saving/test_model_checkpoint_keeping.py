@@ -7,8 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from trainer_hooks import Module
 from trainer_hooks.callbacks import ModelCheckpoint
-from trainer_hooks.errors import CheckpointError, MetricError, TrainerHooksWarning
+from trainer_hooks.errors import (
+    CheckpointError,
+    MetricError,
+    TrainerHooksAdvice,
+    TrainerHooksWarning,
+)
 
 
 def files(folder):
@@ -296,3 +302,30 @@ def test_dangling_link_takes_its_name(fake, tmp_path):
     trainer = fake(ModelCheckpoint(tmp_path, "best"))
     trainer.fit(1)
     assert trainer.saved == ["best-v1.ckpt"]
+
+
+@pytest.mark.parametrize("name", ["val_score", "score"])
+def test_a_fit_whose_validation_is_left_out_trains_through(quiet_trainer, tmp_path, name):
+    """The saver says once that it ranks nothing; `save_last` and saves on request go on."""
+
+    class Validated(Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(2, 1)
+
+        def training_step(self, batch, batch_idx):
+            return self.layer(batch).square().mean()
+
+        def validation_step(self, batch, batch_idx):
+            self.log(name, batch.mean())
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    saver = ModelCheckpoint(tmp_path, monitor=name, save_last=True)
+    options = {"limit_val_batches": 0, "enable_checkpointing": True}
+    trainer = quiet_trainer(max_epochs=3, callbacks=[saver], **options)
+    with pytest.warns((TrainerHooksWarning, TrainerHooksAdvice), match=name) as told:
+        trainer.fit(Validated(), [torch.ones(2, 2)] * 3, [torch.ones(2, 2)])
+    assert (len(told), trainer.global_step, visible(tmp_path)) == (1, 9, ["last.ckpt"])
+    assert not saver.best_model_path

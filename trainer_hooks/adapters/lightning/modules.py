@@ -107,6 +107,11 @@ def _savable_hparams(foreign: Any, warned: dict[str, Any]) -> dict[str, Any] | N
 class _Hosted:
     """The attributes and hyperparameters of the foreign object, as both adapters show them."""
 
+    _pickles_hparams = True
+
+    def _hparams_class(self: Any) -> type[Any]:
+        return type(self.lightning_object)
+
     def __setattr__(self: Any, name: str, value: Any) -> None:
         if name.startswith("_") or hasattr(type(self), name):
             super().__setattr__(name, value)
@@ -153,6 +158,8 @@ class LightningModuleAdapter(_Hosted, ModuleAdapter):
         foreign: the LightningModule. Its parameters, buffers and submodules are shared, so that the
             names in a checkpoint are the same.
     """
+
+    _makes_default_steps = False
 
     def __init__(self, foreign: Any) -> None:
         super().__init__(foreign)

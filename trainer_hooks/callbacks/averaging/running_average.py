@@ -16,6 +16,7 @@ from torch.optim.swa_utils import AveragedModel, get_swa_multi_avg_fn
 
 from trainer_hooks._options import Combination, Rule, finite_number
 from trainer_hooks.errors import CallbackError, CheckpointError, OptionError, error_summary
+from trainer_hooks.runtime.parameter_names import with_names_of, with_plain_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -127,8 +128,8 @@ class RunningAverage:
             current.copy_(average)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the averaged weights under the module's own names."""
-        return self.model.module.state_dict()
+        """Return the averaged weights under the module's plain names."""
+        return with_plain_names(self.model.module.state_dict())
 
     def extra_state(self) -> dict[str, Any]:
         """Return the rest of the state: the number of updates."""
@@ -145,7 +146,8 @@ class RunningAverage:
             CheckpointError: they do not fit the averaged module.
         """
         try:
-            self.model.module.load_state_dict(weights)
+            averaged = self.model.module
+            averaged.load_state_dict(with_names_of(averaged.state_dict(), weights))
             if extra is not None:
                 self.count = int(extra["n_averaged"])
         except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:

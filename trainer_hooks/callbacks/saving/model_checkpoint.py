@@ -20,7 +20,6 @@ from trainer_hooks.callbacks.base import (
 from trainer_hooks.callbacks.monitored_metric import (
     MonitoredMetric,
     acts_at_train_epoch_end,
-    advise_on_missing_validation,
     advise_on_mode,
     monitorable_metrics,
 )
@@ -289,7 +288,7 @@ class ModelCheckpoint(Saver):
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Start the schedule; advise of a validation metric that no validation can log."""
         self._schedule.start(trainer)
-        advise_on_missing_validation(self._watched.name, type(self).__name__, trainer)
+        self._watched.note_train_start(trainer, module)
 
     def on_validation_start(self, trainer: Trainer, module: Module) -> None:
         """Record the monitor's value, to find out whether validation logs it."""

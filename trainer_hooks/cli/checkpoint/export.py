@@ -20,6 +20,7 @@ from trainer_hooks.checkpoint.safetensors_file import (
 )
 from trainer_hooks.cli.values import printable, size_text
 from trainer_hooks.errors import UsageError
+from trainer_hooks.runtime.parameter_names import with_plain_names
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,6 +92,8 @@ def _without_shared_storage(weights: dict[str, Any]) -> dict[str, Any]:
 
     Weights that share memory with one another keep sharing it.
     """
+    # an older file has torch's names of compiled layers
+    weights = with_plain_names(weights)
     dense = {
         name: value
         for name, value in weights.items()

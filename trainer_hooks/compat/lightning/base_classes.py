@@ -158,6 +158,7 @@ class LightningModule(_OptionalDataloaderIdx, Module):
     CHECKPOINT_HYPER_PARAMS_TYPE: ClassVar[str] = "hparams_type"
 
     _pickles_hparams: ClassVar[bool] = True
+    _makes_default_steps = False
 
     def to_torchscript(self, *args: Any, **kwargs: Any) -> Any:
         """Return the module as TorchScript; a `DeprecationWarning` tells that it is deprecated.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from trainer_hooks.checkpoint.safetensors_file import (
 from trainer_hooks.errors import TrainerHooksWarning, UsageError
 from trainer_hooks.hooks.relay import current_hook
 from trainer_hooks.module.torch_wrappers import unsharded_class
+from trainer_hooks.runtime.parameter_names import with_plain_names
 from trainer_hooks.trainer.run.registered_state import build_state_registry
 from trainer_hooks.trainer.run.run_origin import (
     compute_run_origin,
@@ -288,7 +290,8 @@ def _contents(
         "global_step": training.progress.steps_completed,
         # Lightning's migrations look it up in each file that they read
         "pytorch-lightning_version": lightning.VERSION,
-        "state_dict": module.state_dict(),
+        # so that it loads with and without torch.compile of a layer
+        "state_dict": with_plain_names(module.state_dict()),
         "loops": {},
         "trainer_hooks": {"format": FORMAT, "version": __version__},
     }
@@ -350,6 +353,10 @@ def _contents(
                 own["accumulate_grad_batches"] = window
         # last: callbacks may look at all of it, and change it
         connector.relay.on_save_checkpoint(trainer, module, checkpoint)
+    owners = (("hyper_parameters", module), (lightning.DATA_HPARAMS, core.datamodule))
+    for key, owner in owners:
+        if owner is not None and isinstance(checkpoint.get(key), Mapping):
+            ours(owner)._fit_hparams(checkpoint, key)  # noqa: SLF001 - of the package
     return checkpoint
 
 

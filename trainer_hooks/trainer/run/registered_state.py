@@ -23,8 +23,11 @@ from trainer_hooks.metrics.metric_objects import load_metric_states, metric_part
 from trainer_hooks.module.added_groups import added_groups
 from trainer_hooks.module.module import Module
 from trainer_hooks.runtime import rng
+from trainer_hooks.runtime.parameter_names import plain_name, with_plain_names
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torch import Tensor, nn
 
     from trainer_hooks.callbacks import Checkpoint
@@ -157,8 +160,9 @@ def build_state_registry(
         entry("buffers", lambda: _buffers(module), lambda s: _load_buffers(module, s),
               only_from_snapshot=True),
         entry("gradients", lambda: _gradients(core, module),
+              # an older file has torch's names of compiled layers
               lambda s: processes.load_gradients(
-                  module, s, is_window_open=progress.batches_in_window > 0),
+                  module, with_plain_names(s), is_window_open=progress.batches_in_window > 0),
               is_restored_by_loop=True, only_training_changes=True, is_per_rank=True),
         entry("modes", lambda: {**modes_of(module), "began": training.began},
               lambda s: _load_modes(module, training, s), is_restored_by_loop=True),
@@ -211,25 +215,36 @@ def _gradients(core: TrainerCore, module: Module) -> dict[str, Any]:
 
 
 def _buffers(module: Module) -> dict[str, Tensor]:
-    """Return the buffers by name, without those of lazy layers that have no size yet."""
-    return {name: buffer for name, buffer in module.named_buffers() if not is_lazy(buffer)}
+    """Return the buffers by plain name, without those of lazy layers that have no size yet."""
+    return {
+        plain_name(name): buffer for name, buffer in module.named_buffers() if not is_lazy(buffer)
+    }
 
 
 def _load_buffers(module: Module, states: dict[str, Any]) -> None:
+    states = with_plain_names(states)
     with torch.no_grad():
-        for name, buffer in module.named_buffers():
+        for name, buffer in ((plain_name(name), b) for name, b in module.named_buffers()):
             # in place: other objects may hold the buffer
             if name in states and states[name] is not buffer:
                 buffer.copy_(states[name])
 
 
 def modes_of(module: nn.Module) -> dict[str, list[str]]:
-    """Return the names of a module's parts in eval mode, and of its frozen parameters."""
-    return {
-        "evaluates": [name for name, part in module.named_modules() if not part.training],
-        # sorted: pruning and its end register parameters in another order
-        "frozen": sorted(name for name, p in module.named_parameters() if not p.requires_grad),
-    }
+    """Return the plain names of a module's parts in eval mode, and of its frozen parameters."""
+    frozen = [name for name, p in module.named_parameters() if not p.requires_grad]
+    return _plain_modes(
+        {
+            "evaluates": [name for name, part in module.named_modules() if not part.training],
+            # sorted: pruning and its end register parameters in another order
+            "frozen": sorted(frozen),
+        }
+    )
+
+
+def _plain_modes(modes: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """Return modes by plain names, each once: a wrapper has the name of the layer inside it."""
+    return {key: list(dict.fromkeys(map(plain_name, names))) for key, names in modes.items()}
 
 
 def _load_modes(module: nn.Module, training: TrainingState, state: dict[str, Any]) -> None:
@@ -241,7 +256,8 @@ def _load_modes(module: nn.Module, training: TrainingState, state: dict[str, Any
     """
     if not state:
         return  # a file of format 2, which has no modes
-    before, now = state["began"], training.began
+    # an older file has torch's names of compiled layers
+    before, now = _plain_modes(state["began"] or {}), training.began
     if before and now and before != now:
         warn(
             f"{type(module).__qualname__} is built with other parts in eval mode, or "
@@ -251,11 +267,13 @@ def _load_modes(module: nn.Module, training: TrainingState, state: dict[str, Any
             TrainerHooksWarning,
         )
         return
-    evaluates, frozen = set(state["evaluates"]), set(state["frozen"])
+    evaluates, frozen = (set(map(plain_name, state[key])) for key in ("evaluates", "frozen"))
     for name, part in module.named_modules():
-        part.training = name not in evaluates  # not train(), which would set all submodules
+        part.training = (
+            plain_name(name) not in evaluates
+        )  # not train(), which would set all submodules
     for name, parameter in module.named_parameters():
-        wanted = name not in frozen
+        wanted = plain_name(name) not in frozen
         # torch raises for a parameter of integers, which cannot require gradients
         can_require = parameter.is_floating_point() or parameter.is_complex()
         if parameter.requires_grad is not wanted and can_require:
