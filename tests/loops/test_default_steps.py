@@ -42,15 +42,25 @@ def test_a_module_without_steps_has_all(quiet_trainer, batches) -> None:
     assert "test_loss" in trainer.test(module, batches(2), verbose=False)[0]
 
 
-@pytest.mark.parametrize("step", ["training_step", "validation_step", "test_step"])
-def test_beside_an_own_step_there_is_no_other(quiet_trainer, batches, step) -> None:
-    """A method `loss` is the user's beside any step, and the error names the step that lacks."""
-    module = with_loss(Module, **{step: own_step})()
-    verbs = {"training_step": "fit", "validation_step": "validate", "test_step": "test"}
-    for name, verb in verbs.items():
-        if name != step:
-            with pytest.raises(ModuleError, match=rf"has no {name}: define .*\)[^(]*\.$"):
-                getattr(quiet_trainer(), verb)(module, batches(2))
+def test_beside_a_training_step_there_is_no_other(quiet_trainer, batches) -> None:
+    """A method `loss` is the user's there, and the error names the step that lacks."""
+    module = with_loss(Module, training_step=own_step)()
+    for name, verb in (("validation_step", "validate"), ("test_step", "test")):
+        with pytest.raises(ModuleError, match=rf"has no {name}: define .*\)[^(]*\.$"):
+            getattr(quiet_trainer(), verb)(module, batches(2))
+
+
+def test_a_validation_step_leaves_the_training_to_the_loss(quiet_trainer, batches) -> None:
+    """A module that only evaluates in its own way trains by its loss."""
+
+    def validation_step(self, batch, batch_idx):
+        self.log("own", 3.0)
+
+    trainer = quiet_trainer()
+    trainer.fit(with_loss(Module, validation_step=validation_step)(), batches(2), batches(2))
+    assert trainer.global_step == 2
+    assert trainer.callback_metrics["own"] == 3.0
+    assert "val_loss" not in trainer.callback_metrics
 
 
 def test_a_step_of_none_is_missing(quiet_trainer, batches) -> None:

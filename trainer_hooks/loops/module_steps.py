@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     Step = Callable[..., Any]
 
 _STEPS = {"validate": "validation_step", "test": "test_step", "predict": "predict_step"}
-_OWN_STEPS = ("training_step", "validation_step", "test_step")
-"""The steps beside which no other is made of `loss`."""
 _LOSSES = {"validate": "val_loss", "test": "test_loss"}
 _ARGUMENTS = ("batch", "batch_idx", "dataloader_idx")
 
@@ -218,7 +216,7 @@ def _has_forward(module: Module) -> bool:
 def _has_default(module: Module, name: str) -> bool:
     """Return whether a step of the module is made of its forward and its loss.
 
-    It is where the class has both and no step of its own: beside one, `loss` is a method of the
+    It is where the class has both and no training_step: beside one, `loss` is a method of the
     user's like any other. A step that is set to None is meant to be missing.
     """
     return (
@@ -231,15 +229,15 @@ def _has_default(module: Module, name: str) -> bool:
 
 def _may_have_default(module: Module) -> bool:
     makes_steps = module._makes_default_steps  # noqa: SLF001 - users' classes have no such name
-    return makes_steps and not any(_is_own(module, name) for name in _OWN_STEPS)
+    return makes_steps and not _has_training_step(module)
 
 
-def _is_own(module: Module, name: str) -> bool:
-    """Return whether the user, and not a class of this package, defines a step."""
-    if not defines(module, name, Module):
+def _has_training_step(module: Module) -> bool:
+    """Return whether the user, and not a class of this package, defines `training_step`."""
+    if not defines(module, "training_step", Module):
         return False
-    classes = (kind for kind in type(module).__mro__ if name in vars(kind))
-    return name in vars(module) or not is_of_package(next(classes))
+    classes = (kind for kind in type(module).__mro__ if "training_step" in vars(kind))
+    return "training_step" in vars(module) or not is_of_package(next(classes))
 
 
 def _default_hint(module: Module) -> str:

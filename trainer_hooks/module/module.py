@@ -66,7 +66,7 @@ class _Manual(Protocol):
 class Module(nn.Module, HyperparametersMixin, DataHooks):
     """Base class of the user's model: define `training_step` and `configure_optimizers` at least.
 
-    Or define `forward(batch)` and `loss(outputs, batch)` and no step at all: the default steps then
+    Or define `forward(batch)` and `loss(outputs, batch)` and no training_step: default steps then
     run them, log `train_loss`, its mean `train_loss_epoch`, `val_loss` and `test_loss`, and fire
     the forward and loss hooks.
 
