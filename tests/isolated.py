@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import warm_python
+from pytest_runs import without_pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -130,7 +131,7 @@ class IsolatedFile(pytest.File):
                 [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o",
                  "filterwarnings=default", str(self.path)],
                 cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
-                env={**_without_workers(), RESULTS: str(target)},
+                env={**without_pytest(), RESULTS: str(target)},
                 imports=_installed(ast.literal_eval(imports[1]) if imports else ()),
             )  # fmt: skip
             assert target.exists(), done.stdout + done.stderr
@@ -138,11 +139,6 @@ class IsolatedFile(pytest.File):
 
         name = "-".join(self.path.relative_to(ROOT).with_suffix("").parts)
         return run_once(self.config, name, run)
-
-
-def _without_workers() -> dict[str, str]:
-    """Return the environment without the variables of pytest and its workers."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
 
 
 class IsolatedTest(pytest.Item):

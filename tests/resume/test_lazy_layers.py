@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from saving_callbacks import SaveEachStep
 from torch import nn
 
-from trainer_hooks import Callback, Module
+from trainer_hooks import Module
 from trainer_hooks.callbacks import EMAWeightAveraging, ModelSummary
 from trainer_hooks.errors import CallbackError, CheckpointError
 from trainer_hooks.testing.nested_diff import nested_differences
@@ -27,14 +28,6 @@ class Net(Module):
 
     def configure_optimizers(self):
         return torch.optim.Adam(self.parameters(), lr=0.1)
-
-
-class SaveEachStep(Callback):
-    def __init__(self, folder) -> None:
-        self.folder = folder
-
-    def on_batch_checkpoint(self, trainer, module):
-        trainer.save_checkpoint(self.folder / f"{trainer.global_step}.ckpt")
 
 
 BATCHES = [torch.arange(6.0).reshape(2, 3).sin() * number for number in range(1, 5)]

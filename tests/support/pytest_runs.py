@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 SUPPORT = Path(__file__).parent
 
 
+def without_pytest() -> dict[str, str]:
+    """Return the environment without the variables of pytest and its workers."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+
+
 def pytest_in(folder: Path, *words: str) -> subprocess.CompletedProcess:
     """Run pytest in a folder, in a process that finds the plugins of this checkout's tests."""
-    environ = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
-    environ["PYTHONPATH"] = str(SUPPORT)
+    environ = {**without_pytest(), "PYTHONPATH": str(SUPPORT)}
     return warm_python.run(
         [sys.executable, *words], cwd=folder, env=environ,
         capture_output=True, text=True, check=False, timeout=100,

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from pytest_runs import without_pytest
 
 UNSTEADY_FILE = Path(".pytest_cache", "unsteady.txt")
 """The file with the failures of unsteady tests, from pytest's root folder on."""
@@ -119,7 +120,7 @@ class RerunFailures:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
              f"--draw-seed={self.config.option.draw_seed}", nodeid],
-            cwd=self.config.rootpath, env={**_without_pytest(), _AGAIN: "1"}, check=False,
+            cwd=self.config.rootpath, env={**without_pytest(), _AGAIN: "1"}, check=False,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         text = "\n".join(report.longreprtext for report in reports)
@@ -151,8 +152,3 @@ class RerunFailures:
 
 def _told(rerun: Rerun) -> str:
     return f"{rerun.nodeid}\n    among others: failed: {rerun.first}\n    alone: passed"
-
-
-def _without_pytest() -> dict[str, str]:
-    """Return the environment without the variables of pytest and its workers."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}

@@ -21,6 +21,7 @@ from torch.nn.parameter import is_lazy
 from trainer_hooks._log import warn
 from trainer_hooks._text import aligned, printable
 from trainer_hooks.errors import CallbackError, TrainerHooksWarning, error_summary
+from trainer_hooks.runtime.parameter_names import WRAPPERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
 
 # how torch.compile, activation checkpointing and FSDP name the one module that they wrap
-_WRAPPED = ("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module")
+_WRAPPED = (*WRAPPERS, "_fsdp_wrapped_module")
 SummaryData = list[tuple[str, list[str]]]
 """The columns of a table: the header of each, and its cells."""
 RIGHT = frozenset({"Params", "FLOPs"})

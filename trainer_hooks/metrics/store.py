@@ -220,9 +220,10 @@ class MetricStore:
         self._are_sizes_settled = True
         self._settled_sizes.add(self._table)
         if sizes != first:
-            found = ", ".join(map(str, dict.fromkeys(sizes if len(set(sizes)) > 1 else first)))
+            disagreeing = dict.fromkeys(sizes if len(set(sizes)) > 1 else first)
+            distinct = ", ".join(map(str, disagreeing))
             warn(
-                f"the first dimensions of the tensors in a batch disagree ({found}), and are "
+                f"the first dimensions of the tensors in a batch disagree ({distinct}), and are "
                 "others in other batches: a mean over batches weights each by that of its first "
                 f"tensor ({self._size}). Pass log(..., batch_size=...).",
                 TrainerHooksWarning,

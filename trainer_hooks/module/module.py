@@ -85,7 +85,7 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
     strict_loading: bool = True
 
     _makes_default_steps = True
-    """Whether a module without steps has some that are made of its `forward` and `loss`."""
+    """Whether a module without a training_step has steps made of its `forward` and `loss`."""
 
     # torch.jit.script compiles each property of a module, and reads the type of each annotated
     # attribute, unless it is named here

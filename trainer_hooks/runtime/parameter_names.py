@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-WRAPPERS = frozenset({"_orig_mod", "_checkpoint_wrapped_module"})
+WRAPPERS = ("_orig_mod", "_checkpoint_wrapped_module")
 """The attributes in which torch.compile and activation checkpointing keep the layer they wrap."""
 
 

@@ -269,9 +269,8 @@ def _load_modes(module: nn.Module, training: TrainingState, state: dict[str, Any
         return
     evaluates, frozen = (set(map(plain_name, state[key])) for key in ("evaluates", "frozen"))
     for name, part in module.named_modules():
-        part.training = (
-            plain_name(name) not in evaluates
-        )  # not train(), which would set all submodules
+        # not train(), which would set all submodules
+        part.training = plain_name(name) not in evaluates
     for name, parameter in module.named_parameters():
         wanted = plain_name(name) not in frozen
         # torch raises for a parameter of integers, which cannot require gradients
