@@ -73,7 +73,7 @@ class Cut(Callback):
             raise RuntimeError("cut")
 
 
-def train(folder: Path, *callbacks: Callback, ckpt_path: str | None = None) -> None:
+def train(folder: Path, *callbacks: Callback, ckpt_path: str | None = None) -> Trainer:
     data = TensorDataset(torch.randn(20, 4, generator=torch.Generator().manual_seed(1)))
     shuffled = DataLoader(
         data, batch_size=2, shuffle=True, generator=torch.Generator().manual_seed(4)
@@ -86,6 +86,7 @@ def train(folder: Path, *callbacks: Callback, ckpt_path: str | None = None) -> N
         callbacks=[EarlyStopping("val_loss", patience=9), saver, Seen(), *callbacks],
     )  # fmt: skip
     trainer.fit(Net(), shuffled, DataLoader(data, batch_size=5), ckpt_path=ckpt_path)
+    return trainer
 
 
 @pytest.fixture(scope="module")
@@ -205,6 +206,21 @@ def test_the_part_is_named(path, value, whole, tmp_path) -> None:
     message = str(caught.value)
     assert f"checkpoint '{tmp_path / 'drawn.ckpt'}' cannot be " in message
     assert caught.value.__cause__ is not None
+
+
+def test_a_capturable_optimizer_goes_on_on_the_cpu(whole, tmp_path) -> None:
+    """`capturable=True`, which a run on a GPU saves and torch refuses on the CPU, is set back."""
+    data = copy.deepcopy(whole)
+    for group in data["optimizer_states"][0]["param_groups"]:
+        group["capturable"] = True
+    resumed = []
+    for name, saved in (("whole", whole), ("gpu", data)):
+        torch.save(saved, tmp_path / f"{name}.ckpt")
+        resumed.append(train(tmp_path, ckpt_path=str(tmp_path / f"{name}.ckpt")))
+    (optimizer,) = resumed[1].optimizers
+    assert [group["capturable"] for group in optimizer.param_groups] == [False, False]
+    expected, weights = (trainer.module.state_dict() for trainer in resumed)
+    assert all(torch.equal(weights[name], expected[name]) for name in expected)
 
 
 def test_an_error_of_a_users_callback_is_the_cause() -> None:

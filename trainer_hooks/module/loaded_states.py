@@ -21,6 +21,23 @@ _OTHER_SHAPES = frozenset({"Adafactor", "LBFGS"})
 """torch's optimizers that keep tensors of other shapes than those of the parameters."""
 
 
+def keep_capturable_to_devices(
+    groups: Sequence[dict[str, Any]], made: Sequence[Mapping[str, Any]]
+) -> None:
+    """Set `capturable` back in groups that were saved with it on a GPU and are on the CPU now.
+
+    It lets a CUDA graph capture a step, and torch's optimizers refuse to step with it on the CPU.
+
+    Args:
+        groups: the groups of an optimizer, changed in place, after they have loaded their options.
+        made: their options before.
+    """
+    for group, options in zip(groups, made, strict=False):  # another optimizer may add groups
+        is_new = group.get("capturable") is True and options.get("capturable") is False
+        if is_new and any(parameter.device.type == "cpu" for parameter in group["params"]):
+            group["capturable"] = False
+
+
 def require_usable_state(optimizer: Optimizer, made: Sequence[Mapping[str, Any]]) -> None:
     """Require the loaded state of one of torch's optimizers to be such as its `step` can use.
 

@@ -41,7 +41,11 @@ from trainer_hooks.errors import (
     UsageError,
     did_you_mean,
 )
-from trainer_hooks.module.loaded_states import require_usable_schedule, require_usable_state
+from trainer_hooks.module.loaded_states import (
+    keep_capturable_to_devices,
+    require_usable_schedule,
+    require_usable_state,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -176,6 +180,7 @@ class Optimization:
                     # copied: some schedulers, such as CyclicLR, take entries out of the state
                     owner.load_state_dict(deepcopy(state) if kind == "scheduler" else state)
                     if kind == "optimizer":
+                        keep_capturable_to_devices(owner.param_groups, made)
                         require_usable_state(owner, made)
                 except Exception as error:  # of any class: it is code of others
                     raise OptimizationError(
@@ -212,10 +217,12 @@ class Optimization:
         for optimizer, state in zip(self.optimizers, state_dict["optimizer_states"], strict=True):
             if not isinstance(state, Mapping) or "param_groups" not in state:
                 continue  # of a wrapper, whose state has a form of its own
+            made = [dict(group) for group in optimizer.param_groups]
             for group, saved in zip(optimizer.param_groups, state["param_groups"], strict=True):
                 # copied: an option may be a list or a tensor, which is changed in place
                 options = {name: value for name, value in saved.items() if name != "params"}
                 group.update(deepcopy(options))
+            keep_capturable_to_devices(optimizer.param_groups, made)
         for scheduler, state in zip(
             self._bare_schedulers(), state_dict["lr_schedulers"], strict=True
         ):
