@@ -7,6 +7,7 @@ uncut run, which two ranks cannot show.
 from __future__ import annotations
 
 import os
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,10 +28,17 @@ from cases import (
 from own_loop_cases import a_run, train
 from sharded_cases import whole
 from torch import nn
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
 from torch.utils.data import Subset
 
 from trainer_hooks import Callback, DDPStrategy, FSDPStrategy, Trainer
+from trainer_hooks.errors import OptimizationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,9 +49,9 @@ BATCHES = 4
 """Number of batches of an epoch, of two samples for each rank."""
 
 
-def some() -> Any:
-    """Return a training loader of four batches for each rank."""
-    return loader(Subset(DATA, range(2 * BATCHES * WORLD)), 2, shuffle=True)
+def some(ranks: int = WORLD) -> Any:
+    """Return a training loader of four batches for each rank that gets batches of its own."""
+    return loader(Subset(DATA, range(2 * BATCHES * ranks)), 2, shuffle=True)
 
 
 class Logs(Draws):
@@ -128,7 +136,12 @@ def differing(folder: Path, fit: Callable[..., dict[str, Any]]) -> dict[str, lis
 
 
 def trained(
-    folder: Path, module_class: Any, strategy: Any, options: dict[str, Any], *others: Any
+    folder: Path,
+    module_class: Any,
+    strategy: Any,
+    options: dict[str, Any],
+    *others: Any,
+    ranks: int = WORLD,
 ) -> Callable[..., dict[str, Any]]:
     """Return a function that fits a new module, and returns all values at the end."""
 
@@ -138,7 +151,7 @@ def trained(
         end = trainer(
             folder, remembers, *others, *callbacks, max_epochs=2, strategy=strategy, **options
         )
-        end.fit(module, some(), loader(FEW, 2), ckpt_path=ckpt_path)
+        end.fit(module, some(ranks), loader(FEW, 2), ckpt_path=ckpt_path)
         return {
             "weights": whole(module),
             "steps": end.global_step,
@@ -206,6 +219,65 @@ def exact_shards(folder: Path) -> dict:
     }
 
 
+class Planned(Logs):
+    """Has a plan for its layers, whose weights pairs of ranks divide."""
+
+    def configure_model(self) -> None:
+        if not isinstance(self.net[1].weight, DTensor):
+            plan = {"1": ColwiseParallel(), "4": RowwiseParallel()}
+            parallelize_module(self.net, self.device_mesh["tensor_parallel"], plan)
+
+
+def exact_planned(folder: Path) -> dict:
+    """Layers that pairs of ranks divide, in one file and in a file for each rank."""
+    found = {}
+    for kind in ("full", "sharded"):
+        strategy = FSDPStrategy(tensor_parallel_size=2, state_dict_type=kind)
+        fit = trained(folder / kind, Planned, strategy, {}, ranks=WORLD // 2)
+        found[kind] = differing(folder / kind, fit)
+    return found
+
+
+def comm_states(folder: Path) -> dict:
+    """A hook's state that no checkpoint holds is told at a resume, and a group has none."""
+    power = powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=2)
+    hooks = {
+        "power": {"ddp_comm_hook": powerSGD_hook.powerSGD_hook, "ddp_comm_state": power},
+        "group": {"ddp_comm_hook": default_hooks.allreduce_hook, "ddp_comm_state": None},
+    }
+    found = {}
+    for name, options in hooks.items():
+        told = []
+        for epochs, path in ((1, None), (2, folder / f"{name}.ckpt")):
+            fit = trainer(folder, max_epochs=epochs, strategy=DDPStrategy(**options))
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                fit.fit(Logs(), some(), loader(FEW, 2), ckpt_path=path)
+            told.append([str(warning.message) for warning in caught])
+            fit.save_checkpoint(folder / f"{name}.ckpt")
+        found[name] = told
+    return found
+
+
+def few_to_validate(folder: Path) -> dict:
+    """Validate on fewer samples than ranks, after a step whose values no logger got."""
+    few = loader(Subset(FEW, range(WORLD - 1)), 2)
+    fit = trainer(folder, strategy="ddp", log_every_n_steps=50)
+    fit.fit(Logs(), some(), few)
+    return {name: value.item() for name, value in fit.callback_metrics.items()}
+
+
+def static_accumulates(folder: Path) -> dict:
+    """Accumulation with a static graph, which torch cannot do, is refused before a step."""
+    strategy = DDPStrategy(static_graph=True)
+    fit = trainer(folder, strategy=strategy, accumulate_grad_batches=2)
+    try:
+        fit.fit(Logs(), some())
+    except OptimizationError as error:
+        return {"error": str(error), "steps": fit.global_step}
+    return {}
+
+
 def buckets(folder: Path) -> dict:
     """Record the buckets of each step, as a communication hook sees them."""
     seen: list[list[str]] = []
@@ -229,5 +301,8 @@ def buckets(folder: Path) -> dict:
 
 CASES = {
     function.__name__: function
-    for function in (exact_plain, exact_ddp, exact_own_loop, exact_shards, buckets)
-}
+    for function in (
+        exact_plain, exact_ddp, exact_own_loop, exact_shards, exact_planned, comm_states,
+        few_to_validate, static_accumulates, buckets,
+    )
+}  # fmt: skip

@@ -324,7 +324,7 @@ def in_batches(store: MetricStore, *batches, batch_size=None) -> None:
     """Log the number of each batch in a scope that was entered."""
     for number, batch in enumerate(batches):
         store.batch = batch
-        log(store, "number", float(number), batch_size=batch_size)
+        log(store, "number", float(number), batch_size=batch_size, on_epoch=True)
 
 
 def test_a_weight_that_may_be_wrong_is_warned_of_once(store: MetricStore) -> None:
@@ -337,6 +337,16 @@ def test_a_weight_that_may_be_wrong_is_warned_of_once(store: MetricStore) -> Non
     assert len(caught) == 1
     store.enter(LogScope.EVALUATION)
     in_batches(store, *batches)
+
+
+def test_an_epoch_that_goes_on_has_its_first_batch_behind_it(store: MetricStore) -> None:
+    """A last, smaller batch is not compared with nothing: its tensors may disagree by chance."""
+    store.enter(LogScope.TRAIN_BATCH)
+    in_batches(store, [torch.zeros(4), torch.zeros(4)])
+    resumed = MetricStore()
+    resumed.load_state_dict(store.state_dict(dict), {}, torch.device("cpu"))
+    resumed.enter(LogScope.TRAIN_BATCH)
+    in_batches(resumed, [torch.zeros(4), torch.zeros(1)], [torch.zeros(4), torch.zeros(4)])
 
 
 @pytest.mark.parametrize(

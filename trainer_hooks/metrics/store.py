@@ -333,8 +333,10 @@ class MetricStore:
         """
         for_loggers: dict[str, Tensor] = {}
         others: dict[str, Tensor] = {}
-        # the ranks have agreed on `shares_steps`, so that all of them enter the collective or none
-        if self.rank_reducer is not None and self.shares_steps:
+        # the ranks have agreed on `shares_steps`, so that all of them enter the collective or none;
+        # not in an evaluation, where one may have fewer batches than another, or none
+        is_shared = self.shares_steps and self.scope is LogScope.TRAIN_BATCH
+        if self.rank_reducer is not None and is_shared:
             self.shares_steps = False
             self.rank_reducer.reduce_steps(self)
         for aggregator in self._current.values():
@@ -591,6 +593,8 @@ class MetricStore:
         self.enter(LogScope.TRAIN_EPOCH)
         for item in state_dict["epoch"]:
             self.enter(LogScope[item["scope"]])
+            # the first batch of the epoch told whether later ones are compared
+            self._settled_sizes.add(self._table)
             aggregator = self._aggregator_for(item["name"], restored_call(item["call"]))
             aggregator.load_state_dict(item, device)
             if item["metric"] is not None:

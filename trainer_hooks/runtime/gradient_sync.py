@@ -103,7 +103,17 @@ class GradientSync:
 
         Args:
             closes_window: whether the gradients are reduced in the backward of this batch.
+
+        Raises:
+            OptimizationError: a batch of a static graph is to be accumulated.
         """
+        if not closes_window and self._processes.options.static_graph:
+            # torch's reducer fails where the first backward of a static graph is not reduced.
+            raise OptimizationError(
+                "DDPStrategy(static_graph=True) cannot be used with accumulated gradients: torch "
+                "records the graph in its first backward, which must average them. Leave "
+                "static_graph out, or use larger batches."
+            )
         if self._is_first:
             flags = [parameter.requires_grad for parameter in self._parameters]
             # DDP fixes the set of trained parameters at construction: it would wait for gradients

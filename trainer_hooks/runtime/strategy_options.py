@@ -36,7 +36,7 @@ class DDPStrategy:
         find_unused_parameters: whether parameters may get no gradient in a step. It costs a search
             through the graph; without it such a parameter is an error that names it.
         static_graph: whether all steps have the same graph, which allows optimizations; then no
-            batch can be skipped.
+            batch can be skipped, and no gradients accumulated.
         gradient_as_bucket_view: whether gradients are views of the communication buckets.
         broadcast_buffers: whether rank 0's buffers are copied to all ranks at the first forward of
             each accumulation window.
@@ -44,7 +44,8 @@ class DDPStrategy:
         ddp_comm_hook: averages the gradients of a bucket in place of torch: a function of its state
             and the bucket, from `torch.distributed.algorithms.ddp_comm_hooks` or your own. A hook
             outside of that package's `default_hooks` costs one more small reduction in each step,
-            in which the ranks share their requests. Its state is not in checkpoints.
+            in which the ranks share their requests. Its state is not in checkpoints, so that a
+            resume with one, such as a `PowerSGDState`, is not exact, and says so.
         ddp_comm_state: state for that function, such as a `PowerSGDState`.
         ddp_comm_wrapper: wraps that function, such as `fp16_compress_wrapper`.
         process_group_backend: `"gloo"` or `"nccl"`, the backend for tensors on the device; None for

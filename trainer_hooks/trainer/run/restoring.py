@@ -620,6 +620,19 @@ def _warn_of_gaps(context: RunContext, own: dict[str, Any], parts: dict[str, Any
             "checkpoint that was saved before the error to have that.",
             TrainerHooksWarning,
         )
+    if context.processes.is_distributed:
+        from torch.distributed import ProcessGroup
+
+        options = getattr(context.processes, "options", None)
+        state = getattr(options, "ddp_comm_state", None)
+        # torch's own hooks take a group of processes, or None
+        if state is not None and not isinstance(state, ProcessGroup):
+            warn(
+                f"no checkpoint holds the {type(state).__qualname__} that DDPStrategy has as "
+                "ddp_comm_state: it begins anew, so that this run may differ from the one that "
+                "was cut. Leave ddp_comm_hook out to have an exact resume.",
+                TrainerHooksWarning,
+            )
     if own.get("inside_batch"):
         progress = context.training.progress
         warn(
