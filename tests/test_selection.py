@@ -7,7 +7,7 @@ import json
 import re
 import sqlite3
 import sys
-from itertools import combinations, product
+from itertools import product
 from pathlib import Path
 
 import draw_mutants
@@ -15,7 +15,7 @@ import drawn_cases
 import pytest
 import warm_python
 from pytest_runs import pytest_in, written
-from samples import one_in, pairwise
+from samples import one_in
 
 ROOT = Path(__file__).parents[1]
 
@@ -157,20 +157,6 @@ def test_one_in_so_many_is_run_always() -> None:
     marks = [[mark.name for mark in getattr(value, "marks", ())] for value in found]
     assert marks == [[], ["exhaustive"], ["exhaustive"], [], ["xfail", "exhaustive"]]
     assert (found[2].values, found[4].values, found[4].id) == ((("c", "d"),), (3, 4), "a name")
-
-
-def test_any_two_choices_come_together_in_what_is_run_always() -> None:
-    """As they do in all combinations, in few of them."""
-    values = list(product("abcde", (1, 2, 3), (True, False)))
-    values.remove(("a", 1, True))
-    found = [value.values for value in pairwise(values) if not value.marks]
-
-    def pairs(combinations_):
-        return {pair for chosen in combinations_ for pair in combinations(enumerate(chosen), 2)}
-
-    assert len(values) == len(pairwise(values)) == 29
-    assert pairs(found) == pairs(values)
-    assert len(found) < 18
 
 
 def test_a_seed_draws_the_same_mutants_each_time(tmp_path) -> None:

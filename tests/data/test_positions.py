@@ -13,7 +13,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import torch
-from samples import one_in, pairwise
+from samples import one_in
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -568,8 +568,7 @@ def test_chains_with_samplers_that_draw(name, kind, draws):
     check(name, lambda: kind(Samples(draws=draws), **SAMPLERS[name]()), 4)
 
 
-# half of all, in which any three choices of a sampler's loader come together in each way; of these
-# any two in those that are run always
+# half of all, in which any three choices of a sampler's loader come together in each way
 AHEAD = [
     (name, kind, persistent, draws, workers)
     for name, kind, persistent, draws, workers in itertools.product(
@@ -579,8 +578,8 @@ AHEAD = [
 ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "kind", "persistent", "draws", "workers"), pairwise(AHEAD))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("name", "kind", "persistent", "draws", "workers"), AHEAD)
 def test_chains_with_samplers_that_draw_ahead_of_workers(name, kind, persistent, draws, workers):
     """So they do where the order is drawn ahead of the batches that workers load."""
 

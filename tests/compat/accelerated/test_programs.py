@@ -60,6 +60,7 @@ def test_a_program_comes_to_the_same(name, tmp_path) -> None:
     assert_same(results(HERE_PACKAGE, name, tmp_path), RECORDED[name], name)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not IS_INSTALLED, reason="pytorch-accelerated is not installed")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_is_recorded_is_what_it_does(name, tmp_path) -> None:
