@@ -7,6 +7,8 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from trainer_hooks._system import is_running, move
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -68,7 +70,7 @@ def replace_file(path: Path, write: Callable[[TextIO], object]) -> None:
     try:
         with temporary.open("w", encoding="utf-8", newline="") as file:
             write(file)
-        temporary.replace(path)
+        move(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -79,11 +81,7 @@ def remove_stale_temporaries(folder: Path) -> None:
         pid = path.stem.rpartition(".")[2]
         if not pid.isdecimal():
             continue
-        try:
-            os.kill(int(pid), 0)
-        except ProcessLookupError:
+        if not is_running(int(pid)):
             # an error means: deleted by another process meanwhile, or no permission
             with suppress(OSError):
                 path.unlink()
-        except (OSError, OverflowError):
-            pass  # a process of another user, or no process id

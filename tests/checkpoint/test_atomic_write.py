@@ -68,6 +68,7 @@ def test_what_a_killed_save_left_goes_with_the_next_save(tmp_path):
     assert not target.exists()
 
 
+@pytest.mark.posix
 def test_the_file_of_a_live_save_stays(tmp_path):
     """An unfinished file whose process is alive is left alone, in this process and others."""
     file, part = open_part(tmp_path / "a.ckpt")
@@ -101,6 +102,7 @@ def test_a_name_is_one_runs_until_it_lets_go(tmp_path):
     assert again is not None
 
 
+@pytest.mark.posix
 def test_a_name_that_was_taken_again_is_not_tidied(tmp_path, monkeypatch):
     """Who tidies up what it found unlocked leaves a claim alone that has come in its place."""
     path = tmp_path / "last.ckpt"
@@ -167,6 +169,7 @@ def test_files_of_others_stay(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {*kept, "a.ckpt", f".folder{PART_SUFFIX}"}
 
 
+@pytest.mark.posix
 def test_a_part_taken_before_it_was_locked_is_made_again(tmp_path, monkeypatch):
     """A file that another process removes between its making and its locking is made again."""
     lock, taken = fcntl.flock, []
@@ -317,6 +320,7 @@ def test_a_folder_that_vanished_is_made_again(tmp_path):
     assert read_checkpoint(folder / "2.ckpt")["epoch"] == 3
 
 
+@pytest.mark.posix
 def test_a_folder_that_vanishes_during_a_save_is_an_error(tmp_path, monkeypatch):
     """A folder deleted while a file is written to it is said; the next save makes it again."""
     folder, save = tmp_path / "a", torch.save

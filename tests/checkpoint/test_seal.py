@@ -128,6 +128,7 @@ def test_a_tensor_without_elements_is_no_damage(path, checksum, others):
     }
 
 
+@pytest.mark.posix
 def test_with_a_fast_checksum_nothing_is_read_twice(path, monkeypatch):
     """The weights are read once, and summed up on the way."""
     pytest.importorskip("isal")

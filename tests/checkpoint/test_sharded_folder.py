@@ -124,6 +124,7 @@ def test_without_an_exchange_the_old_one_goes_aside_first(tmp_path, group, monke
     assert [p.name for p in tmp_path.iterdir()] == ["a.ckpt"]
 
 
+@pytest.mark.posix
 def test_what_a_killed_save_left_goes_with_the_next(tmp_path, group):
     """An unfinished folder that nobody holds is removed; one that is held stays."""
     left = tmp_path / ".a.ckpt.0123abcd.trainer_hooks.part"
@@ -177,6 +178,7 @@ def test_another_store_is_refused(group):
         saved("memory://a.ckpt", group)
 
 
+@pytest.mark.posix
 def test_the_command_line_takes_folders(tmp_path, group, capsys):
     """It shows, verifies, compares, exports and prunes them as it does files."""
     first, second = saved(tmp_path / "a.ckpt", group), saved(tmp_path / "b.ckpt", group, 2.0)

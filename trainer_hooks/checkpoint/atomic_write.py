@@ -8,17 +8,26 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import hashlib
 import os
 import re
 import secrets
 import shutil
+import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from trainer_hooks._files import hidden_beside
+from trainer_hooks._system import (
+    IS_WINDOWS,
+    O_BINARY,
+    lock_file,
+    move,
+    sync_file,
+    sync_folder,
+    unlock_file,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +44,8 @@ _UNFINISHED = re.compile(r"\..*\.[0-9a-f]{8}\.trainer_hooks\.part")
 
 _NAME_BYTES = 60
 """Bytes of the target's name that a part file's name contains: file systems allow 255 in all."""
+
+_HOUR = 3600.0
 
 _EXCHANGE = 2
 """RENAME_EXCHANGE of Linux's renameat2."""
@@ -59,11 +70,13 @@ def open_atomically(target: Path) -> Iterator[IO[bytes]]:
             yield file
             # durable before it is renamed: after a power cut the name must not show an empty file
             file.flush()
-            os.fsync(file.fileno())
+            sync_file(file.fileno())
+            if IS_WINDOWS:  # it moves no open file
+                file.close()
             if target.is_dir():
                 replace_atomically(part, target)  # a sharded folder of that name
             else:
-                part.replace(target)
+                move(part, target)
     except BaseException:
         with suppress(OSError):
             part.unlink()
@@ -82,20 +95,21 @@ def open_part(target: Path) -> tuple[IO[bytes], Path]:
         try:
             # O_CREAT with 0o666, not tempfile's 0o600: the umask decides, as for any new file, and
             # reading the umask would change it for a moment in all threads
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | O_BINARY, 0o666)
         except FileExistsError:
             continue
         with suppress(OSError):  # a file system without locks: there no stale files are deleted
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            lock_file(descriptor, waits=True)
         if path.exists():
             return os.fdopen(descriptor, "w+b"), path
         os.close(descriptor)  # before the lock was taken, another process deleted it as stale
 
 
-def open_folder_part(target: Path) -> tuple[Path, int]:
+def open_folder_part(target: Path) -> tuple[Path, int | None]:
     """Create and lock a part folder beside `target`; return its path and the lock's descriptor.
 
-    The caller closes the descriptor. Leftovers of killed processes are deleted first.
+    The caller closes the descriptor; it is None on Windows, which locks no folder. Leftovers of
+    killed processes are deleted first.
     """
     make_folder(target.parent)
     remove_stale_parts(target.parent)
@@ -105,9 +119,11 @@ def open_folder_part(target: Path) -> tuple[Path, int]:
             path.mkdir()
         except FileExistsError:
             continue
+        if IS_WINDOWS:
+            return path, None
         lock = os.open(path, os.O_RDONLY)
         with suppress(OSError):  # a file system without locks: there no stale files are deleted
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            lock_file(lock, waits=True)
         if path.exists():
             return path, lock
         os.close(lock)  # before the lock was taken, another process deleted it as stale
@@ -121,7 +137,7 @@ def copy_folder(source: Path, target: Path) -> None:
             with file.open("rb") as whole, (part / file.name).open("wb") as copy:
                 shutil.copyfileobj(whole, copy)
                 copy.flush()
-                os.fsync(copy.fileno())
+                sync_file(copy.fileno())
         sync_folder(part)
         replace_atomically(part, target)
         sync_folder(target.parent)
@@ -130,7 +146,8 @@ def copy_folder(source: Path, target: Path) -> None:
             remove_folder(part)
         raise
     finally:
-        os.close(lock)
+        if lock is not None:
+            os.close(lock)
 
 
 def remove_stale_parts(folder: Path) -> None:
@@ -146,16 +163,31 @@ def remove_stale_parts(folder: Path) -> None:
         # an error means: locked by a live process, deleted by another one, or no permission
         with suppress(OSError):
             is_folder = is_unfinished_folder(path)
+            if IS_WINDOWS:
+                _remove_idle(path, is_folder)
+                continue
             # open for writing, although nothing is written: on NFS, Linux emulates flock by a lock
             # that needs it
             descriptor = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock_file(descriptor)
                 # a reservation of that name may have been released and taken anew meanwhile
                 if os.path.samestat(os.fstat(descriptor), path.stat()):
                     shutil.rmtree(path) if is_folder else path.unlink()
             finally:
                 os.close(descriptor)
+
+
+def _remove_idle(path: Path, is_folder: bool) -> None:
+    """Delete a part that nothing has been written to for an hour, and a folder's for a day.
+
+    On Windows a part is closed before it is moved, and a folder is never locked.
+
+    Raises:
+        OSError: a process has it open, or it is gone.
+    """
+    if time.time() - path.stat().st_mtime > (24 * _HOUR if is_folder else _HOUR):
+        shutil.rmtree(path) if is_folder else path.unlink()
 
 
 def replace_atomically(part: Path, target: Path) -> None:
@@ -170,7 +202,7 @@ def replace_atomically(part: Path, target: Path) -> None:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
     # a link is replaced, not what it points to
     if not os.path.lexists(target) or not (part.is_dir() or _is_real_folder(target)):
-        part.replace(target)
+        move(part, target)
         return
     # not rename: it replaces no folder that holds files, and no folder by a file
     _exchange(part, target)
@@ -180,7 +212,7 @@ def replace_atomically(part: Path, target: Path) -> None:
 def _exchange(one: Path, other: Path) -> None:
     """Swap two paths atomically; where the system cannot, rename one after the other."""
     # Python's os has no renameat2, and older C libraries and other systems have none
-    library = ctypes.CDLL(None, use_errno=True)
+    library = None if IS_WINDOWS else ctypes.CDLL(None, use_errno=True)
     rename = getattr(library, "renameat2", None)
     if rename is not None:
         if not rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE):
@@ -219,15 +251,6 @@ def make_folder(folder: Path) -> None:
     sync_folder(folder.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Sync a folder to disk, so that files renamed or added in it are durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def check_writable(folder: Path) -> None:
     """Check that files can be written to a folder, without creating it if it is missing.
 
@@ -243,10 +266,12 @@ def check_writable(folder: Path) -> None:
     try:
         # O_TMPFILE makes a file without a name: a process that is killed here leaves nothing
         # without O_TMPFILE this fails with EISDIR, and the trial file below decides
-        os.close(os.open(existing, getattr(os, "O_TMPFILE", os.O_DIRECTORY) | os.O_WRONLY))
+        nameless = getattr(os, "O_TMPFILE", 0)
+        os.close(os.open(existing, nameless | os.O_WRONLY))
     except OSError as error:
-        # of a kernel or a file system without O_TMPFILE
-        if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT):
+        # of a kernel or a file system without O_TMPFILE; Windows refuses to open any folder
+        others = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
+        if error.errno not in others and nameless:
             raise
         file, part = open_part(existing / "trial")
         file.close()
@@ -270,12 +295,16 @@ class NameReservation:
         descriptor, self.descriptor = self.descriptor, None
         if descriptor is None:
             return
-        with suppress(OSError):
-            self.path.unlink()
+        if not IS_WINDOWS:  # it deletes no open file
+            with suppress(OSError):
+                self.path.unlink()
         # closing is not enough: a forked process may share the open file, and with it the lock
         with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            unlock_file(descriptor)
         os.close(descriptor)
+        if IS_WINDOWS:
+            with suppress(OSError):  # another process has opened it meanwhile, and keeps it
+                self.path.unlink()
 
 
 def reserve_name(target: Path) -> NameReservation | None:
@@ -290,11 +319,11 @@ def reserve_name(target: Path) -> NameReservation | None:
     while True:
         try:
             make_folder(target.parent)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError:  # the folder is not writable: the save itself raises that error
             return NameReservation(path, None)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(descriptor)
             if os.path.samestat(os.fstat(descriptor), path.stat()):
                 return NameReservation(path, descriptor)
         except BlockingIOError:
@@ -303,8 +332,8 @@ def reserve_name(target: Path) -> NameReservation | None:
         except FileNotFoundError:
             pass  # its owner has deleted it since it was opened here
         except OSError:  # a file system without locks
-            path.unlink(missing_ok=True)
             os.close(descriptor)
+            path.unlink(missing_ok=True)
             return NameReservation(path, None)
         os.close(descriptor)  # released and deleted by its owner before it was locked here
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import math
 import os
 import time
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from trainer_hooks._system import lock_file
 from trainer_hooks.checkpoint.atomic_write import (
     is_sharded_folder,
     is_unfinished_folder,
@@ -230,7 +230,7 @@ def _is_locked(path: Path) -> bool:
         # on NFS a lock needs a file open for writing, so that flock fails, and the file is kept
         descriptor = os.open(path, os.O_RDONLY)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(descriptor)
         finally:
             os.close(descriptor)  # releases the lock
     except OSError:

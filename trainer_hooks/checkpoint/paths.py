@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from trainer_hooks._system import IS_WINDOWS
 from trainer_hooks.errors import CheckpointError, OptionError
 
 _LOCAL = "file://"
@@ -149,7 +150,12 @@ def require_local(target: str) -> None:
 
 
 def can_be_mapped(path: Path) -> bool:
-    """Return whether torch can map a file into memory, for which its path must be UTF-8."""
+    """Return whether torch can map a file into memory, for which its path must be UTF-8.
+
+    On Windows a file that is mapped cannot be replaced: the next save would fail.
+    """
+    if IS_WINDOWS:
+        return False
     try:
         os.fspath(path).encode()
     except UnicodeEncodeError:

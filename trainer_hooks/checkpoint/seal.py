@@ -20,7 +20,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo, is_zipfile
 
 from trainer_hooks._files import file_fault
-from trainer_hooks.checkpoint.atomic_write import SEAL, sync_folder
+from trainer_hooks._system import read_at, sync_file, sync_folder
+from trainer_hooks.checkpoint.atomic_write import SEAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -238,7 +239,7 @@ def seal_folder(
     with (folder / SEAL).open("w", encoding="utf-8") as file:
         file.write(f"{text}\n{zlib.crc32(text.encode()):08x}\n")
         file.flush()
-        os.fsync(file.fileno())
+        sync_file(file.fileno())
     sync_folder(folder)
 
 
@@ -384,15 +385,19 @@ def _is_damaged(
     return False
 
 
+def _read(descriptor: int, count: int, place: int) -> bytes:
+    target = bytearray(count)
+    return bytes(target[: read_at(descriptor, memoryview(target), place)])
+
+
 def _place_of(part: ZipInfo, descriptor: int) -> int | None:
     """Return the offset of a part's data, or None if no matching header stands before it."""
-    # pread leaves the file position alone, which the threads share
-    header = os.pread(descriptor, _HEADER_SIZE, part.header_offset)
+    header = _read(descriptor, _HEADER_SIZE, part.header_offset)
     if len(header) < _HEADER_SIZE or not header.startswith(HEADER):
         return None
     # from this header: torch pads it to align the data, and the directory has no padding
     name_length, extra_length = struct.unpack_from("<HH", header, _HEADER_SIZE - 4)
-    name = os.pread(descriptor, name_length, part.header_offset + _HEADER_SIZE)
+    name = _read(descriptor, name_length, part.header_offset + _HEADER_SIZE)
     is_utf8 = part.flag_bits & 0x800  # the zip format's flag; without it names are in code page 437
     if name.decode("utf-8" if is_utf8 else "cp437", "replace") != part.orig_filename:
         return None
@@ -406,7 +411,7 @@ def _sum_of(
     """Return the length and the CRC-32 of a part that is stored uncompressed."""
     length, crc, buffer = 0, 0, memoryview(bytearray(_CHUNK))
     while length < part.file_size:
-        count = os.preadv(descriptor, [buffer[: part.file_size - length]], place + length)
+        count = read_at(descriptor, buffer[: part.file_size - length], place + length)
         if not count:
             break
         crc = crc32(buffer[:count], crc)
@@ -451,7 +456,7 @@ class ChecksummedReader(io.RawIOBase):
             while self._place - place < len(whole):
                 done = self._place - place
                 with whole[done : done + _CHUNK] as chunk:
-                    count = os.preadv(self._descriptor, [chunk], self._place)
+                    count = read_at(self._descriptor, chunk, self._place)
                     crc = self._crc32(chunk[:count], crc)
                 if not count:
                     break

@@ -30,11 +30,11 @@ from torch.distributed.checkpoint.planner import TensorWriteData, WriteItem, Wri
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
+from trainer_hooks._system import sync_file, sync_folder
 from trainer_hooks.checkpoint.atomic_write import (
     open_folder_part,
     remove_folder,
     replace_atomically,
-    sync_folder,
 )
 from trainer_hooks.checkpoint.encoding import opened_by_trust
 from trainer_hooks.checkpoint.paths import absolute_path, require_local
@@ -171,7 +171,7 @@ def _write_rest(part: Path, checkpoint: Mapping[str, Any]) -> None:
         # for the checksums; the summary that searches read, with the time, is in the folder's seal
         write_seal(file, CheckpointSummary.of(checkpoint, 0))
         file.flush()
-        os.fsync(file.fileno())
+        sync_file(file.fileno())
 
 
 def _agreed(group: Any, decide: Callable[[], Any] | None, tell: Any = lambda result: result) -> Any:

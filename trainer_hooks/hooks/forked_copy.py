@@ -42,7 +42,8 @@ def allow_in_forks(relay: _Relay) -> None:
 @cache
 def _register() -> None:
     # at the first run, not at import; Python has no way to take it back
-    os.register_at_fork(after_in_child=_after_in_child)
+    if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+        os.register_at_fork(after_in_child=_after_in_child)
 
 
 def _after_in_child() -> None:

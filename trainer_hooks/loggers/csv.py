@@ -206,11 +206,7 @@ class CSVLogger(FolderLogger):
         if list(columns) == list(self._columns):
             append_rows(path, lines)
         else:
-            # row by row, as the file may be long; rows on disk have no cells for the new columns
-            with path.open(encoding="utf-8", newline="") as file:
-                width, old = 1 + len(columns), islice(csv.reader(file), 1, None)
-                rows = (row + [""] * (width - len(row)) for row in old)
-                _write_all(path, chain([(STEP, *columns)], rows, lines))
+            _add_columns(path, [STEP, *columns], lines)
             self._columns = columns
         self._written += len(lines)
         self._last = [str(cell) for cell in lines[-1]]
@@ -358,6 +354,19 @@ def cut_csv(path: Path, rows: int) -> None:
         # the surplus first: a crash in between leaves these rows twice, and loses none
         _write_all(free_name(path, "after_resume"), [header, *surplus])
         _write_all(path, [header, *kept])
+
+
+def _add_columns(path: Path, header: Sequence[str], lines: Iterable[Sequence[Any]]) -> None:
+    """Write a file anew with more columns, and with rows at its end."""
+
+    def write(file: TextIO) -> None:
+        # row by row, as the file may be long; rows on disk have no cells for the new columns
+        with path.open(encoding="utf-8", newline="") as before:
+            old = islice(csv.reader(before), 1, None)
+            rows = (row + [""] * (len(header) - len(row)) for row in old)
+            csv_writer(file).writerows(chain([header], rows, lines))
+
+    replace_file(path, write)
 
 
 def _read(path: Path, rows: int) -> tuple[list[str], list[list[str]], list[list[str]]]:

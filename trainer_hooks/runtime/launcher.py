@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks._output import flush_output, losing_output
+from trainer_hooks._system import IS_WINDOWS
 from trainer_hooks.errors import UsageError
 from trainer_hooks.runtime.device import usable_cpus
 from trainer_hooks.runtime.topology import STARTED
@@ -237,6 +238,8 @@ def _module_name(main: Any) -> str:
 
 def _with_death_signal(command: list[str]) -> list[str]:
     """Return a command whose process is killed when this one ends."""
+    if IS_WINDOWS:  # it has no such signal, and its `execv` starts another process
+        return command
     if threading.current_thread() is not threading.main_thread():
         # PR_SET_PDEATHSIG acts when the parent thread ends, not the parent process.
         return command

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from trainer_hooks._output import flush_output, losing_output
+from trainer_hooks._system import is_running
 from trainer_hooks._text import printable_lines
 from trainer_hooks.errors import UsageError
 from trainer_hooks.hooks.relay import current_hook_and_callback, error_summary_with_notes
@@ -169,7 +170,7 @@ class RankWatchdog:
                 if has_left or not self._store.check([key]):
                     continue
                 host, pid = self._store.get(key).decode().rsplit(" ", 1)
-                if host == socket.gethostname() and not _is_running(int(pid)):
+                if host == socket.gethostname() and not is_running(int(pid)):
                     return rank, (
                         f"rank {rank} of {self._topology.world_size} has ended without an error: "
                         f"its process {pid} was killed, perhaps for want of memory"
@@ -347,20 +348,6 @@ class RankWatchdog:
         return waits
 
 
-def _is_running(pid: int) -> bool:
-    """Return whether a process of this machine runs, and is none that is only to be reaped."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    with suppress(OSError):  # there is no such file but on Linux
-        # the state stands after the name, which may hold anything
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    return True
-
-
 def _exit_now(code: int) -> None:
     # os._exit flushes nothing.
     flush_output()
@@ -388,9 +375,10 @@ class SignalInbox:
         self._received = self._handled = 0
         self._is_stuck = False
         self.number, self.first_at = 0, 0.0
-        self._reading, self._writing = os.pipe()
-        os.set_blocking(self._reading, False)
-        os.set_blocking(self._writing, False)
+        # sockets and no pipe: on Windows those can be read without waiting
+        self._reading, self._writing = socket.socketpair()
+        self._reading.setblocking(False)
+        self._writing.setblocking(False)
 
     @property
     def name(self) -> str:
@@ -401,29 +389,29 @@ class SignalInbox:
     def opened(self) -> Iterator[None]:
         """Receive signals in the context; for the main thread. An event loop's pipe is left."""
         _keep_pipes_from_forks()
-        before = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
+        writing = self._writing.fileno()
+        before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         if before != -1:
             signal.set_wakeup_fd(before)
-        _WAKEUP_PIPES.add(self._writing)
+        _WAKEUP_PIPES.add(writing)
         try:
             yield
         finally:
-            _WAKEUP_PIPES.discard(self._writing)
+            _WAKEUP_PIPES.discard(writing)
             if before == -1:
                 signal.set_wakeup_fd(-1)
             # under the lock: the watchdog may be reading
             with self._lock:
-                os.close(self._writing)
-                os.close(self._reading)
-                self._reading = -1
+                self._writing.close()
+                self._reading.close()
 
     def has_any(self) -> bool:
         """Read the pipe; return whether any signal has come."""
         # A lock that its owner may take again: a handler interrupts the main thread anywhere.
         with self._lock:
-            if self._reading != -1:
+            if self._reading.fileno() != -1:
                 with suppress(BlockingIOError):
-                    for number in os.read(self._reading, 64):
+                    for number in self._reading.recv(64):
                         if number in self._numbers:
                             self.number = number
                             self._received += 1
@@ -454,7 +442,8 @@ def _keep_pipes_from_forks() -> None:
         if _WAKEUP_PIPES:
             signal.set_wakeup_fd(-1)
 
-    os.register_at_fork(after_in_child=forget)
+    if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+        os.register_at_fork(after_in_child=forget)
 
 
 _TORCH = str(Path(torch.__file__).parent)

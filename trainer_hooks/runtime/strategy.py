@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 
+from trainer_hooks._system import IS_WINDOWS
 from trainer_hooks.errors import OptionError, did_you_mean
 from trainer_hooks.runtime.strategy_options import DDPStrategy, FSDPStrategy
 from trainer_hooks.runtime.topology import (
@@ -64,6 +65,12 @@ def _plan_launch(
     from trainer_hooks.runtime.launcher import can_rerun_command
 
     is_script = not may_fork and can_rerun_command()
+    if not is_script and IS_WINDOWS:
+        raise OptionError(
+            f"Trainer(devices={devices!r}): this process would have to fork, which Windows cannot. "
+            "Run a script or `python -m MODULE`, with strategy='ddp'; a notebook trains in one "
+            "process there."
+        )
     if not is_script:
         # By default torch.cuda.is_available initialises the driver, after which no forked process
         # can use CUDA; the check through NVML does not.

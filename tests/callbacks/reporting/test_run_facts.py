@@ -124,6 +124,7 @@ def test_seeds_are_the_two_that_matter(monkeypatch) -> None:
     assert run_facts.seeds() == {"seed_everything": None, "torch": 11}
 
 
+@pytest.mark.posix  # Windows does not tell its memory
 def test_the_hardware_is_told() -> None:
     """The device, the processor and the memory are told in plain data."""
     told = run_facts.hardware(torch.device("cpu"))

@@ -15,6 +15,8 @@ from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.errors import TrainerHooksWarning
 from trainer_hooks.loggers import CSVLogger
 
+pytestmark = pytest.mark.posix
+
 
 def fork(child, *arguments) -> int:
     """Fork; call `child` in the child, and return its exit code in the parent."""

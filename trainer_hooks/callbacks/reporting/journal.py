@@ -6,6 +6,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._system import O_BINARY, read_at
 from trainer_hooks.checkpoint.paths import is_remote
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class Journal:
         if not self._has_written:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         # O_APPEND: the records of two processes may alternate, but do not overwrite each other.
-        file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, _FILE_MODE)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | O_BINARY
+        file = os.open(self.path, flags, _FILE_MODE)
         try:
             # a kill may have cut off the last record: the next one must not continue its line
             if not self._has_written and _is_cut_off(file):
@@ -66,4 +68,5 @@ class Journal:
 def _is_cut_off(file: int) -> bool:
     """Return whether a file's last line is incomplete."""
     size = os.fstat(file).st_size
-    return size > 0 and os.pread(file, 1, size - 1) != b"\n"
+    last = bytearray(1)
+    return size > 0 and read_at(file, memoryview(last), size - 1) == 1 and last != b"\n"

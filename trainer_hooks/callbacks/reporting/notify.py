@@ -14,7 +14,6 @@ import json
 import math
 import os
 import shlex
-import signal
 import subprocess
 import tempfile
 import threading
@@ -25,6 +24,7 @@ from urllib.request import Request, urlopen
 
 from trainer_hooks._log import log
 from trainer_hooks._options import TEXT, Combination, Rule, finite_number, option_rules
+from trainer_hooks._system import as_group, kill_group
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.option_checks import check_choices
 from trainer_hooks.errors import OptionError, error_message
@@ -363,7 +363,7 @@ def run_command(
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
                 env={**os.environ, **variables},
-                start_new_session=True,  # a process group, so that its children are killed with it
+                **as_group(),  # its children are killed with it
             )
         except OSError as error:
             raise SendError(f"it cannot be run: {error.strerror or error}") from error
@@ -386,7 +386,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     """Kill a process that has not ended, with the processes that it started."""
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+            kill_group(process)
         # this collects the exit status, so that no zombie is left
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(1.0)

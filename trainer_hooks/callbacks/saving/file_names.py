@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._system import name_fault
 from trainer_hooks.checkpoint.paths import exists, is_remote
 from trainer_hooks.errors import MetricError, OptionError
 
@@ -65,6 +66,9 @@ def check_template(template: object, where: str, name: str = "filename") -> str:
             f"{name} {template!r} of {where}: every brace must belong to a field such as "
             "{epoch} or {val_loss:.2f}. Close it, or take it out."
         )
+    fault = name_fault(_FIELD.sub("x", template))
+    if fault:
+        raise OptionError(f"{name} {template!r} of {where}: {fault}. Write another character.")
     for match in _FIELD.finditer(template):
         # a value may be an int or a float, and 'd' takes an int alone
         if not any(_can_format(sample, match[2] or "") for sample in (1, 1.0)):

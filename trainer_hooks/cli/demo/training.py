@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks._names import ours
+from trainer_hooks._system import kill_process
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.saving.model_checkpoint import ModelCheckpoint
 from trainer_hooks.cli.demo.digits import DigitsData, DigitsNet
@@ -142,7 +143,7 @@ class _KillLastRank(Callback):
                 flush=True,
             )
             # no handler and no `finally` runs, as when the system kills for want of memory
-            os.kill(os.getpid(), signal.SIGKILL)
+            kill_process(os.getpid())
 
 
 def make_trainer(

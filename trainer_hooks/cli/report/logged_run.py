@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._system import is_running
 from trainer_hooks._text import printable
 from trainer_hooks.callbacks.reporting.journal import JOURNAL
 from trainer_hooks.callbacks.reporting.run_facts import process_start_time, without_secrets
@@ -154,16 +155,7 @@ def _is_alive(start: dict[str, Any]) -> bool:
     started = text(start, "process")
     if started:
         return process_start_time(pid) == started
-    try:
-        # signal 0 is never sent: the call only checks that there is such a process
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True  # there is such a process, of another user
-    except OSError:
-        return False
-    return True
+    return is_running(pid)
 
 
 def _records(path: Path) -> Iterator[dict[str, Any] | None]:

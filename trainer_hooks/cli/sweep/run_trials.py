@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import signal
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from optuna.trial import TrialState
 
+from trainer_hooks._system import IS_WINDOWS, as_group, is_running, lock_file
 from trainer_hooks._text import printable
 from trainer_hooks.cli.sweep.study import DONE
 from trainer_hooks.cli.sweep.trial import NOT_LOGGED
@@ -30,6 +31,8 @@ OUTPUT = "output.txt"
 
 _LONGEST_LINE = 500
 
+_PAUSE = 0.1
+
 _ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Pruned|Warning): .")
 
 
@@ -44,11 +47,11 @@ def locked(folder: Path) -> Iterator[int]:
     descriptor = os.open(folder / "sweep.lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(descriptor)
         except BlockingIOError:
             raise UsageError(
                 f"a sweep is running in {str(folder)!r}, or a trial of one that was killed: "
-                f"{_running(os.pread(descriptor, 10_000, 0))}. Wait for its end, or stop it."
+                f"{_running(_noted(descriptor))}. Wait for its end, or stop it."
             ) from None
         _note_processes(descriptor, ())
         yield descriptor
@@ -60,23 +63,20 @@ def _note_processes(lock: int, trials: Iterable[subprocess.Popen[bytes]]) -> Non
     """Write the ids of this process and its trials into the file that holds the folder."""
     ids = " ".join(str(number) for number in (os.getpid(), *(trial.pid for trial in trials)))
     os.ftruncate(lock, 0)
-    os.pwrite(lock, ids.encode(), 0)
+    os.lseek(lock, 0, os.SEEK_SET)
+    os.write(lock, ids.encode())
+
+
+def _noted(lock: int) -> bytes:
+    os.lseek(lock, 0, os.SEEK_SET)
+    return os.read(lock, 10_000)
 
 
 def _running(ids: bytes) -> str:
     """Return the processes that were noted and still run, for a message."""
-    alive = [text for text in ids.decode(errors="replace").split() if _is_alive(text)]
+    numbers = ids.decode(errors="replace").split()
+    alive = [text for text in numbers if text.isdecimal() and is_running(int(text))]
     return f"process {', '.join(alive)}" if alive else "on another machine"
-
-
-def _is_alive(process_id: str) -> bool:
-    try:
-        os.kill(int(process_id), 0)
-    except PermissionError:  # it runs, for another user
-        return True
-    except (ValueError, ProcessLookupError):
-        return False
-    return True
 
 
 def run_trials(sweep: SweepStudy, planned: int, jobs: int, lock: int) -> int:
@@ -107,8 +107,7 @@ def run_trials(sweep: SweepStudy, planned: int, jobs: int, lock: int) -> int:
                     running[number] = _start(sweep, number, lock)
                     _note_processes(lock, running.values())
                     left -= 1
-                # no child is collected here: `poll` does that for the trials alone
-                os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+                _wait_for_one()
                 for number, process in list(running.items()):
                     if process.poll() is not None:
                         del running[number]
@@ -118,6 +117,15 @@ def run_trials(sweep: SweepStudy, planned: int, jobs: int, lock: int) -> int:
         finally:
             _end(running.values())
     return failed
+
+
+def _wait_for_one() -> None:
+    """Wait until a trial may have ended."""
+    if IS_WINDOWS:  # it waits for one process, or for none
+        time.sleep(_PAUSE)
+        return
+    # no child is collected here: `poll` does that for the trials alone
+    os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
 
 
 def _start(sweep: SweepStudy, number: int, lock: int) -> subprocess.Popen[bytes]:
@@ -138,8 +146,9 @@ def _start(sweep: SweepStudy, number: int, lock: int) -> subprocess.Popen[bytes]
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # a Ctrl-C in the terminal comes to it once, from here
-            pass_fds=[lock],  # the folder is held until the last trial has ended
+            **as_group(),  # a Ctrl-C in the terminal comes to it once, from here
+            # the folder is held until the last trial has ended; Windows passes no lock on
+            pass_fds=() if IS_WINDOWS else [lock],
         )
 
 

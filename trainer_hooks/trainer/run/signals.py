@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
     from trainer_hooks.context.context import RunContext
 
-_DEFERRED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+_DEFERRED = tuple(
+    number
+    # SIGUSR1 is of POSIX, and SIGBREAK is Ctrl-Break on Windows
+    for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGBREAK")
+    if (number := getattr(signal, name, None)) is not None
+)
 
 
 @contextmanager
