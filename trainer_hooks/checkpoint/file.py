@@ -122,7 +122,8 @@ def copy_checkpoint(source: str, target: str) -> None:
         if _is_folder(source):
             copy_folder(Path(absolute_path(source)), Path(target))
             return
-        with Path(source).open("rb") as whole, open_atomically(Path(target)) as file:
+        # in this order: Windows moves nothing over a file that is open, which may be the source
+        with open_atomically(Path(target)) as file, Path(source).open("rb") as whole:
             shutil.copyfileobj(whole, file)
     except OSError as error:
         raise CheckpointError(

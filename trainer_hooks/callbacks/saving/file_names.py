@@ -67,7 +67,7 @@ def check_template(template: object, where: str, name: str = "filename") -> str:
             "{epoch} or {val_loss:.2f}. Close it, or take it out."
         )
     fault = name_fault(_FIELD.sub("x", template))
-    if fault:
+    if fault and "://" not in template:  # not of an address
         raise OptionError(f"{name} {template!r} of {where}: {fault}. Write another character.")
     for match in _FIELD.finditer(template):
         # a value may be an int or a float, and 'd' takes an int alone
