@@ -154,7 +154,7 @@ def name_fault(name: str) -> str:
     for part in Path(name).parts:
         if part.partition(".")[0].rstrip().upper() in _DEVICES:
             return f"{part!r} is a device of Windows, and no name of a file"
-        if part.endswith((".", " ")):
+        if part.endswith((".", " ")) and part not in (".", ".."):
             return f"Windows drops the last character of {part!r}"
     return ""
 
