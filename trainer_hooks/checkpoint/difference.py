@@ -330,7 +330,8 @@ def _compare(a: Tensor, b: Tensor, tolerance: Tolerance) -> tuple[float, int]:
         differing = int((~same).sum())  # one copy to the host for each chunk
         if differing:
             count += differing
-            gaps = (_wide(one[~same]) - _wide(other[~same])).abs()
+            # made wide first: before torch 2.10 some dtypes cannot be indexed
+            gaps = (_wide(one) - _wide(other))[~same].abs()
             gap = float(gaps.max())
             # once NaN it stays so: no gap is greater than NaN
             most = gap if math.isnan(gap) or gap > most else most

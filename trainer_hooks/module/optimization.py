@@ -31,6 +31,7 @@ from torch.optim.lr_scheduler import (
     ReduceLROnPlateau,
     SequentialLR,
 )
+from torch.optim.swa_utils import SWALR
 
 from trainer_hooks._log import warn
 from trainer_hooks._options import is_int
@@ -150,7 +151,7 @@ class Optimization:
             return dict(self.awaited)
         return {
             "optimizer_states": [optimizer.state_dict() for optimizer in self.optimizers],
-            "lr_schedulers": [config.scheduler.state_dict() for config in self.schedulers],
+            "lr_schedulers": [scheduler_state(config.scheduler) for config in self.schedulers],
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -676,6 +677,17 @@ def _as_saved(loaded: Any, saved: Any) -> Any:
     if is_sequence and len(loaded) == len(saved):
         return type(loaded)(map(_as_saved, loaded, saved))
     return loaded
+
+
+def scheduler_state(scheduler: Any) -> dict[str, Any]:
+    """Return the state of a scheduler, without the function that SWALR had in it before torch 2.9.
+
+    A new scheduler of the same arguments has that function already.
+    """
+    state: dict[str, Any] = scheduler.state_dict()
+    if isinstance(scheduler, SWALR):
+        state.pop("anneal_func", None)
+    return state
 
 
 _RATES = ("initial_lr", "max_lr", "min_lr")

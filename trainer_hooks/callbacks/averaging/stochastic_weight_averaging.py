@@ -20,7 +20,7 @@ from trainer_hooks.callbacks.base import WeightOwner
 from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import OptimizationError, OptionError, TrainerHooksWarning
 from trainer_hooks.hooks.spec import keeps_optimizers
-from trainer_hooks.module.optimization import LRSchedulerConfig
+from trainer_hooks.module.optimization import LRSchedulerConfig, scheduler_state
 from trainer_hooks.runtime.device import device_of_option
 
 if TYPE_CHECKING:
@@ -146,7 +146,9 @@ class StochasticWeightAveraging(WeightOwner):
         return {
             "n_averaged": 0 if average is None else average.count,
             "latest_update_epoch": self._latest_update_epoch,
-            "scheduler_state": None if self._scheduler is None else self._scheduler.state_dict(),
+            "scheduler_state": None
+            if self._scheduler is None
+            else scheduler_state(self._scheduler),
             "average_model_state": None if average is None else average.state_dict(),
         }
 
