@@ -18,7 +18,6 @@ from trainer_hooks.context.context import RunContext, StepCalls
 from trainer_hooks.context.run_state import TrainerFn, TrainerStatus
 from trainer_hooks.data.data_hooks import BatchTransfer, defines
 from trainer_hooks.errors import (
-    CallbackError,
     OptionError,
     StopTraining,
     TerminationSignal,
@@ -179,7 +178,8 @@ class TrainerRun:
         self._log_hparams()
         if inputs.fn not in ("fit", "predict"):
             hooks.on_evaluation_run_start(trainer, module, self._fn)
-        # last: while a run is set up, no batch has to be finished, and a signal acts at once
+        # last: while a run is set up, no batch has to be finished, and a signal acts at once, by
+        # `ending_at_once` or as Ctrl-C does
         self._exit_stack.enter_context(deferring_signals(context))
         return loop
 
@@ -540,8 +540,8 @@ class RunScope:
         try:
             # one callback in two runs at once would have the state of both
             occupation.acquire(self._core.connector.entries)
-        except CallbackError:
-            # with those that it has acquired before the one that is in use
+        except BaseException:
+            # with those that it has acquired before the one that is in use, or before a signal
             occupation.release()
             raise
         return run

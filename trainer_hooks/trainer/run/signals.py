@@ -1,6 +1,7 @@
 """Signals during a run: deferred until the batch is done, so that a checkpoint is exact.
 
 SIGINT is Ctrl-C. SIGTERM and SIGUSR1 are what a scheduler sends before it takes the machine away.
+While a run is set up there is no batch to wait for: then they raise at once, as Ctrl-C does.
 """
 
 from __future__ import annotations
@@ -25,7 +26,72 @@ if TYPE_CHECKING:
 
     from trainer_hooks.context.context import RunContext
 
-_DEFERRED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+_ENDING = (signal.SIGTERM, signal.SIGUSR1)
+
+_DEFERRED = (signal.SIGINT, *_ENDING)
+
+
+@contextmanager
+def ending_at_once() -> Iterator[None]:
+    """Raise TerminationSignal at SIGTERM and SIGUSR1 in the context, where Python would die.
+
+    A run that is set up is so torn down. A handler that is not Python's own stays. Outside of the
+    main thread nothing is done, since Python sets handlers only there.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = _RaisingHandler()
+    # a rank that was forked inherits the handler of its parent, which here would kill
+    replaced = [signum for signum in _ENDING if _is_default(signal.getsignal(signum))]
+    for signum in replaced:
+        signal.signal(signum, handler)
+    try:
+        yield
+    finally:
+        for signum in replaced:
+            # an own loop is open when its set-up ends, and has the handler that defers
+            if signal.getsignal(signum) is handler:
+                signal.signal(signum, signal.SIG_DFL)
+
+
+class _RaisingHandler:
+    """A handler of signals that raises `TerminationSignal` in the process that made it."""
+
+    def __init__(self) -> None:
+        self._owner = os.getpid()
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this process is a fork of the one that installed the handler."""
+        return os.getpid() != self._owner
+
+    def __call__(self, signum: int, frame: object) -> None:
+        if self.is_inherited:
+            _die_of(signum)
+        else:
+            _tell(f"{signal.Signals(signum).name}: stopping, before the first batch")
+            raise TerminationSignal(signum)
+
+
+def _is_default(handler: object) -> bool:
+    """Return whether a handler of SIGTERM or SIGUSR1 is the default, or one inherited by a fork."""
+    if isinstance(handler, _RaisingHandler):
+        return handler.is_inherited
+    return handler is signal.SIG_DFL
+
+
+def _tell(line: str) -> None:
+    """Write a line to stderr from a handler."""
+    # not print or logging: the interrupted code may hold their locks
+    with suppress(OSError):
+        os.write(2, f"\n{line}\n".encode())
+
+
+def _die_of(signum: int) -> None:
+    """Let a signal do in this process what it does by default."""
+    signal.signal(signum, signal.SIG_DFL)
+    os.kill(os.getpid(), signum)
 
 
 @contextmanager
@@ -41,18 +107,22 @@ def deferring_signals(context: RunContext) -> Iterator[None]:
         return
 
     owner = os.getpid()
-    own = (signal.SIG_DFL, signal.default_int_handler)
-    deferred = [signum for signum in _DEFERRED if signal.getsignal(signum) in own]
+    before: dict[int, Any] = {}
+    for signum in _DEFERRED:
+        handler = signal.getsignal(signum)
+        if isinstance(handler, _RaisingHandler):
+            before[signum] = signal.SIG_DFL  # which that one has replaced
+        elif handler in (signal.SIG_DFL, signal.default_int_handler):
+            before[signum] = handler
     # in a collective the handler is not called, so the watchdog of several ranks must know, too
-    inbox = context.processes.signal_inbox(deferred)
+    inbox = context.processes.signal_inbox(before)
 
     def handle(signum: int, frame: Any) -> None:  # noqa: ARG001 - the interface of a handler
         if os.getpid() != owner:
             # the terminal sends Ctrl-C to loader workers too, which must still serve the batch;
             # SIGTERM however is meant for the worker itself
             if signum == signal.SIGTERM:
-                signal.signal(signum, signal.SIG_DFL)
-                os.kill(os.getpid(), signum)
+                _die_of(signum)
             return
         if inbox is not None:
             inbox.mark_handled()
@@ -64,11 +134,10 @@ def deferring_signals(context: RunContext) -> Iterator[None]:
             raise TerminationSignal(signum)
         context.local_requests.pending_signal = signum
         name = signal.Signals(signum).name
-        # not print or logging: the interrupted code may hold their locks
-        with suppress(OSError):
-            os.write(2, f"\n{name}: stopping after this batch; once more stops at once\n".encode())
+        _tell(f"{name}: stopping after this batch; once more stops at once")
 
-    before = {signum: signal.signal(signum, handle) for signum in deferred}
+    for signum in before:
+        signal.signal(signum, handle)
     try:
         with nullcontext() if inbox is None else inbox.opened():
             yield
