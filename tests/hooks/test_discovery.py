@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import logging
+import os
+import random
+import signal
 import sys
+import threading
+import warnings
+from contextlib import nullcontext
+from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
+import torch
 
 from trainer_hooks.callbacks import EarlyStopping
 from trainer_hooks.errors import PluginError, TrainerHooksWarning
@@ -454,3 +463,133 @@ def test_one_distribution_in_two_places(registry: Registry, version: str, status
         make("Dist", version, [entry], place="elsewhere"),
     ]
     assert [plugin.status for plugin in installed_plugins()] == statuses
+
+
+# --- isolation ---
+
+
+def readings() -> dict[str, object]:
+    """Return the settings of the process that a plugin must leave as they are."""
+    return {
+        "python": random.getstate(),
+        "numpy": np.random.get_state()[1].tobytes(),
+        "torch": torch.get_rng_state().tolist(),
+        "dtype": torch.get_default_dtype(),
+        "grad": torch.is_grad_enabled(),
+        "folder": os.getcwd(),
+        "handlers": {number: signal.getsignal(number) for number in signal.Signals},
+        "filters": list(warnings.filters),
+        "environment": dict(os.environ),
+    }
+
+
+def ignore_its_own() -> None:
+    warnings.filterwarnings("ignore", message="made up for a library")
+
+
+CHANGES = {
+    "random numbers": (
+        lambda: (random.random(), np.random.rand(2), torch.rand(3), torch.manual_seed(5)),
+        "",
+    ),
+    "dtype": (lambda: torch.set_default_dtype(torch.float64), "torch's default dtype"),
+    "grad": (lambda: torch.set_grad_enabled(False), "torch's grad mode"),
+    "folder": (lambda: os.chdir(Path.cwd().parent), "the working directory"),
+    "handler": (
+        lambda: signal.signal(signal.SIGUSR2, signal.SIG_IGN), "the handler of SIGUSR2",
+    ),
+    "filters": (lambda: warnings.simplefilter("ignore"), "the filters of all warnings"),
+    "filters of a builtin": (
+        lambda: warnings.simplefilter("once", DeprecationWarning), "the filters of all warnings",
+    ),
+    "no filters": (warnings.resetwarnings, "the filters of all warnings"),
+    "variable": (
+        lambda: os.environ.update(OF_THE_USER="theirs"), "the environment variable OF_THE_USER",
+    ),
+    "no variable": (
+        lambda: os.environ.pop("OF_THE_USER"), "the environment variable OF_THE_USER",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("ends", ["returns", "raises"])
+@pytest.mark.parametrize("kind", CHANGES)
+def test_a_factory_changes_nothing_for_the_user(
+    registry: Registry, kind: str, ends: str, monkeypatch, tmp_path, caplog
+) -> None:
+    """Also one that fails; what it changed but random numbers is told of, once, by its name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OF_THE_USER", "mine")
+    change, told = CHANGES[kind]
+
+    def make() -> Made:
+        change()
+        if ends == "raises":
+            raise LookupError("on purpose")
+        return Made("callback")
+
+    name = f"{kind} {ends}".replace(" ", "-")
+    registry.add(name, "one", make)
+    before = readings()
+    with warnings.catch_warnings(record=True), caplog.at_level(logging.INFO, "trainer_hooks"):
+        warnings.filters[:] = before["filters"]
+        for _ in range(2):
+            with pytest.warns(TrainerHooksWarning) if ends == "raises" else nullcontext():
+                load()
+            assert readings() == before
+    lines = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
+    assert lines == (
+        [
+            f"plugin {name} 1.0 (entry point 'one' = made_up_factories:make_one_of_"
+            f"{name.replace('-', '_')}), as it was loaded, changed {told}, which was restored. "
+            "Its author can do so in a callback's setup, for the length of a run."
+        ]
+        if told
+        else []
+    )
+
+
+def test_settings_of_libraries_that_a_factory_imports_stay(
+    registry: Registry, monkeypatch, caplog
+) -> None:
+    """They need them later: filters of their own warnings, and variables that nobody had set."""
+    monkeypatch.setenv("OF_A_LIBRARY", "")
+    monkeypatch.delenv("OF_A_LIBRARY")
+
+    def make() -> Made:
+        ignore_its_own()
+        os.environ["OF_A_LIBRARY"] = "1"
+        return Made("callback")
+
+    registry.add("imports", "one", make)
+    with warnings.catch_warnings(), caplog.at_level(logging.INFO, "trainer_hooks"):
+        load()
+        warnings.warn("made up for a library", UserWarning, stacklevel=1)
+        assert os.environ["OF_A_LIBRARY"] == "1"
+    assert "set OF_A_LIBRARY in the environment, which stays" in caplog.text
+
+
+def test_plugins_are_loaded_in_a_thread(registry: Registry) -> None:
+    """There Python sets no handlers of signals, and none is restored."""
+    registry.add("dist", "one", lambda: (torch.rand(3), Made("callback"))[1])
+    before, records = torch.get_rng_state(), []
+    thread = threading.Thread(target=lambda: records.extend(load()))
+    thread.start()
+    thread.join()
+    assert [record.status for record in records] == ["loaded"]
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_import_of_a_plugin_changes_no_numbers(registry: Registry, tmp_path, monkeypatch):
+    """Random numbers that a module draws as it is imported are not drawn for the user."""
+    (tmp_path / "draws_at_import.py").write_text(
+        "import random, torch\nN = random.random(), torch.rand(2)\nmake = list\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    registry.add_value("draws", "one", "draws_at_import:make")
+    before = readings()
+    try:
+        assert [record.status for record in load()] == ["loaded"]
+    finally:
+        sys.modules.pop("draws_at_import", None)
+    assert readings() == before

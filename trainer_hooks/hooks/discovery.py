@@ -32,6 +32,7 @@ from trainer_hooks.errors import (
     is_interruption,
 )
 from trainer_hooks.hooks.catalogue import Hooks
+from trainer_hooks.hooks.isolation import isolating
 from trainer_hooks.hooks.plugin import (
     BLOCK,
     GROUPS,
@@ -128,11 +129,12 @@ def _load(
     """Import and call one plugin; return its record with the result."""
     started = time.perf_counter()
     try:
-        target = load_entry_point(plugin)
-        if plugin.group == HOOKS_GROUP:
-            loaded = replace(plugin, hooks=hooks_of_plugin(target, plugin, added))
-        else:
-            loaded = replace(plugin, callbacks=create_callbacks(target, plugin, is_callback))
+        with isolating(plugin.label):
+            target = load_entry_point(plugin)
+            if plugin.group == HOOKS_GROUP:
+                loaded = replace(plugin, hooks=hooks_of_plugin(target, plugin, added))
+            else:
+                loaded = replace(plugin, callbacks=create_callbacks(target, plugin, is_callback))
     # BaseException: a module that calls sys.exit when imported must not end the user's script
     except BaseException as error:
         if is_interruption(error):

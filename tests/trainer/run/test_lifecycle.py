@@ -778,8 +778,9 @@ class Sends(Module):
         return torch.optim.SGD(self.parameters(), lr=0.2)
 
 setattr(Sends, sys.argv[2], lambda self, *args: self.send())
-Trainer(max_epochs=1, accelerator="cpu", logger=False, callbacks=[Ends()], enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False).fit(Sends(), [torch.ones(1, 3)] * 2)
+Trainer(max_epochs=1, accelerator="cpu", logger=False, callbacks=[Ends()],
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False).fit(
+            Sends(), [torch.ones(1, 3)] * 2)
 print("not reached")
 """
 

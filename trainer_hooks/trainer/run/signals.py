@@ -66,7 +66,7 @@ class _RaisingHandler:
         """Whether this process is a fork of the one that installed the handler."""
         return os.getpid() != self._owner
 
-    def __call__(self, signum: int, frame: object) -> None:
+    def __call__(self, signum: int, frame: object) -> None:  # noqa: ARG002 - the interface of a handler
         if self.is_inherited:
             _die_of(signum)
         else:
@@ -94,6 +94,14 @@ def _die_of(signum: int) -> None:
     os.kill(os.getpid(), signum)
 
 
+def _python_handler(signum: int) -> Any:
+    """Return Python's own handler of a signal; None if another was installed on purpose."""
+    handler = signal.getsignal(signum)
+    if isinstance(handler, _RaisingHandler):
+        return signal.SIG_DFL  # which that one has replaced
+    return handler if handler in (signal.SIG_DFL, signal.default_int_handler) else None
+
+
 @contextmanager
 def deferring_signals(context: RunContext) -> Iterator[None]:
     """Defer signals until the current batch is done; a second signal acts at once.
@@ -107,13 +115,8 @@ def deferring_signals(context: RunContext) -> Iterator[None]:
         return
 
     owner = os.getpid()
-    before: dict[int, Any] = {}
-    for signum in _DEFERRED:
-        handler = signal.getsignal(signum)
-        if isinstance(handler, _RaisingHandler):
-            before[signum] = signal.SIG_DFL  # which that one has replaced
-        elif handler in (signal.SIG_DFL, signal.default_int_handler):
-            before[signum] = handler
+    before = {signum: _python_handler(signum) for signum in _DEFERRED}
+    before = {signum: handler for signum, handler in before.items() if handler is not None}
     # in a collective the handler is not called, so the watchdog of several ranks must know, too
     inbox = context.processes.signal_inbox(before)
 
