@@ -189,6 +189,18 @@ def test_names_choose(registry: Registry, plugins: object) -> None:
     assert other.reason == "not named in Trainer(plugins=[...])"
 
 
+def test_a_group_chooses(registry: Registry) -> None:
+    """`plugins=` takes the name of a group as well, whether anything is installed in it or not."""
+    registry.add("dist-a", "one", group=BARE)
+    registry.add("dist-b", "one", group=OURS)
+    registry.add("dist-c", "one", group=LIGHTNING_GROUPS[0])
+    for group, distribution in ((BARE, "dist-a"), (LIGHTNING_GROUPS[0], "dist-c")):
+        records = load([group])
+        assert [r.distribution for r in records if r.status == "loaded"] == [distribution]
+    assert loaded(load(["trainer_hooks.hooks"])) == []
+    assert loaded(load(BLOCK_PLUGINS=BARE)) == ["one"]
+
+
 @pytest.mark.parametrize("errors", ["warn", "raise"])
 def test_a_misspelt_name_is_an_error(registry: Registry, errors: str) -> None:
     """A wanted plugin that is not installed raises, with the nearest name and all installed."""
@@ -476,7 +488,7 @@ def readings() -> dict[str, object]:
         "torch": torch.get_rng_state().tolist(),
         "dtype": torch.get_default_dtype(),
         "grad": torch.is_grad_enabled(),
-        "folder": os.getcwd(),
+        "folder": Path.cwd(),
         "handlers": {number: signal.getsignal(number) for number in signal.Signals},
         "filters": list(warnings.filters),
         "environment": dict(os.environ),
@@ -538,15 +550,12 @@ def test_a_factory_changes_nothing_for_the_user(
                 load()
             assert readings() == before
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
-    assert lines == (
-        [
-            f"plugin {name} 1.0 (entry point 'one' = made_up_factories:make_one_of_"
-            f"{name.replace('-', '_')}), as it was loaded, changed {told}, which was restored. "
-            "Its author can do so in a callback's setup, for the length of a run."
-        ]
-        if told
-        else []
+    factory = f"made_up_factories:make_one_of_{name.replace('-', '_')}"
+    line = (
+        f"plugin {name} 1.0 (entry point 'one' = {factory}), as it was loaded, changed {told}, "
+        "which was restored. Its author can do so in a callback's setup, for the length of a run."
     )
+    assert lines == ([line] if told else [])
 
 
 def test_settings_of_libraries_that_a_factory_imports_stay(

@@ -205,9 +205,11 @@ def _require_installed(plugin_filter: PluginFilter, available: Sequence[Plugin])
     if not chosen and not plugin_filter.blocked:
         return
     known = {normal_name(name) for p in available for name in (p.distribution, p.name)}
+    # a group is there without members, too
+    groups = set(map(normal_name, _READ))
     # a misspelt name would silently load nothing, or block nothing
     for names, source in ((chosen, "Trainer(plugins=[...])"), (plugin_filter.blocked, BLOCK)):
-        for name in sorted(names - known):
+        for name in sorted(names - known - groups):
             raise PluginError(
                 f"plugin {name!r} in {source} is not installed: it must be the name of a "
                 f"distribution or of an entry point in one of the groups {', '.join(GROUPS)}."
