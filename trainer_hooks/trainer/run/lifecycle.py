@@ -11,7 +11,7 @@ import torch
 
 from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks._names import ours
-from trainer_hooks._output import flush_output
+from trainer_hooks._output import escaping_output, flush_output
 from trainer_hooks.checkpoint.atomic_write import check_writable
 from trainer_hooks.checkpoint.paths import is_inside, is_remote, require_local
 from trainer_hooks.context.context import RunContext, StepCalls
@@ -137,6 +137,8 @@ class TrainerRun:
         """
         core, trainer, inputs = self.core, self.trainer, self.inputs
         module = inputs.module
+        # for what the user's steps and hooks print, too
+        self._exit_stack.enter_context(escaping_output())
         if core.processes.is_distributed:
             from trainer_hooks.trainer.run.distributed_run import DistributedRun
 
