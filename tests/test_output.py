@@ -316,7 +316,7 @@ ENCODINGS = ["ascii", "latin-1", "cp1252", "koi8-r", "shift_jis", "utf-8"]
 
 @pytest.mark.parametrize("seed", range(24))
 def test_no_encoding_ends_a_fit(seed, monkeypatch, tmp_path) -> None:
-    """What a stream cannot show is escaped, whoever prints, logs or warns; later it is as before."""
+    """What a stream cannot show is escaped, whoever prints or logs; afterwards it is as before."""
     numbers = random.Random(seed)
     encodings = [numbers.choice(ENCODINGS) for _ in range(3)]
     is_terminal_ = numbers.random() < 0.5

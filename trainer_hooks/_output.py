@@ -1,8 +1,8 @@
-"""Text for people, which ends no training if nobody can read it, or its stream cannot show it.
+r"""Text for people, which ends no training if nobody can read it, or its stream cannot show it.
 
 A stream is lost if its reader has left (`train.py | head`), its terminal has hung up, it is closed,
-or it goes to a file on a full disk; under pythonw there is none. A stream in Latin-1 or ASCII cannot
-show an arrow: it gets `\\u2192`, as Python itself writes to the standard error.
+or it goes to a file on a full disk; under pythonw there is none. A stream in Latin-1 or ASCII
+cannot show an arrow: it gets `\u2192`, as Python itself writes to the standard error.
 """
 
 from __future__ import annotations
@@ -67,9 +67,10 @@ def _set_errors(stream: Any, errors: str) -> bool:
 def losing_output(*others: Any) -> Iterator[None]:
     """Drop an error in the `with` block whose cause is that a standard stream is lost.
 
-    Characters that a stream cannot show are escaped. The rest of a block with an error is skipped. A standard stream that is lost is redirected to the null
-    device, so that later writes of the user's code and Python's own flush at the exit find no error
-    either. Of a full disk a line on the other stream tells.
+    Characters that a stream cannot show are escaped. The rest of a block with an error is skipped.
+    A standard stream that is lost is redirected to the null device, so that later writes of the
+    user's code and Python's own flush at the exit find no error either. Of a full disk a line on
+    the other stream tells.
 
     Args:
         *others: further streams that the block writes to.
