@@ -259,7 +259,7 @@ def test_what_the_user_passes_replaces_it(installed, run_with_plugins, package) 
 def test_an_installed_callback_with_a_state_passes_the_check_there(
     installed, run_with_plugins
 ) -> None:
-    """`plugins check --everywhere` runs it in Lightning's Trainer, where it is installed as well."""
+    """`plugins check --everywhere` runs it in Lightning's Trainer, which finds it as well."""
     groups = {"trainer_hooks.callbacks_factory": {"tally": "factories:make"}}
     installed.declare("checked", ("checked", "1.0", {"factories": REPLACED}, groups))
     code = "import sys\nfrom trainer_hooks.cli.main import main\nsys.exit(main(sys.argv[1:]))\n"

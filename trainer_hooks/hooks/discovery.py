@@ -15,12 +15,15 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 import time
 import traceback
 from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from types import NoneType
+from types import ModuleType, NoneType
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log, warn
@@ -127,9 +130,10 @@ def _load(
     errors: str,
 ) -> Plugin:
     """Import and call one plugin; return its record with the result."""
+    clock = _ImportClock("torch")
     started = time.perf_counter()
     try:
-        with isolating(plugin.label):
+        with isolating(plugin.label), clock:
             target = load_entry_point(plugin)
             if plugin.group == HOOKS_GROUP:
                 loaded = replace(plugin, hooks=hooks_of_plugin(target, plugin, added))
@@ -141,9 +145,9 @@ def _load(
             raise
         reason = error_summary(error) + _location_of(error)
         report_plugin_error(plugin, f"could not be loaded: {reason}", errors, error)
-        seconds = time.perf_counter() - started
+        seconds = time.perf_counter() - started - clock.seconds
         return replace(plugin, status="failed", reason=reason, seconds=seconds)
-    seconds = time.perf_counter() - started
+    seconds = time.perf_counter() - started - clock.seconds
     if seconds > _SLOW:
         warn(
             f"plugin {plugin.label} took {seconds:.1f} s to load, and Trainer(...) waits for it. "
@@ -152,6 +156,51 @@ def _load(
             TrainerHooksWarning,
         )
     return replace(loaded, status="loaded", seconds=seconds)
+
+
+class _ImportClock(MetaPathFinder):
+    """Measures the first import of a module in a `with` block, whoever imports it there.
+
+    A program has imported torch before its Trainer loads plugins. A command that lists them has
+    not: the first plugin that needs torch must not be charged with that.
+
+    Args:
+        module: the module's name.
+
+    Attributes:
+        seconds: how long the import took; 0.0 if it was imported before, or not at all.
+    """
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+        self.seconds = 0.0
+
+    def __enter__(self) -> None:
+        if self._module not in sys.modules:
+            sys.meta_path.insert(0, self)
+
+    def __exit__(self, *_: object) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the usual spec of the module with a timed loader; None for all others."""
+        spec = PathFinder.find_spec(name, path, target) if name == self._module else None
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def timed(module: ModuleType) -> None:
+                started = time.perf_counter()
+                try:
+                    execute(module)
+                finally:
+                    self.seconds += time.perf_counter() - started
+
+            # the loader was made for this import alone
+            vars(spec.loader)["exec_module"] = timed
+        return spec
 
 
 def _location_of(error: BaseException) -> str:
