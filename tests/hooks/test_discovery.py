@@ -632,3 +632,54 @@ def test_the_import_of_torch_is_not_charged_to_a_plugin(
             sys.modules.pop(name, None)
     assert now == [9.75]
     assert sys.meta_path == finders
+
+
+GROUP = f"[{OURS}]\n".encode()
+DAMAGED = {
+    "half a header": (b"[trainer_hooks.callb", "line 1, '[trainer_hooks.callb', is no header"),
+    "an open header": (GROUP[:-2] + b"\nn = m:f\n", f"line 1, '[{OURS}', is no header of a group"),
+    "a header with more": (GROUP.strip() + b" # mine\nn = m:f\n", "is no header of a group"),
+    "no header": (b"callbacks_factory\nn = m:f\n", "line 1, 'callbacks_factory', stands before"),
+    "two bytes a character": ((GROUP + b"n = m:f\n").decode().encode("utf-16"), "is not UTF-8"),
+    "the same, in order": ((GROUP + b"n = m:f\n").decode().encode("utf-16-le"), "null bytes"),
+    "null bytes": (b"\0" * 80, "it holds null bytes"),
+}
+
+
+def write_distribution(folder: Path, content: bytes, requires: str = "trainer_hooks") -> None:
+    info = folder / "acme_damaged-3.1.dist-info"
+    info.mkdir()
+    metadata = "Metadata-Version: 2.1\nName: acme-damaged\nVersion: 3.1\n"
+    (info / "METADATA").write_text(f"{metadata}Requires-Dist: {requires}>=0.1\n")
+    (info / "entry_points.txt").write_bytes(content)
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_a_damaged_file_of_entry_points_is_told_of(kind, tmp_path, monkeypatch) -> None:
+    """A package whose plugins cannot be known is listed as failed, and no run passes it over."""
+    content, words = DAMAGED[kind]
+    write_distribution(tmp_path, content)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.warns(TrainerHooksWarning, match="plugin acme-damaged 3.1"):
+        records = load(["acme-damaged"])
+    [record] = [record for record in records if record.distribution == "acme-damaged"]
+    assert record.status == "failed"
+    assert words in record.reason
+    assert str(tmp_path) in record.reason
+
+
+@pytest.mark.parametrize("kind", ["null bytes", "half a header", "no header"])
+def test_a_damaged_file_of_somebody_elses_is_passed_over(kind, tmp_path, monkeypatch) -> None:
+    """A distribution that has nothing to do with this package concerns no run of it."""
+    content = DAMAGED[kind][0].replace(b"trainer_hooks", b"pytest11").replace(b"callbacks_f", b"f")
+    write_distribution(tmp_path, content, requires="pytest")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert not [p for p in installed_plugins() if p.distribution == "acme-damaged"]
+
+
+def test_a_mark_of_the_byte_order_is_no_damage(tmp_path, monkeypatch) -> None:
+    """Some editors write one, and the first group is found all the same."""
+    write_distribution(tmp_path, b"\xef\xbb\xbf" + GROUP + b"n = m:f\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    [plugin] = [p for p in installed_plugins() if p.distribution == "acme-damaged"]
+    assert (plugin.name, plugin.group, plugin.status) == ("n", OURS, "found")

@@ -449,6 +449,10 @@ def _plugins_of(distribution: Any) -> tuple[Plugin, ...]:
     if entries:
         stamps += _stamps(folder, _FILES[1:])
     plugins = tuple(_plugins_from(entries, distribution))
+    if not plugins and text and (damage := _damage(text)) and _is_of_ours(text, distribution):
+        place = distribution.locate_file("")
+        fault = fault or f"its entry_points.txt in {place} is damaged: {damage}"
+        plugins = tuple(_plugins_from([(GROUPS[0], _UNKNOWN, _UNKNOWN)], distribution))
     if fault:
         plugins = tuple(replace(plugin, status="failed", reason=fault) for plugin in plugins)
     if is_folder:
@@ -490,7 +494,8 @@ def _entry_points_text(distribution: Any) -> tuple[str, str]:
     Both are empty if there is none.
     """
     try:
-        return distribution.read_text("entry_points.txt") or "", ""
+        # an editor may have put a mark of the byte order in front
+        return (distribution.read_text("entry_points.txt") or "").removeprefix("\ufeff"), ""
     except UnicodeDecodeError as error:
         # It must not end every run. The names of groups are ASCII: they show whether the
         # distribution has plugins, which are listed as failed.
@@ -500,6 +505,41 @@ def _entry_points_text(distribution: Any) -> tuple[str, str]:
         )
         log.debug("%s", fault)
         return error.object.decode("utf-8", "backslashreplace"), fault
+
+
+_UNKNOWN = "(unreadable)"
+"""The name of an entry point in a file that cannot be read."""
+
+
+def _damage(text: str) -> str:
+    """Return what is wrong with an `entry_points.txt` of whose groups none was found."""
+    if "\0" in text:
+        return "it holds null bytes"
+    has_group = False
+    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
+        if line.startswith("["):
+            if not line.endswith("]"):
+                return f"line {number}, {_shown(line)}, is no header of a group"
+            has_group = True
+        elif line and not line.startswith(("#", ";")) and not has_group:
+            return f"line {number}, {_shown(line)}, stands before every header of a group"
+    return ""
+
+
+def _is_of_ours(text: str, distribution: Any) -> bool:
+    """Return whether a damaged `entry_points.txt` is that of a distribution with plugins of ours.
+
+    It names a group of ours, also in two bytes a character, or its distribution needs this package.
+    """
+    plain = text.replace("\0", "").replace("\\x00", "")
+    if any(name in plain for name in (_OWN_PACKAGE, *_READ)):
+        return True
+    try:
+        requirements = distribution.requires or ()
+    except (FileNotFoundError, KeyError, TypeError):  # it has no metadata
+        return False
+    own = normal_name(_OWN_PACKAGE)
+    return any(normal_name(one).startswith(own) for one in requirements)
 
 
 def _entries(text: str) -> Iterator[tuple[str, str, str]]:
