@@ -166,8 +166,10 @@ class TrainerRun:
         # loaders that were passed stay as they are, as nothing could make them again
         makes_loaders = inputs.fn == "fit" and (inputs.train is None or inputs.evaluation is None)
         if makes_loaders and context.plan.reload_dataloaders_every_n_epochs:
-            LoaderReload(inputs, context)
-        load_data(inputs, context)
+            checkpoint = self._starting_point.read_early
+            LoaderReload(inputs, context).load(checkpoint, inputs.ckpt_path)
+        else:
+            load_data(inputs, context)
         context.data.load_training = None
         if self._distributed_run is not None:
             # not earlier: with equal random states all ranks have built the same module and data
