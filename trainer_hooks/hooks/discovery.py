@@ -53,6 +53,9 @@ if TYPE_CHECKING:
 _SLOW = 1.0
 """Seconds from which on loading a plugin is worth a warning: every `Trainer(...)` waits for it."""
 
+_LOADED_BEFORE = "torch"
+"""The module that a program has imported before its Trainer loads plugins."""
+
 _OWN_PACKAGE = __name__.partition(".")[0]
 
 _SHOWN = 200
@@ -130,7 +133,7 @@ def _load(
     errors: str,
 ) -> Plugin:
     """Import and call one plugin; return its record with the result."""
-    clock = _ImportClock("torch")
+    clock = _ImportClock(_LOADED_BEFORE)
     started = time.perf_counter()
     try:
         with isolating(plugin.label), clock:
@@ -161,8 +164,8 @@ def _load(
 class _ImportClock(MetaPathFinder):
     """Measures the first import of a module in a `with` block, whoever imports it there.
 
-    A program has imported torch before its Trainer loads plugins. A command that lists them has
-    not: the first plugin that needs torch must not be charged with that.
+    A command that lists plugins has not imported torch, as a program has: the first plugin that
+    needs it must not be charged with that.
 
     Args:
         module: the module's name.
