@@ -620,7 +620,8 @@ def test_the_import_of_torch_is_not_charged_to_a_plugin(
     )
     for name, own in (("first_of_two", 0.25), ("second_of_two", 0.5)):
         (tmp_path / f"{name}.py").write_text(
-            f"import stands_for_torch\nfrom advances_the_clock import now\nnow[0] += {own}\nmake = list\n"
+            f"import stands_for_torch, advances_the_clock\n"
+            f"advances_the_clock.now[0] += {own}\nmake = list\n"
         )
         registry.add_value(name, "one", f"{name}:make")
     monkeypatch.syspath_prepend(tmp_path)
