@@ -61,7 +61,11 @@ from trainer_hooks.trainer.run.run_inputs import (
     load_handed_over,
     load_training,
 )
-from trainer_hooks.trainer.run.signals import deferring_signals, shorten_traceback
+from trainer_hooks.trainer.run.signals import (
+    deferring_signals,
+    receiving_signals,
+    shorten_traceback,
+)
 from trainer_hooks.trainer.run.starting_point import StartingPoint
 from trainer_hooks.trainer.run.trainer_core import remove_rank_zero_callbacks
 
@@ -135,8 +139,7 @@ class TrainerRun:
             counters and callbacks restored, on_after_load
             on_fit_start, the optimizers restored; or on_evaluation_run_start
         """
-        core, trainer, inputs = self.core, self.trainer, self.inputs
-        module = inputs.module
+        core = self.core
         # for what the user's steps and hooks print, too
         self._exit_stack.enter_context(escaping_output())
         if core.processes.is_distributed:
@@ -145,6 +148,18 @@ class TrainerRun:
             self._distributed_run = DistributedRun(core)
             # here, where an error of it reaches the other ranks
             self._distributed_run.make_groups()
+        with receiving_signals(core.processes):
+            loop = self._set_up()
+        assert core.context is not None
+        # last: while a run is set up, no batch has to be finished, and a signal acts at once, by
+        # `ending_at_once` or as Ctrl-C does
+        self._exit_stack.enter_context(deferring_signals(core.context))
+        return loop
+
+    def _set_up(self) -> FitLoop | EvaluationLoop | PredictionLoop:
+        """Do what `prepare` lists, and return the loop."""
+        core, trainer, inputs = self.core, self.trainer, self.inputs
+        module = inputs.module
         context = self._begin(module)
         # on each node once: its disk may be its own
         if core.processes.local_rank == 0:
@@ -182,9 +197,6 @@ class TrainerRun:
         self._log_hparams()
         if inputs.fn not in ("fit", "predict"):
             hooks.on_evaluation_run_start(trainer, module, self._fn)
-        # last: while a run is set up, no batch has to be finished, and a signal acts at once, by
-        # `ending_at_once` or as Ctrl-C does
-        self._exit_stack.enter_context(deferring_signals(context))
         return loop
 
     def complete(self) -> None:

@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import is_own_module
 from trainer_hooks._output import losing_output
-from trainer_hooks.context.context import RunRequests
 from trainer_hooks.errors import TerminationSignal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     from trainer_hooks.context.context import RunContext
+    from trainer_hooks.runtime.processes import Processes
 
 _ENDING = (signal.SIGTERM, signal.SIGUSR1)
 
@@ -53,6 +54,18 @@ def ending_at_once() -> Iterator[None]:
             # an own loop is open when its set-up ends, and has the handler that defers
             if signal.getsignal(signum) is handler:
                 signal.signal(signum, signal.SIG_DFL)
+
+
+def receiving_signals(processes: Processes) -> AbstractContextManager[None]:
+    """Return a context in which a rank's watchdog knows of signals that would end its set-up.
+
+    While a rank waits for the others, no handler of Python is called.
+    """
+    # those that the program handles itself are its own affair; in another thread there are none
+    taken = [signum for signum in _ENDING if isinstance(signal.getsignal(signum), _RaisingHandler)]
+    is_main = threading.current_thread() is threading.main_thread()
+    inbox = processes.signal_inbox(taken) if is_main and taken else None
+    return nullcontext() if inbox is None else inbox.opened()
 
 
 class _RaisingHandler:
@@ -190,6 +203,9 @@ class _InOneLine:
     def __call__(
         self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None
     ) -> None:
+        # here: a Trainer needs this file's handlers from its first line on, and no more
+        from trainer_hooks.context.context import RunRequests
+
         # after an error at a prompt the process goes on
         self._is_interrupted = kind is KeyboardInterrupt and not hasattr(sys, "ps1")
         # notes tell of further errors, for which one line is not enough
