@@ -51,7 +51,6 @@ class TrainingAdvice:
     def __init__(self, context: RunContext) -> None:
         self._context = context
         self._outside: list[tuple[str, list[Parameter], int]] = []
-        self._was_training = False
         self._gradients: list[tuple[weakref.ref[Tensor], int]] = []
         self._kept_gradients = self._looks = 0
         self._steps_before = 0
@@ -66,10 +65,9 @@ class TrainingAdvice:
             context.after_first_batches.append(self._look_at_gradients)
 
     def begin_batches(self) -> None:
-        """Note the module's mode as its batches begin, after the hooks that may have set it."""
-        module = self._context.module
-        self._was_training = module.training and self._context.trainer.calls_steps
-        if self._was_training:
+        """Look at the module's mode, after the hooks that may have set it on purpose."""
+        # the steps of a Run are lines of the user's, which may set any mode
+        if self._context.module.training and self._calls_steps:
             self._context.after_first_batches.append(self._look_at_mode)
 
     def after_epoch(self) -> None:
