@@ -8,9 +8,11 @@ import random
 import subprocess
 import sys
 import textwrap
+import warnings
 from contextlib import contextmanager, suppress
 
 import pytest
+import torch
 import warm_python
 
 from trainer_hooks import Trainer
@@ -256,3 +258,190 @@ def test_a_real_pipe(tmp_path) -> None:
         process.stdin.flush()
         assert process.wait(60) == 3
     assert list(tmp_path.rglob("*.ckpt"))
+
+
+# --- characters that a stream cannot show ---
+
+
+class Encoded(io.TextIOWrapper):
+    """A stream in memory with an encoding; a terminal or not."""
+
+    def __init__(self, encoding: str, errors: str, is_terminal: bool = False) -> None:
+        super().__init__(io.BytesIO(), encoding=encoding, errors=errors)
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+    def text(self) -> str:
+        self.flush()
+        return self.buffer.getvalue().decode(self.encoding)
+
+
+class Foreign:
+    """A stream of a program's own, which has an encoding and no way to set its error handler."""
+
+    errors = "strict"
+
+    def __init__(self, encoding: str) -> None:
+        self.encoding, self.written = encoding, b""
+
+    def write(self, text: str) -> int:
+        self.written += text.encode(self.encoding)
+        return len(text)
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+    def text(self) -> str:
+        return self.written.decode(self.encoding)
+
+
+class Worded(TinyModule):
+    """Has names that few encodings can show, and prints one itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.größe_量 = torch.nn.Linear(2, 1)
+
+    def loss(self, outputs, batch):
+        print("seen by its step: ≠")
+        loss = super().loss(outputs, batch)
+        self.log("loss → é 量", loss.detach(), prog_bar=True)
+        return loss
+
+
+ENCODINGS = ["ascii", "latin-1", "cp1252", "koi8-r", "shift_jis", "utf-8"]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_no_encoding_ends_a_fit(seed, monkeypatch, tmp_path) -> None:
+    """What a stream cannot show is escaped, whoever prints or logs; afterwards it is as before."""
+    numbers = random.Random(seed)
+    encodings = [numbers.choice(ENCODINGS) for _ in range(3)]
+    is_terminal_ = numbers.random() < 0.5
+    handler = numbers.choice(["strict", "surrogateescape"])
+    stdout, stderr = (Encoded(name, handler, is_terminal_) for name in encodings[:2])
+    own = Encoded(encodings[2], "strict")
+    writer = list(CALLBACKS)[seed % len(CALLBACKS)]
+
+    def speak(trainer, *_) -> None:
+        trainer.print("printed: √")
+        trainer.print("printed to a file: √", file=own)
+        log.info("logged: ∑")
+        warnings.warn("warned: ∞", UserWarning, stacklevel=1)
+
+    with monkeypatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        # pytest records warnings, which Python writes so
+        patch.setattr(
+            warnings, "showwarning",
+            lambda *message: sys.stderr.write(warnings.formatwarning(*message[:4])),
+        )  # fmt: skip
+        patch.setattr(log, "handlers", [])
+        patch.setattr(log, "propagate", False)
+        ensure_visible_log()
+        patch.setattr(sys, "stdout", stdout)
+        patch.setattr(sys, "stderr", stderr)
+        trainer = Trainer(
+            callbacks=[*CALLBACKS[writer](), LambdaCallback(on_train_epoch_end=speak)],
+            logger=[ConsoleLogger(), ConsoleLogger(own)],
+            default_root_dir=tmp_path, max_epochs=2, log_every_n_steps=1, accelerator="cpu",
+            enable_checkpointing=False, enable_run_manifest=False, limit_val_batches=1,
+            enable_progress_bar=None, enable_model_summary=None,
+        )  # fmt: skip
+        trainer.fit(Worded())
+        assert (stdout.errors, stderr.errors, own.errors) == (handler, handler, "strict")
+        assert sys.stdout is stdout
+    assert trainer.current_epoch == 2
+
+    def shows(stream: Encoded, words: str) -> bool:
+        escaped = words.encode(stream.encoding, "backslashreplace")
+        return escaped.decode(stream.encoding) in stream.text()
+
+    for words in ("seen by its step: ≠", "printed: √", "loss → é 量="):
+        assert shows(stdout, words)
+    for words in ("logged: ∑", "warned: ∞"):
+        # rich writes above its bars what goes to a terminal
+        assert shows(stderr, words) or (is_terminal_ and writer == "rich" and shows(stdout, words))
+    for words in ("loss → é 量=", "printed to a file: √"):
+        assert shows(own, words)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_a_stream_without_a_setting_gets_the_text_escaped(encoding, monkeypatch) -> None:
+    """A program may put an object of its own in the place of the standard output."""
+    stream = Foreign(encoding)
+    monkeypatch.setattr(sys, "stdout", stream)
+    trainer = Trainer(logger=False, enable_checkpointing=False, enable_progress_bar=False)
+    trainer.print("before")
+    trainer.print("a → b")
+    trainer.print("after")
+    assert stream.text() == "before\na \\u2192 b\nafter\n"
+
+
+def test_the_encoding_of_another_text_is_no_streams(monkeypatch) -> None:
+    """A UnicodeEncodeError that no stream has raised passes."""
+    monkeypatch.setattr(sys, "stdout", Encoded("latin-1", "strict"))
+    with pytest.raises(UnicodeEncodeError), losing_output():
+        "é".encode("ascii")
+
+
+def test_who_replaces_characters_keeps_to_it(monkeypatch) -> None:
+    """A stream whose owner has chosen question marks has them."""
+    stream = Encoded("ascii", "replace")
+    monkeypatch.setattr(sys, "stdout", stream)
+    with losing_output():
+        print("a → b")
+    assert (stream.text(), stream.errors) == ("a ? b\n", "replace")
+
+
+IN_ANOTHER_LANGUAGE = """
+import sys, torch
+from trainer_hooks import Trainer
+from trainer_hooks.callbacks import ModelCheckpoint, RunManifest
+from trainer_hooks.loggers import CSVLogger
+from trainer_hooks.testing import TinyModule
+
+class Net(TinyModule):
+    def __init__(self, note="größe → 量"):
+        super().__init__()
+        self.save_hyperparameters()
+
+    def loss(self, outputs, batch):
+        loss = super().loss(outputs, batch)
+        self.log("loss → 量", loss.detach(), prog_bar=True)
+        return loss
+
+assert sys.stdout.encoding.lower() in ("ascii", "ansi_x3.4-1968"), sys.stdout.encoding
+for ckpt_path, epochs in ((None, 1), ("last", 2)):
+    trainer = Trainer(max_epochs=epochs, logger=CSVLogger("logs", version="one"), plugins=False,
+                      log_every_n_steps=1, callbacks=[ModelCheckpoint(save_last=True)])
+    trainer.fit(Net(), ckpt_path=ckpt_path)
+trainer.validate(Net(), ckpt_path="last")
+"""
+
+
+@pytest.mark.slow
+def test_files_are_the_same_in_every_locale(tmp_path) -> None:
+    """Whatever the locale, text files are in UTF-8, and a resume and the commands read them."""
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    environment.pop("PYTHONIOENCODING", None)
+
+    def run(*words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *words], cwd=tmp_path, env=environment,
+            capture_output=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode("ascii")
+
+    (tmp_path / "program.py").write_text(IN_ANOTHER_LANGUAGE, encoding="utf-8")
+    assert "loss \\u2192 \\u91cf=" in run("program.py")
+    [metrics] = tmp_path.rglob("metrics.csv")
+    assert "loss → 量" in metrics.read_text(encoding="utf-8").splitlines()[0]
+    [last] = tmp_path.rglob("last.ckpt")
+    assert "\\u2192" in run("-m", "trainer_hooks", "checkpoint", "show", str(last))
+    run("-m", "trainer_hooks", "report", str(metrics.parent))
+    [report] = tmp_path.rglob("*.html")
+    assert "loss → 量" in report.read_text(encoding="utf-8")

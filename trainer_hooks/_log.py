@@ -67,7 +67,8 @@ def warn(message: str, category: type[Warning]) -> None:
     level, frame = 2, sys._getframe(1)  # noqa: SLF001 - documented, and what warnings itself uses
     while frame.f_back is not None and _is_passed_over(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back
-    warnings.warn(printable_lines(message), category, stacklevel=level)
+    with losing_output():
+        warnings.warn(printable_lines(message), category, stacklevel=level)
 
 
 def _is_passed_over(module: str) -> bool:

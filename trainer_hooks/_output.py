@@ -1,7 +1,8 @@
-"""Text for people, which ends no training if nobody can read it any more.
+r"""Text for people, which ends no training if nobody can read it, or its stream cannot show it.
 
 A stream is lost if its reader has left (`train.py | head`), its terminal has hung up, it is closed,
-or it goes to a file on a full disk; under pythonw there is none.
+or it goes to a file on a full disk; under pythonw there is none. A stream in Latin-1 or ASCII
+cannot show an arrow: it gets `\u2192`, as Python itself writes to the standard error.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import select
 import stat
 import sys
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,15 +27,50 @@ _LOST = frozenset(
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """The numbers of the errors of a file that cannot grow."""
 _LOST_OR_FULL = _LOST | _FULL
+_ESCAPE = "backslashreplace"
+_LENIENT = frozenset({_ESCAPE, "ignore", "namereplace", "replace", "xmlcharrefreplace"})
+"""The error handlers of encoders with which every character can be written."""
+
+
+@contextmanager
+def escaping_output(*others: Any) -> Iterator[None]:
+    """Let streams escape characters that they cannot show, for the length of the `with` block.
+
+    These are the standard streams and the given ones. One whose owner has chosen to replace such
+    characters stays as it is, and so does one that has no setting for it.
+
+    Args:
+        *others: further streams that the block writes to.
+    """
+    changed: list[tuple[Any, str]] = []
+    for stream in (*others, sys.stdout, sys.stderr):
+        errors = getattr(stream, "errors", None)
+        if isinstance(errors, str) and errors not in _LENIENT and _set_errors(stream, _ESCAPE):
+            changed.append((stream, errors))
+    try:
+        yield
+    finally:
+        for stream, errors in changed:
+            _set_errors(stream, errors)
+
+
+def _set_errors(stream: Any, errors: str) -> bool:
+    """Set a stream's error handler; return whether it has one that can be set."""
+    # it flushes the stream, which may be lost: the next write to it finds that out
+    with suppress(AttributeError, OSError, ValueError):
+        stream.reconfigure(errors=errors)
+        return True
+    return False
 
 
 @contextmanager
 def losing_output(*others: Any) -> Iterator[None]:
     """Drop an error in the `with` block whose cause is that a standard stream is lost.
 
-    The rest of the block is skipped. A standard stream that is lost is redirected to the null
-    device, so that later writes of the user's code and Python's own flush at the exit find no error
-    either. Of a full disk a line on the other stream tells.
+    Characters that a stream cannot show are escaped. The rest of a block with an error is skipped.
+    A standard stream that is lost is redirected to the null device, so that later writes of the
+    user's code and Python's own flush at the exit find no error either. Of a full disk a line on
+    the other stream tells.
 
     Args:
         *others: further streams that the block writes to.
@@ -44,7 +80,12 @@ def losing_output(*others: Any) -> Iterator[None]:
         ValueError: likewise.
     """
     try:
-        yield
+        with escaping_output(*others):
+            yield
+    except UnicodeEncodeError as error:
+        # of a stream of the user's own, which has no setting
+        if not _write_escaped(error, (*others, sys.stdout, sys.stderr)):
+            raise
     except (OSError, ValueError) as error:
         # text is written to a closed stream with a ValueError
         number = error.errno if isinstance(error, OSError) else None
@@ -69,12 +110,14 @@ def losing_output(*others: Any) -> Iterator[None]:
 def losing_output_to(file: Any) -> AbstractContextManager[None]:
     """Drop the error of a lost standard stream in a block that prints to a file of the user's.
 
-    An error of the user's own file is raised, as that of the builtin `print`.
+    An error of the user's own file is raised, as that of the builtin `print`. Characters that it
+    cannot show are escaped in any case.
 
     Args:
         file: the file to which the block prints; None is the standard output.
     """
-    return losing_output() if file is None or _is_standard(file) else nullcontext()
+    is_standard = file is None or _is_standard(file)
+    return losing_output() if is_standard else escaping_output(file)
 
 
 def flush_output() -> None:
@@ -92,6 +135,26 @@ def is_terminal(stream: object) -> bool:
         return ask is not None and bool(ask())
     except ValueError:  # it is closed
         return False
+
+
+def _write_escaped(error: UnicodeEncodeError, streams: tuple[Any, ...]) -> bool:
+    """Write the text that could not be encoded, escaped, as a line to the stream that refused it.
+
+    Returns:
+        Whether there is such a stream, by its encoding.
+    """
+    for stream in streams:
+        # an encoder names itself otherwise than a stream does: `latin-1`, `iso8859-1`, `charmap`
+        encoding = getattr(stream, "encoding", None)
+        if encoding is None or getattr(stream, "errors", None) in _LENIENT:
+            continue
+        try:
+            error.object.encode(encoding)
+        except UnicodeEncodeError:
+            text = error.object.encode(encoding, _ESCAPE).decode(encoding)
+            stream.write(text if text.endswith("\n") else f"{text}\n")
+            return True
+    return False
 
 
 def _is_lost(stream: Any) -> bool:

@@ -173,8 +173,8 @@ def is_running(pid: int) -> bool:
     except (OSError, OverflowError):
         return False
     with suppress(OSError):  # there is no such file but on Linux
-        # the state stands after the name, which may hold anything
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        # the state stands after the name, which may hold anything, in any encoding
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in b"ZX"
     return True
 
 

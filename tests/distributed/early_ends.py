@@ -129,6 +129,19 @@ def waits_for_rank_one(rank: int, folder: Path, *, vanishes: bool) -> None:
     trainer(At(stop)).fit(Net(), DataLoader(Samples(rank), 2))
 
 
+def waits_in_the_set_up(folder: Path) -> None:
+    """Rank 1 stays in its setup, and rank 0 waits for it where the module is placed."""
+
+    class Sleeps(Callback):
+        def setup(self, trainer, module, stage):
+            if trainer.global_rank == 1:
+                (folder / "stopped set-up").touch()
+                time.sleep(60)
+
+    rank_watchdog._NOTICE_S = 0.2
+    trainer(Sleeps()).fit(Net(), DataLoader(Samples(0), 2))
+
+
 def terminated(ranks: list[int], flag: Path, times: int) -> None:
     """Send SIGTERM to rank 0 when rank 1 has stopped; then end a stopped one."""
     while not flag.exists():
@@ -175,6 +188,10 @@ def main(target: Path) -> None:
                 ranks, folder / f"stopped {vanishes}", times
             ),
         )
+    cases["sleeps in its set-up"] = (
+        lambda rank: waits_in_the_set_up(folder),
+        lambda ranks: terminated(ranks, folder / "stopped set-up", 2),
+    )
     for name in ("saves", "fails", "fails again"):
         cases[name] = (lambda rank: takes_a_bad_checkpoint(rank, folder), None)
     found = {}

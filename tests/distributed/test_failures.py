@@ -58,6 +58,13 @@ def test_a_second_sigterm_ends_a_wait_at_once(early):
     assert "rank 0 of 2 got SIGTERM twice, while it waited for" in output
 
 
+def test_a_second_sigterm_ends_a_wait_in_the_set_up_at_once(early):
+    """There, too, a rank that waits for another one calls no handler, and yet it ends."""
+    codes, _, output = early["sleeps in its set-up"]
+    assert codes == [143, 1], output
+    assert "rank 0 of 2 got SIGTERM twice" in output
+
+
 def test_a_start_that_failed_is_told_at_the_next_one(early):
     """It failed in rank 1 before a batch was trained; "auto" takes the checkpoint with a word."""
     assert early["saves"][0] == [0, 0], early["saves"][2]

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import logging
+import os
+import random
+import signal
 import sys
+import threading
+import warnings
+from contextlib import nullcontext
+from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
+import torch
 
 from trainer_hooks.callbacks import EarlyStopping
 from trainer_hooks.errors import PluginError, TrainerHooksWarning
@@ -178,6 +187,18 @@ def test_names_choose(registry: Registry, plugins: object) -> None:
     [other] = [record for record in records if record.name == "two"]
     assert other.status == "blocked"
     assert other.reason == "not named in Trainer(plugins=[...])"
+
+
+def test_a_group_chooses(registry: Registry) -> None:
+    """`plugins=` takes the name of a group as well, whether anything is installed in it or not."""
+    registry.add("dist-a", "one", group=BARE)
+    registry.add("dist-b", "one", group=OURS)
+    registry.add("dist-c", "one", group=LIGHTNING_GROUPS[0])
+    for group, distribution in ((BARE, "dist-a"), (LIGHTNING_GROUPS[0], "dist-c")):
+        records = load([group])
+        assert [r.distribution for r in records if r.status == "loaded"] == [distribution]
+    assert loaded(load(["trainer_hooks.hooks"])) == []
+    assert loaded(load(BLOCK_PLUGINS=BARE)) == ["one"]
 
 
 @pytest.mark.parametrize("errors", ["warn", "raise"])
@@ -454,3 +475,212 @@ def test_one_distribution_in_two_places(registry: Registry, version: str, status
         make("Dist", version, [entry], place="elsewhere"),
     ]
     assert [plugin.status for plugin in installed_plugins()] == statuses
+
+
+# --- isolation ---
+
+
+def readings() -> dict[str, object]:
+    """Return the settings of the process that a plugin must leave as they are."""
+    return {
+        "python": random.getstate(),
+        "numpy": np.random.get_state()[1].tobytes(),
+        "torch": torch.get_rng_state().tolist(),
+        "dtype": torch.get_default_dtype(),
+        "grad": torch.is_grad_enabled(),
+        "folder": Path.cwd(),
+        "handlers": {number: signal.getsignal(number) for number in signal.Signals},
+        "filters": list(warnings.filters),
+        "environment": dict(os.environ),
+    }
+
+
+def ignore_its_own() -> None:
+    warnings.filterwarnings("ignore", message="made up for a library")
+
+
+CHANGES = {
+    "random numbers": (
+        lambda: (random.random(), np.random.rand(2), torch.rand(3), torch.manual_seed(5)),
+        "",
+    ),
+    "dtype": (lambda: torch.set_default_dtype(torch.float64), "torch's default dtype"),
+    "grad": (lambda: torch.set_grad_enabled(False), "torch's grad mode"),
+    "folder": (lambda: os.chdir(Path.cwd().parent), "the working directory"),
+    "handler": (
+        lambda: signal.signal(signal.SIGUSR2, signal.SIG_IGN), "the handler of SIGUSR2",
+    ),
+    "filters": (lambda: warnings.simplefilter("ignore"), "the filters of all warnings"),
+    "filters of a builtin": (
+        lambda: warnings.simplefilter("once", DeprecationWarning), "the filters of all warnings",
+    ),
+    "no filters": (warnings.resetwarnings, "the filters of all warnings"),
+    "variable": (
+        lambda: os.environ.update(OF_THE_USER="theirs"), "the environment variable OF_THE_USER",
+    ),
+    "no variable": (
+        lambda: os.environ.pop("OF_THE_USER"), "the environment variable OF_THE_USER",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("ends", ["returns", "raises"])
+@pytest.mark.parametrize("kind", CHANGES)
+def test_a_factory_changes_nothing_for_the_user(
+    registry: Registry, kind: str, ends: str, monkeypatch, tmp_path, caplog
+) -> None:
+    """Also one that fails; what it changed but random numbers is told of, once, by its name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OF_THE_USER", "mine")
+    change, told = CHANGES[kind]
+
+    def make() -> Made:
+        change()
+        if ends == "raises":
+            raise LookupError("on purpose")
+        return Made("callback")
+
+    name = f"{kind} {ends}".replace(" ", "-")
+    registry.add(name, "one", make)
+    before = readings()
+    with warnings.catch_warnings(record=True), caplog.at_level(logging.INFO, "trainer_hooks"):
+        warnings.filters[:] = before["filters"]
+        for _ in range(2):
+            with pytest.warns(TrainerHooksWarning) if ends == "raises" else nullcontext():
+                load()
+            assert readings() == before
+    lines = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
+    factory = f"made_up_factories:make_one_of_{name.replace('-', '_')}"
+    line = (
+        f"plugin {name} 1.0 (entry point 'one' = {factory}), as it was loaded, changed {told}, "
+        "which was restored. Its author can do so in a callback's setup, for the length of a run."
+    )
+    assert lines == ([line] if told else [])
+
+
+def test_settings_of_libraries_that_a_factory_imports_stay(
+    registry: Registry, monkeypatch, caplog
+) -> None:
+    """They need them later: filters of their own warnings, and variables that nobody had set."""
+    monkeypatch.setenv("OF_A_LIBRARY", "")
+    monkeypatch.delenv("OF_A_LIBRARY")
+
+    def make() -> Made:
+        ignore_its_own()
+        os.environ["OF_A_LIBRARY"] = "1"
+        return Made("callback")
+
+    registry.add("imports", "one", make)
+    with warnings.catch_warnings(), caplog.at_level(logging.INFO, "trainer_hooks"):
+        load()
+        warnings.warn("made up for a library", UserWarning, stacklevel=1)
+        assert os.environ["OF_A_LIBRARY"] == "1"
+    assert "set OF_A_LIBRARY in the environment, which stays" in caplog.text
+
+
+def test_plugins_are_loaded_in_a_thread(registry: Registry) -> None:
+    """There Python sets no handlers of signals, and none is restored."""
+    registry.add("dist", "one", lambda: (torch.rand(3), Made("callback"))[1])
+    before, records = torch.get_rng_state(), []
+    thread = threading.Thread(target=lambda: records.extend(load()))
+    thread.start()
+    thread.join()
+    assert [record.status for record in records] == ["loaded"]
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_import_of_a_plugin_changes_no_numbers(registry: Registry, tmp_path, monkeypatch):
+    """Random numbers that a module draws as it is imported are not drawn for the user."""
+    (tmp_path / "draws_at_import.py").write_text(
+        "import random, torch\nN = random.random(), torch.rand(2)\nmake = list\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    registry.add_value("draws", "one", "draws_at_import:make")
+    before = readings()
+    try:
+        assert [record.status for record in load()] == ["loaded"]
+    finally:
+        sys.modules.pop("draws_at_import", None)
+    assert readings() == before
+
+
+def test_the_import_of_torch_is_not_charged_to_a_plugin(
+    registry: Registry, tmp_path, monkeypatch
+) -> None:
+    """A program has it before; in a command, the first plugin that needs it would pay for all."""
+    # stands for torch, which is imported here; its seconds are those of a clock of the test
+    monkeypatch.setattr("trainer_hooks.hooks.discovery._LOADED_BEFORE", "stands_for_torch")
+    now = [0.0]
+    monkeypatch.setattr("trainer_hooks.hooks.discovery.time.perf_counter", lambda: now[0])
+    heavy = ModuleType("advances_the_clock")
+    heavy.now = now
+    monkeypatch.setitem(sys.modules, heavy.__name__, heavy)
+    (tmp_path / "stands_for_torch.py").write_text(
+        "from advances_the_clock import now\nnow[0] += 9.0\n"
+    )
+    for name, own in (("first_of_two", 0.25), ("second_of_two", 0.5)):
+        (tmp_path / f"{name}.py").write_text(
+            f"import stands_for_torch, advances_the_clock\n"
+            f"advances_the_clock.now[0] += {own}\nmake = list\n"
+        )
+        registry.add_value(name, "one", f"{name}:make")
+    monkeypatch.syspath_prepend(tmp_path)
+    finders = list(sys.meta_path)
+    try:
+        assert [(record.name, record.seconds) for record in load()] == [("one", 0.25), ("one", 0.5)]
+    finally:
+        for name in ("first_of_two", "second_of_two", "stands_for_torch"):
+            sys.modules.pop(name, None)
+    assert now == [9.75]
+    assert sys.meta_path == finders
+
+
+GROUP = f"[{OURS}]\n".encode()
+DAMAGED = {
+    "half a header": (b"[trainer_hooks.callb", "line 1, '[trainer_hooks.callb', is no header"),
+    "an open header": (GROUP[:-2] + b"\nn = m:f\n", f"line 1, '[{OURS}', is no header of a group"),
+    "a header with more": (GROUP.strip() + b" # mine\nn = m:f\n", "is no header of a group"),
+    "no header": (b"callbacks_factory\nn = m:f\n", "line 1, 'callbacks_factory', stands before"),
+    "two bytes a character": ((GROUP + b"n = m:f\n").decode().encode("utf-16"), "is not UTF-8"),
+    "the same, in order": ((GROUP + b"n = m:f\n").decode().encode("utf-16-le"), "null bytes"),
+    "null bytes": (b"\0" * 80, "it holds null bytes"),
+}
+
+
+def write_distribution(folder: Path, content: bytes, requires: str = "trainer_hooks") -> None:
+    info = folder / "acme_damaged-3.1.dist-info"
+    info.mkdir()
+    metadata = "Metadata-Version: 2.1\nName: acme-damaged\nVersion: 3.1\n"
+    (info / "METADATA").write_text(f"{metadata}Requires-Dist: {requires}>=0.1\n")
+    (info / "entry_points.txt").write_bytes(content)
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_a_damaged_file_of_entry_points_is_told_of(kind, tmp_path, monkeypatch) -> None:
+    """A package whose plugins cannot be known is listed as failed, and no run passes it over."""
+    content, words = DAMAGED[kind]
+    write_distribution(tmp_path, content)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.warns(TrainerHooksWarning, match="plugin acme-damaged 3.1"):
+        records = load(["acme-damaged"])
+    [record] = [record for record in records if record.distribution == "acme-damaged"]
+    assert record.status == "failed"
+    assert words in record.reason
+    assert str(tmp_path) in record.reason
+
+
+@pytest.mark.parametrize("kind", ["null bytes", "half a header", "no header"])
+def test_a_damaged_file_of_somebody_elses_is_passed_over(kind, tmp_path, monkeypatch) -> None:
+    """A distribution that has nothing to do with this package concerns no run of it."""
+    content = DAMAGED[kind][0].replace(b"trainer_hooks", b"pytest11").replace(b"callbacks_f", b"f")
+    write_distribution(tmp_path, content, requires="pytest")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert not [p for p in installed_plugins() if p.distribution == "acme-damaged"]
+
+
+def test_a_mark_of_the_byte_order_is_no_damage(tmp_path, monkeypatch) -> None:
+    """Some editors write one, and the first group is found all the same."""
+    write_distribution(tmp_path, b"\xef\xbb\xbf" + GROUP + b"n = m:f\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    [plugin] = [p for p in installed_plugins() if p.distribution == "acme-damaged"]
+    assert (plugin.name, plugin.group, plugin.status) == ("n", OURS, "found")

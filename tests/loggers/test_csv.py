@@ -4,6 +4,7 @@ import argparse
 import csv
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -11,11 +12,15 @@ import sys
 import threading
 from pathlib import Path
 
+import fsspec
 import pytest
 import torch
 
+from trainer_hooks import Trainer
+from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.errors import OptionError, TrainerHooksWarning
 from trainer_hooks.loggers import CSVLogger, Logger, TensorBoardLogger
+from trainer_hooks.testing import TinyModule
 
 
 def names(folder: str | Path) -> list[str]:
@@ -450,3 +455,31 @@ def test_an_address_is_refused(kind, tmp_path, monkeypatch):
     with pytest.raises(OptionError, match=r"'memory://logs' of .*Logger: is an address"):
         kind("memory://logs")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_advice_on_an_address_works(tmp_path, monkeypatch):
+    """Both lines of the message, as they stand there: checkpoints at once, the logs afterwards."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OptionError) as caught:
+        CSVLogger("memory://bucket/runs")
+    copying = re.search(r"when the run is over: (fsspec\..*?\))\. ", str(caught.value))
+    saving = re.search(r"at once: (ModelCheckpoint\(.*\))\.$", str(caught.value))
+    names_there = {"fsspec": fsspec, "ModelCheckpoint": ModelCheckpoint}
+    trainer = Trainer(
+        max_epochs=1, accelerator="cpu", logger=CSVLogger("logs"), enable_progress_bar=False,
+        callbacks=[eval(saving[1], names_there)], enable_model_summary=False, log_every_n_steps=1,
+    )  # fmt: skip
+    trainer.fit(TinyModule())
+    eval(copying[1], {**names_there, "trainer": trainer})
+    store = fsspec.filesystem("memory")
+    try:
+        found = [path.rpartition("/")[2] for path in store.find("/bucket/runs")]
+        assert {"metrics.csv", "epoch=0-step=3.ckpt"} <= set(found)
+    finally:
+        store.rm("/bucket", recursive=True)
+
+
+@pytest.mark.parametrize("kind", [CSVLogger, TensorBoardLogger])
+def test_an_address_of_a_file_is_a_path(kind, tmp_path):
+    """As where checkpoints go, `file://` stands for a folder of this machine."""
+    assert kind(f"file://{tmp_path}", name="x", version=2).log_dir == str(tmp_path / "x/version_2")

@@ -161,3 +161,113 @@ def test_a_package_that_registers_here_alone_takes_part_in_lightning(
         ("TRAINER_HOOKS_BLOCK_PLUGINS", "only-ours"),
     ):
         assert "Batches" not in listed(run_with_plugins, **{switch: value})["there"], switch
+
+
+REPLACED = """
+    from trainer_hooks import Callback
+    from trainer_hooks.adapters import lightning_factory
+
+    HEARD = []
+
+    class Tally(Callback):
+        def __init__(self, name="package's", key="batches"):
+            self.name, self.key, self.count = name, key, 0
+
+        @property
+        def state_key(self):
+            return f"Tally of {self.key}"
+
+        def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+            self.count += 1
+
+        def on_train_end(self, trainer, module):
+            HEARD.append([self.name, self.count])
+
+        def state_dict(self):
+            return {"count": self.count}
+
+        def load_state_dict(self, state):
+            self.count = state["count"]
+
+    class Bell(Callback):
+        def __init__(self, name="package's"):
+            self.name = name
+
+        def on_train_end(self, trainer, module):
+            HEARD.append([self.name, "rings"])
+
+    def make():
+        return [Tally(), Bell()]
+
+    for_lightning = lightning_factory(make)
+"""
+
+PASSES_ITS_OWN = """
+import json, warnings
+warnings.simplefilter("ignore")
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader
+from trainer_hooks.adapters import to_lightning
+from {package}.factories import HEARD, Bell, Tally
+
+class Net(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 1)
+    def training_step(self, batch, batch_idx):
+        return self.layer(batch).pow(2).mean()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+def heard(*callbacks):
+    HEARD.clear()
+    trainer = pl.Trainer(
+        accelerator="cpu", max_epochs=1, logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False,
+        callbacks=[to_lightning(callback) for callback in callbacks],
+    )
+    trainer.fit(Net(), DataLoader(torch.rand(6, 3), batch_size=2))
+    return sorted(HEARD, key=str)
+
+print(json.dumps([
+    heard(), heard(Tally("mine")), heard(Bell("mine")), heard(Tally("mine", "other batches")),
+]))
+"""
+
+
+@pytest.mark.parametrize("package", ["replaced", "replaced_there"])
+def test_what_the_user_passes_replaces_it(installed, run_with_plugins, package) -> None:
+    """One of the same class and state_key, with a state or without, as in our Trainer."""
+    groups = {"trainer_hooks.callbacks_factory": {"tally": "factories:make"}}
+    if package == "replaced_there":
+        groups = {"pytorch_lightning.callbacks_factory": {"tally": "factories:for_lightning"}}
+    name = package.replace("_", "-")
+    installed.declare(name, (name, "1.0", {"factories": REPLACED}, groups))
+    done = run_with_plugins(PASSES_ITS_OWN.replace("{package}", package), name)
+    assert done.returncode == 0, done.stderr
+    bell, tally = ["package's", "rings"], ["package's", 3]
+    assert json.loads(done.stdout.splitlines()[-1]) == [
+        sorted(heard, key=str)
+        for heard in (
+            [tally, bell], [["mine", 3], bell], [["mine", "rings"], tally],
+            [["mine", 3], tally, bell],
+        )
+    ]  # fmt: skip
+
+
+def test_an_installed_callback_with_a_state_passes_the_check_there(
+    installed, run_with_plugins
+) -> None:
+    """`plugins check --everywhere` runs it in Lightning's Trainer, which finds it as well."""
+    groups = {"trainer_hooks.callbacks_factory": {"tally": "factories:make"}}
+    installed.declare("checked", ("checked", "1.0", {"factories": REPLACED}, groups))
+    code = "import sys\nfrom trainer_hooks.cli.main import main\nsys.exit(main(sys.argv[1:]))\n"
+    words = ["plugins", "check", "checked", "--everywhere", "--json"]
+    for name in ("in_accelerated", "in_composer", "in_transformers", "costs", "orders"):
+        words += ["--skip", name]
+    done = run_with_plugins(code, "checked", arguments=tuple(words))
+    [record] = json.loads(done.stdout)
+    outcomes = {(r["callback"], r["name"]): r for r in record["results"]}
+    for kind in ("Tally", "Bell"):
+        assert outcomes[kind, "in_lightning"]["outcome"] == "passed", outcomes[kind, "in_lightning"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -206,6 +207,69 @@ def test_the_part_is_named(path, value, whole, tmp_path) -> None:
     message = str(caught.value)
     assert f"checkpoint '{tmp_path / 'drawn.ckpt'}' cannot be " in message
     assert caught.value.__cause__ is not None
+
+
+def numbers_in(tree: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return the paths of the plain numbers of a tree."""
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree)
+    found = []
+    for key, value in items:
+        if isinstance(value, dict | list):
+            found += numbers_in(value, (*path, key))
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            found.append((*path, key))
+    return found
+
+
+def with_tensor(whole: dict[str, Any], path: tuple[Any, ...]) -> dict[str, Any]:
+    data = copy.deepcopy(whole)
+    owner = data
+    for key in path[:-1]:
+        owner = owner[key]
+    owner[path[-1]] = torch.tensor([4.0, 5.0, 6.0])
+    return data
+
+
+def check_tensors(whole: dict[str, Any], folder: Path, paths: list[tuple[Any, ...]]) -> None:
+    for path in paths:
+        torch.save(with_tensor(whole, path), folder / "drawn.ckpt")
+        try:
+            train(folder, ckpt_path=str(folder / "drawn.ckpt"))
+        except TrainerHooksError as error:
+            assert "drawn.ckpt" in str(error), path  # noqa: PT017 - most of them are loaded
+        except Exception as error:
+            raise AssertionError(f"{path}: {type(error).__name__}: {error}") from error
+
+
+def test_a_tensor_where_a_number_belongs(whole, tmp_path) -> None:
+    """It is told of with the file before the loop compares it, which torch would refuse."""
+    path = str(tmp_path / "drawn.ckpt")
+    torch.save(with_tensor(whole, ("trainer_hooks", "stream", "num_batches")), path)
+    with pytest.raises(CheckpointError, match=re.escape(path)) as caught:
+        train(tmp_path, ckpt_path=path)
+    assert "'num_batches' in its part 'stream' is a Tensor, and must be a number" in str(
+        caught.value
+    )
+    metrics = whole["trainer_hooks"]["metrics"]["epoch"]
+    check_tensors(
+        whole,
+        tmp_path,
+        [("trainer_hooks", "metrics", "epoch", index, "total") for index in range(len(metrics))],
+    )
+
+
+@pytest.mark.slow
+def test_some_tensors_where_numbers_belong(whole, tmp_path) -> None:
+    """Of all numbers of our parts, each such file loads, or an error names the file."""
+    paths = [path for path in numbers_in(whole) if path[0] == "trainer_hooks"]
+    check_tensors(whole, tmp_path, random.Random(3).sample(paths, 24))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("part", range(4))
+def test_all_tensors_where_numbers_belong(whole, tmp_path, part) -> None:
+    """So do all the others, also of optimizers, schedulers and callbacks."""
+    check_tensors(whole, tmp_path, numbers_in(whole)[part::4])
 
 
 def test_a_capturable_optimizer_goes_on_on_the_cpu(whole, tmp_path) -> None:

@@ -74,9 +74,15 @@ class Fails(Callback):
             raise ValueError("not here")
 
 
+class FailsQuietly(Fails):
+    """The same, where an error takes it out of the run."""
+
+    on_error = "disable"
+
+
 def main(target: str, *skip: str) -> None:
     found = {}
-    for kind in (Good, OursOnly, Resets, Loses, Asks, Fails):
+    for kind in (Good, OursOnly, Resets, Loses, Asks, Fails, FailsQuietly):
         report = examine_callback(kind, everywhere=True, skip=["costs", "orders", "refits", *skip])
         results = [result for result in report.results if result.name.startswith("in_")]
         found[kind.__name__] = {result.name: result.details for result in results}

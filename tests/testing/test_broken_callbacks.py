@@ -399,6 +399,23 @@ CASES = {
     ),
     "garbage collection": (at_fit(gc.disable), "global_state", "garbage collection: True before"),
 }
+RAISING = (
+    "fit",
+    "init",
+    "test",
+    "second fit",
+    "error on error",
+    "error in teardown",
+    "resume raises",
+)
+# the same where the class says that an error takes it out of the run, and does not end that
+CASES |= {
+    f"{name}, disabled": (
+        type(CASES[name][0].__name__, (CASES[name][0],), {"on_error": "disable"}),
+        *CASES[name][1:],
+    )
+    for name in RAISING
+}
 
 
 @pytest.mark.parametrize("name", one_in(6, CASES))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from itertools import pairwise, permutations
 from pathlib import Path
 
 import pytest
 import torch
+import warm_python
 
 from trainer_hooks import Callback, Module, Trainer
 from trainer_hooks.callbacks import EarlyStopping
@@ -351,3 +353,85 @@ def test_two_tiny_modules_are_equal_and_draw_no_random_numbers() -> None:
     assert torch.equal(first.layer.weight, second.layer.weight)
     assert torch.equal(state, torch.get_rng_state())
     assert {"train_loss", "val_loss", "val_acc"} <= set(trainer.callback_metrics)
+
+
+def test_no_option_lets_errors_pass() -> None:
+    """A callback that is disabled at its first error would keep every other rule by silence."""
+
+    class Observer(Good):
+        on_error = "disable"
+
+        def on_validation_end(self, trainer, module):
+            raise LookupError("no such curve")
+
+    for policies in ({}, {"Observer": "disable"}):
+        report = examine_callback(Observer, trainer_options={"callback_errors": policies})
+        [failed] = report.failed
+        assert failed.name == "first_fit"
+        assert "LookupError: no such curve (raised in hook 'on_validation_end'" in failed.details
+
+
+SURGE = """
+from trainer_hooks import Callback, Hooks
+
+class SurgeHooks(Hooks):
+    def on_surge(self, trainer, module, height):
+        '''Called after a batch with a surge.'''
+
+class Watch(Callback, SurgeHooks):
+    on_error = "disable"
+    made = 0
+
+    def __init__(self):
+        Watch.made += 1
+        self.batches = self.surges = 0
+
+    def on_fit_start(self, trainer, module):
+        if trainer.progress.is_new_training:
+            self.batches = self.surges = 0
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        self.batches += 1
+        if self.batches % 2 == 0:
+            trainer.call_event("on_surge", height=1.5)
+
+    def on_surge(self, trainer, module, height):
+        self.surges += 1
+        assert [type(item) for item in trainer.callbacks].count(Watch) == 1
+
+    def state_dict(self):
+        return {"batches": self.batches, "surges": self.surges}
+
+    def load_state_dict(self, state):
+        self.batches, self.surges = state["batches"], state["surges"]
+
+def make():
+    return Watch()
+"""
+CHECKING = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import surge_package
+from trainer_hooks.testing import check_callback
+print(check_callback(surge_package.make))
+"""
+
+
+def test_hooks_of_installed_packages_are_there(tmp_path, monkeypatch) -> None:
+    """A package's callback can fire a hook of the package; the package's plugins take no part."""
+    (tmp_path / "surge_package.py").write_text(SURGE)
+    info = tmp_path / "surge_package-2.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: surge-package\nVersion: 2.0\n")
+    # under one name, which must not bring the callback when the hooks are asked for
+    (info / "entry_points.txt").write_text(
+        "[trainer_hooks.hooks]\nsurge = surge_package:SurgeHooks\n"
+        "[trainer_hooks.callbacks_factory]\nsurge = surge_package:make\n"
+    )
+    monkeypatch.delenv("TRAINER_HOOKS_DISABLE_PLUGINS", raising=False)
+    done = warm_python.run(
+        [sys.executable, "-c", CHECKING, str(tmp_path)],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "callback Watch keeps the contract in all of 16 checks." in done.stdout

@@ -68,9 +68,10 @@ class TestInEach:
         assert "'trial_run', which Asks.on_train_start reads" in found["Asks"][name]
 
     def test_what_is_raised_is_told(self, found, name: str) -> None:
-        """An error in a fit there is a defect."""
-        assert f"in a fit of {CHECKS[name][0]}'s Trainer" in found["Fails"][name]
-        assert "not here" in found["Fails"][name]
+        """An error in a fit there is a defect, also one that would disable the callback."""
+        for kind in ("Fails", "FailsQuietly"):
+            assert f"in a fit of {CHECKS[name][0]}'s Trainer" in found[kind][name]
+            assert "not here" in found[kind][name]
 
     def test_a_lost_state_is_found(self, found, name: str) -> None:
         """A state that is reset after it was loaded is lost; before, as in `setup`, it is not."""

@@ -38,6 +38,13 @@ _MORE_IS_BETTER = frozenset(
     }
 )
 _LESS_IS_BETTER = frozenset({"cost", "err", "error", "loss"})
+_TURNED = frozenset(
+    {
+        *("decrease", "diff", "difference", "drop", "gain", "improvement", "inv", "inverse"),
+        *("minus", "neg", "negated", "negative", "reduction", "reward"),
+    }
+)
+"""Words that turn another word of a name round: of `neg_loss` more is better."""
 _OF_VALIDATION = frozenset({"eval", "val", "valid", "validation"})
 _WORD = re.compile(r"[A-Z]+\d*(?![a-z])|[A-Z]?[a-z]+\d*")
 """A word of a name such as `val_MulticlassF1Score`, with its number."""
@@ -224,7 +231,7 @@ def advise_on_misspelt_monitor(monitor: str, where: str, trainer: Trainer) -> No
 
 
 def advise_on_mode(monitor: str | None, mode: str, where: str) -> None:
-    """Warn if `mode="min"` was chosen for a metric whose name says that more is better.
+    """Warn if the mode is the opposite of that which a metric's name says, as for a loss "max".
 
     Args:
         monitor: the monitored metric's name, if any.
@@ -237,6 +244,12 @@ def advise_on_mode(monitor: str | None, mode: str, where: str) -> None:
         warn(
             f'monitor {monitor!r} of {where}: with mode="min", which is the default, a lower value '
             f'is taken for a better one. If more is better, write {where}(..., mode="max").',
+            TrainerHooksAdvice,
+        )
+    if mode == "max" and words & _LESS_IS_BETTER and not words & (_MORE_IS_BETTER | _TURNED):
+        warn(
+            f'monitor {monitor!r} of {where}: with mode="max" a higher value is taken for a better '
+            f'one. If less is better, write {where}(..., mode="min"), which is the default.',
             TrainerHooksAdvice,
         )
 

@@ -158,10 +158,7 @@ def load_checkpoint(
         checkpoint = read_checkpoint(path, map_location)
     if "trainer_hooks" not in checkpoint:
         return checkpoint
-    # migrated before decoding: format 1 was not encoded, so its migration encodes it first
-    present = migrate(checkpoint, str(path))
-    checkpoint = {key: decode(value, str(path), warns=True) for key, value in present.items()}
-    require_types(checkpoint, str(path))
+    checkpoint = in_present_format(checkpoint, str(path), warns=True)
     if not has_shards(checkpoint):
         return checkpoint
     from trainer_hooks.checkpoint.sharded_folder import with_empty_tensors, with_tensors
@@ -169,6 +166,24 @@ def load_checkpoint(
     if reads_shards:
         return with_tensors(checkpoint, path, map_location)
     return with_empty_tensors(checkpoint, path)
+
+
+def in_present_format(checkpoint: dict[str, Any], source: str, *, warns: bool) -> dict[str, Any]:
+    """Return a checkpoint that trainer_hooks wrote, migrated and decoded, its parts checked.
+
+    Args:
+        checkpoint: as it was read.
+        source: the file, for messages.
+        warns: whether to warn of values whose class the program has not loaded.
+
+    Raises:
+        CheckpointError: it is of a newer format, or a part of it cannot be used.
+    """
+    # migrated before decoding: format 1 was not encoded, so its migration encodes it first
+    present = migrate(checkpoint, source)
+    decoded = {key: decode(value, source, warns=warns) for key, value in present.items()}
+    require_types(decoded, source)
+    return decoded
 
 
 def has_shards(checkpoint: dict[str, Any]) -> bool:

@@ -23,7 +23,12 @@ from trainer_hooks._files import is_missing
 from trainer_hooks._text import count_with_noun
 from trainer_hooks.checkpoint.atomic_write import is_sharded_folder, size_of_folder
 from trainer_hooks.checkpoint.encoding import decode
-from trainer_hooks.checkpoint.file import TORCH_FORMATS, absence_of, verify_checkpoint
+from trainer_hooks.checkpoint.file import (
+    TORCH_FORMATS,
+    absence_of,
+    in_present_format,
+    verify_checkpoint,
+)
 from trainer_hooks.checkpoint.lightning import lightning_progress
 from trainer_hooks.checkpoint.migrations import FORMAT, migrate
 from trainer_hooks.checkpoint.paths import can_be_mapped
@@ -225,6 +230,11 @@ def verify_file(path: str | os.PathLike[str], newest_format: int) -> CheckpointC
                 f"it has format {contents.format}, saved by trainer_hooks "
                 f"{contents.own.get('version')}; this version knows formats up to {newest_format}",
             )
+        try:
+            in_present_format(contents.data, str(path), warns=False)
+        except CheckpointError as error:
+            reason = str(error).removeprefix(f"checkpoint {str(path)!r} ")
+            raise UnusableFileError(path, FileFault.DAMAGED, reason) from error
     return contents
 
 

@@ -55,6 +55,8 @@ _OWN_TYPES: dict[str, type | tuple[type, ...]] = {
     "world_size": int,
 }
 """The types of the parts of a checkpoint in the present format, as far as it holds them."""
+_NUMBERS = {"stream": ("num_batches",)}
+"""Numbers inside of parts that nothing converts as they are restored, and a loop compares."""
 
 
 def require_types(checkpoint: dict[str, Any], source: str) -> None:
@@ -77,6 +79,15 @@ def require_types(checkpoint: dict[str, Any], source: str) -> None:
                     f"checkpoint {source!r} cannot be used: its part {name!r} is a "
                     f"{type(parts[name]).__qualname__}. It was changed by another tool. Resume "
                     "from another one."
+                )
+    for part, names in _NUMBERS.items():
+        for name in names:
+            value = (checkpoint["trainer_hooks"].get(part) or {}).get(name, 0)
+            if not isinstance(value, int | float):
+                raise CheckpointError(
+                    f"checkpoint {source!r} cannot be used: {name!r} in its part {part!r} is a "
+                    f"{type(value).__qualname__}, and must be a number. It was changed by another "
+                    "tool. Resume from another one."
                 )
 
 

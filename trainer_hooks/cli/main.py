@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks._output import flush_output
+from trainer_hooks._output import escaping_output, flush_output
 from trainer_hooks._version import __version__
 from trainer_hooks.cli.checkpoint import command as checkpoint
 from trainer_hooks.cli.commands import (
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         # before argparse, which knows none of the options of a training
         is_training = bool(SUBCOMMANDS.keys() & words[:1])
-        with _warnings_without_our_line():
+        with escaping_output(), _warnings_without_our_line():
             code = run_command(words)[0] if is_training else _run_other_command(words)
         # a training has done its work even if its text cannot be written
         if is_training:

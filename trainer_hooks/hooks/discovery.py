@@ -15,12 +15,15 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 import time
 import traceback
 from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from types import NoneType
+from types import ModuleType, NoneType
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log, warn
@@ -32,6 +35,7 @@ from trainer_hooks.errors import (
     is_interruption,
 )
 from trainer_hooks.hooks.catalogue import Hooks
+from trainer_hooks.hooks.isolation import isolating
 from trainer_hooks.hooks.plugin import (
     BLOCK,
     GROUPS,
@@ -48,6 +52,9 @@ if TYPE_CHECKING:
 
 _SLOW = 1.0
 """Seconds from which on loading a plugin is worth a warning: every `Trainer(...)` waits for it."""
+
+_LOADED_BEFORE = "torch"
+"""The module that a program has imported before its Trainer loads plugins."""
 
 _OWN_PACKAGE = __name__.partition(".")[0]
 
@@ -126,22 +133,24 @@ def _load(
     errors: str,
 ) -> Plugin:
     """Import and call one plugin; return its record with the result."""
+    clock = _ImportClock(_LOADED_BEFORE)
     started = time.perf_counter()
     try:
-        target = load_entry_point(plugin)
-        if plugin.group == HOOKS_GROUP:
-            loaded = replace(plugin, hooks=hooks_of_plugin(target, plugin, added))
-        else:
-            loaded = replace(plugin, callbacks=create_callbacks(target, plugin, is_callback))
+        with isolating(plugin.label), clock:
+            target = load_entry_point(plugin)
+            if plugin.group == HOOKS_GROUP:
+                loaded = replace(plugin, hooks=hooks_of_plugin(target, plugin, added))
+            else:
+                loaded = replace(plugin, callbacks=create_callbacks(target, plugin, is_callback))
     # BaseException: a module that calls sys.exit when imported must not end the user's script
     except BaseException as error:
         if is_interruption(error):
             raise
         reason = error_summary(error) + _location_of(error)
         report_plugin_error(plugin, f"could not be loaded: {reason}", errors, error)
-        seconds = time.perf_counter() - started
+        seconds = time.perf_counter() - started - clock.seconds
         return replace(plugin, status="failed", reason=reason, seconds=seconds)
-    seconds = time.perf_counter() - started
+    seconds = time.perf_counter() - started - clock.seconds
     if seconds > _SLOW:
         warn(
             f"plugin {plugin.label} took {seconds:.1f} s to load, and Trainer(...) waits for it. "
@@ -150,6 +159,51 @@ def _load(
             TrainerHooksWarning,
         )
     return replace(loaded, status="loaded", seconds=seconds)
+
+
+class _ImportClock(MetaPathFinder):
+    """Measures the first import of a module in a `with` block, whoever imports it there.
+
+    A command that lists plugins has not imported torch, as a program has: the first plugin that
+    needs it must not be charged with that.
+
+    Args:
+        module: the module's name.
+
+    Attributes:
+        seconds: how long the import took; 0.0 if it was imported before, or not at all.
+    """
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+        self.seconds = 0.0
+
+    def __enter__(self) -> None:
+        if self._module not in sys.modules:
+            sys.meta_path.insert(0, self)
+
+    def __exit__(self, *_: object) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the usual spec of the module with a timed loader; None for all others."""
+        spec = PathFinder.find_spec(name, path, target) if name == self._module else None
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def timed(module: ModuleType) -> None:
+                started = time.perf_counter()
+                try:
+                    execute(module)
+                finally:
+                    self.seconds += time.perf_counter() - started
+
+            # the loader was made for this import alone
+            vars(spec.loader)["exec_module"] = timed
+        return spec
 
 
 def _location_of(error: BaseException) -> str:
@@ -203,9 +257,11 @@ def _require_installed(plugin_filter: PluginFilter, available: Sequence[Plugin])
     if not chosen and not plugin_filter.blocked:
         return
     known = {normal_name(name) for p in available for name in (p.distribution, p.name)}
+    # a group is there without members, too
+    groups = set(map(normal_name, _READ))
     # a misspelt name would silently load nothing, or block nothing
     for names, source in ((chosen, "Trainer(plugins=[...])"), (plugin_filter.blocked, BLOCK)):
-        for name in sorted(names - known):
+        for name in sorted(names - known - groups):
             raise PluginError(
                 f"plugin {name!r} in {source} is not installed: it must be the name of a "
                 f"distribution or of an entry point in one of the groups {', '.join(GROUPS)}."
@@ -396,6 +452,10 @@ def _plugins_of(distribution: Any) -> tuple[Plugin, ...]:
     if entries:
         stamps += _stamps(folder, _FILES[1:])
     plugins = tuple(_plugins_from(entries, distribution))
+    if not plugins and text and (damage := _damage(text)) and _is_of_ours(text, distribution):
+        place = distribution.locate_file("")
+        fault = fault or f"its entry_points.txt in {place} is damaged: {damage}"
+        plugins = tuple(_plugins_from([(GROUPS[0], _UNKNOWN, _UNKNOWN)], distribution))
     if fault:
         plugins = tuple(replace(plugin, status="failed", reason=fault) for plugin in plugins)
     if is_folder:
@@ -437,7 +497,8 @@ def _entry_points_text(distribution: Any) -> tuple[str, str]:
     Both are empty if there is none.
     """
     try:
-        return distribution.read_text("entry_points.txt") or "", ""
+        # an editor may have put a mark of the byte order in front
+        return (distribution.read_text("entry_points.txt") or "").removeprefix("\ufeff"), ""
     except UnicodeDecodeError as error:
         # It must not end every run. The names of groups are ASCII: they show whether the
         # distribution has plugins, which are listed as failed.
@@ -447,6 +508,41 @@ def _entry_points_text(distribution: Any) -> tuple[str, str]:
         )
         log.debug("%s", fault)
         return error.object.decode("utf-8", "backslashreplace"), fault
+
+
+_UNKNOWN = "(unreadable)"
+"""The name of an entry point in a file that cannot be read."""
+
+
+def _damage(text: str) -> str:
+    """Return what is wrong with an `entry_points.txt` of whose groups none was found."""
+    if "\0" in text:
+        return "it holds null bytes"
+    has_group = False
+    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
+        if line.startswith("["):
+            if not line.endswith("]"):
+                return f"line {number}, {_shown(line)}, is no header of a group"
+            has_group = True
+        elif line and not line.startswith(("#", ";")) and not has_group:
+            return f"line {number}, {_shown(line)}, stands before every header of a group"
+    return ""
+
+
+def _is_of_ours(text: str, distribution: Any) -> bool:
+    """Return whether a damaged `entry_points.txt` is that of a distribution with plugins of ours.
+
+    It names a group of ours, also in two bytes a character, or its distribution needs this package.
+    """
+    plain = text.replace("\0", "").replace("\\x00", "")
+    if any(name in plain for name in (_OWN_PACKAGE, *_READ)):
+        return True
+    try:
+        requirements = distribution.requires or ()
+    except (FileNotFoundError, KeyError, TypeError):  # it has no metadata
+        return False
+    own = normal_name(_OWN_PACKAGE)
+    return any(normal_name(one).startswith(own) for one in requirements)
 
 
 def _entries(text: str) -> Iterator[tuple[str, str, str]]:

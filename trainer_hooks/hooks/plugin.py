@@ -65,15 +65,15 @@ class Plugin:
         return f"{self.distribution} {self.version} (entry point {self.name!r} = {self.value})"
 
     def is_named_in(self, names: frozenset[str]) -> bool:
-        """Return whether the distribution or the entry point is among normalized `names`."""
-        return not names.isdisjoint({normal_name(self.distribution), normal_name(self.name)})
+        """Return whether distribution, entry point or group is among normalized `names`."""
+        return not names.isdisjoint(map(normal_name, (self.distribution, self.name, self.group)))
 
 
 class PluginFilter(NamedTuple):
     """The plugins that a trainer loads: the user's choice, less those that the environment blocks.
 
     Attributes:
-        wanted: True for all, False for none, or names of distributions or entry points.
+        wanted: True for all, False for none, or names of distributions, entry points or groups.
         blocked: normalized names that the environment blocks.
         allowed: if not None, the only names that the environment lets through.
         disabled: whether the environment switches all plugins off.

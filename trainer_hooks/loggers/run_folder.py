@@ -63,15 +63,20 @@ class RunFolder:
         content: str = "",
     ) -> None:
         check_options(owner, _RULES, save_dir=save_dir, version=version)
+        save_dir = os.fspath(save_dir).removeprefix("file://")
         # taken for a path it would be a local folder of that name
-        if "://" in os.fspath(save_dir):
+        if "://" in save_dir:
+            store = save_dir.partition("://")[0]
             raise OptionError(
-                f"save_dir {os.fspath(save_dir)!r} of {owner}: is an address, and must be a path: "
-                "the logger writes to a local folder. Give the path of one."
+                f"save_dir {save_dir!r} of {owner}: is an address, and must be a path: the logger "
+                "appends to its files, and cuts them on a resume, which such stores cannot do. "
+                "Give a local folder, and copy it when the run is over: "
+                f"fsspec.filesystem({store!r}).put(trainer.log_dir, {save_dir!r}, recursive=True). "
+                f"Checkpoints can go there at once: ModelCheckpoint(dirpath={save_dir!r})."
             )
         if Path(save_dir).exists() and not Path(save_dir).is_dir():
             raise OptionError(
-                f"save_dir {os.fspath(save_dir)!r} of {owner}: is a file, and must be a folder. "
+                f"save_dir {save_dir!r} of {owner}: is a file, and must be a folder. "
                 "Give another path."
             )
         self.save_dir = os.path.expanduser(save_dir)  # noqa: PTH111 - not `./~`

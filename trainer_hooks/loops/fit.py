@@ -312,6 +312,8 @@ class FitLoop:
         hooks.on_train_epoch_start(trainer, module)
         self._fit_schedulers_to_groups(groups_before)
         self._renew_training_step()
+        if self._learning_check is not None:
+            self._learning_check.begin_batches()
         # A hook has reloaded the loaders, so the number of batches may differ.
         if stream is not context.data.train_stream:
             self._validation.build_schedule()

@@ -9,6 +9,7 @@ from torch.nn.parameter import is_lazy
 from trainer_hooks._log import warn
 from trainer_hooks.errors import TrainerHooksAdvice
 from trainer_hooks.loops.train_step import ENDLESS_LOADER_LIMIT
+from trainer_hooks.loops.training_advice import TrainingAdvice
 
 if TYPE_CHECKING:
     from torch.nn import Parameter
@@ -24,7 +25,8 @@ class LearningCheck:
     """Find a reason why a fit trains no weight, at its first step or after its first epoch.
 
     The reasons: no optimizer, no step in manual optimization, frozen parameters, a loss that does
-    not depend on the weights, a learning rate of 0. The first one found is told.
+    not depend on the weights, a learning rate of 0. The first one found is told. A fit that trains
+    gets the `TrainingAdvice`.
 
     Args:
         context: the run context, with its optimizers.
@@ -33,6 +35,7 @@ class LearningCheck:
     def __init__(self, context: RunContext) -> None:
         self._context = context
         self._is_settled = False
+        self._advice: TrainingAdvice | None = None
         self._batches = 0
         self._steps_before = 0
         self._version_before = 0
@@ -62,6 +65,15 @@ class LearningCheck:
         self._steps_before = context.training.progress.steps_completed
         self._version_before = self._version()
         context.after_first_batches.append(self.after_batch)
+        # a fit that goes on was looked at when it began
+        if not context.training.progress.batches_completed:
+            self._advice = TrainingAdvice(context)
+            self._advice.start()
+
+    def begin_batches(self) -> None:
+        """Note the modes as the batches of the first epoch begin."""
+        if self._advice is not None and not self._batches:
+            self._advice.begin_batches()
 
     def after_batch(self) -> bool:
         """Look at the batch that was just trained; return whether to look at the next."""
@@ -87,6 +99,12 @@ class LearningCheck:
 
     def after_epoch(self) -> None:
         """Look at the first epoch as a whole, after its schedulers."""
+        self._look_at_epoch()
+        if self._advice is not None and self._has_stepped():
+            self._advice.after_epoch()
+        self._advice = None
+
+    def _look_at_epoch(self) -> None:
         if self._is_settled or not self._batches:
             return
         if not self._context.module.automatic_optimization and not self._has_stepped():
@@ -156,7 +174,7 @@ class LearningCheck:
         )
 
     def _advise(self, message: str) -> None:
-        self._is_settled = True
+        self._is_settled, self._advice = True, None
         warn(message, TrainerHooksAdvice)
 
     def _optimizers(self) -> list[Optimizer]:

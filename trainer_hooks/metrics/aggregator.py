@@ -379,11 +379,17 @@ class MetricAggregator:
         def moved(value: Any) -> Any:
             if not (value is None or isinstance(value, Tensor)):
                 raise TypeError(f"the value of {self.name!r} is a {type(value).__qualname__}")
+            if value is not None and value.numel() != 1:
+                raise ValueError(f"the value of {self.name!r} has the shape {tuple(value.shape)}")
             return value if value is None or state_dict["is_on_host"] else value.to(device)
 
         # a function needs every value, so its total is a tensor of all earlier ones
         is_of_all = self.is_waiting or callable(self.reduce_fx)
-        total = moved(state_dict["total"])
+        total = state_dict["total"]
+        if not is_of_all:
+            total = moved(total)
+        elif total is not None and not state_dict["is_on_host"]:
+            total = total.to(device)
         self.reset()
         for value, weight in zip(state_dict["values"], state_dict["weights"], strict=True):
             self.add(moved(value), int(weight))

@@ -18,6 +18,8 @@ from trainer_hooks.callbacks.reporting.run_manifest import RunManifest
 from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
 from trainer_hooks.connector.registry import validate_callback
 from trainer_hooks.errors import CallbackError
+from trainer_hooks.hooks.discovery import installed_hooks
+from trainer_hooks.hooks.plugin import HOOKS_GROUP
 from trainer_hooks.hooks.relay import RelayMember
 from trainer_hooks.loggers.base import Logger
 from trainer_hooks.runtime import rng
@@ -135,6 +137,8 @@ class CallbackHarness:
     def make_trainer(self, *callbacks: Callback, **options: Any) -> Trainer:
         """Make a trainer of two short epochs on the CPU that prints nothing.
 
+        Every error of a callback leaves it, whatever the callback's `on_error`.
+
         Args:
             *callbacks: its callbacks.
             **options: options that override those of the harness.
@@ -146,8 +150,9 @@ class CallbackHarness:
 
         defaults: dict[str, Any] = {
             "accelerator": "cpu",
-            # an installed plugin would take part, and its faults would be the callback's
-            "plugins": False,
+            # an installed callback would take part, and its faults would be the callback's: only
+            # the hooks that packages add are there, as in a run
+            "plugins": [HOOKS_GROUP] if self._adds_hooks else False,
             "logger": _NullLogger(),
             "enable_checkpointing": switch(Checkpoint),
             "enable_progress_bar": switch(ProgressBar),
@@ -160,8 +165,16 @@ class CallbackHarness:
             "iteration_length": 2,
             "log_every_n_steps": 1,
         }
+        # a callback that is disabled at its first error would pass all that comes after
+        raising = {type(callback).__qualname__: "raise" for callback in callbacks}
         # a check's own options come last: its epochs and limits are what it checks by
-        return Trainer(callbacks=list(callbacks), **{**defaults, **self.options, **options})
+        given = {**defaults, **self.options, **options, "callback_errors": raising}
+        return Trainer(callbacks=list(callbacks), **given)
+
+    @cached_property
+    def _adds_hooks(self) -> bool:
+        """Whether an installed package adds hooks; looked up once, for there are many trainers."""
+        return bool(installed_hooks())
 
 
 class FirstRun:

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer_hooks.hooks.isolation import signal_handlers
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -122,11 +124,6 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else repr(value)
 
 
-def _signal_handlers() -> dict[signal.Signals, Any]:
-    numbers = (number for number in signal.valid_signals() if isinstance(number, signal.Signals))
-    return {number: signal.getsignal(number) for number in sorted(numbers)}
-
-
 def _set_signal_handlers(handlers: dict[signal.Signals, Any]) -> None:
     for number, handler in handlers.items():
         # a handler that was not installed from Python reads as None and cannot be set
@@ -203,7 +200,7 @@ _SETTINGS: tuple[_Setting, ...] = (
     ),
     # no thread can be ended from outside, so there is nothing to restore
     _Setting("threads", lambda: dict.fromkeys(threading.enumerate(), "running")),
-    _Setting("signal handler", _signal_handlers, _set_signal_handlers),
+    _Setting("signal handler", signal_handlers, _set_signal_handlers),
     _Setting(  # restored by `warnings.catch_warnings`
         "warnings", lambda: {"filters": list(warnings.filters), "show": warnings.showwarning}
     ),

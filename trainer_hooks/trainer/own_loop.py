@@ -27,6 +27,7 @@ from trainer_hooks.module.loop_module import LoopModule, named_models
 from trainer_hooks.module.module import Module
 from trainer_hooks.runtime.nested_tensors import map_tensors
 from trainer_hooks.trainer.run.run_inputs import RunInputs, checked_overrides
+from trainer_hooks.trainer.run.signals import ending_at_once
 from trainer_hooks.trainer.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -232,6 +233,14 @@ class Run:
         """Set the run up, restore its checkpoint, and begin the training."""
         if self._session is not None:
             raise UsageError("this Run is open already: leave `with run:` or call run.close().")
+        with ending_at_once():
+            self._session, self._loop = self._set_up()
+        # of the first time alone: a run that is entered again goes on where it was
+        self._ckpt_path = None
+        return self
+
+    def _set_up(self) -> tuple[tuple[RunScope, TrainerRun], OwnLoop]:
+        """Prepare the run and begin its training; tear it down if that fails."""
         inputs = RunInputs(
             "fit",
             self._module,
@@ -252,10 +261,7 @@ class Run:
         except BaseException as error:
             scope.__exit__(type(error), error, error.__traceback__)
             raise
-        self._session, self._loop = (scope, run), loop
-        # of the first time alone: a run that is entered again goes on where it was
-        self._ckpt_path = None
-        return self
+        return (scope, run), loop
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> bool:
         """Close the open batch, epoch and validation, call the end hooks, and tear the run down."""

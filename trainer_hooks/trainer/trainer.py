@@ -51,6 +51,7 @@ from trainer_hooks.trainer.options.limits import (
     why_steps_unknown,
     with_limits,
 )
+from trainer_hooks.trainer.run.signals import ending_at_once, shorten_traceback
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -238,19 +239,22 @@ class Trainer:
             overrides: names of optimizer options, such as `["lr"]`, whose values come from this
                 run's `configure_optimizers` instead of the checkpoint.
         """
-        from trainer_hooks.trainer.run.run_inputs import RunInputs, checked_overrides
+        with ending_at_once():
+            from trainer_hooks.trainer.run.run_inputs import RunInputs, checked_overrides
 
-        inputs = RunInputs(
-            "fit",
-            model,
-            datamodule,
-            train_dataloaders,
-            val_dataloaders,
-            # found before the run opens a folder of its own, in which there is none
-            self._resolve_checkpoint(ckpt_path, "fit", model),
-            overrides=frozenset() if overrides is None else checked_overrides(overrides, ckpt_path),
-        )
-        self._run(inputs)
+            inputs = RunInputs(
+                "fit",
+                model,
+                datamodule,
+                train_dataloaders,
+                val_dataloaders,
+                # found before the run opens a folder of its own, in which there is none
+                self._resolve_checkpoint(ckpt_path, "fit", model),
+                overrides=(
+                    frozenset() if overrides is None else checked_overrides(overrides, ckpt_path)
+                ),
+            )
+            self._run(inputs)
 
     def validate(
         self,
@@ -307,20 +311,21 @@ class Trainer:
             ckpt_path: a checkpoint whose weights are loaded first, as for `validate`.
             weights_only: without effect, as for `fit`.
         """
-        from trainer_hooks.trainer.run.run_inputs import RunInputs
+        with ending_at_once():
+            from trainer_hooks.trainer.run.run_inputs import RunInputs
 
-        module, path = self._choose_module_and_checkpoint(model, ckpt_path, "predict")
-        inputs = RunInputs(
-            "predict",
-            module,
-            # by default that of the last run
-            self._core.datamodule if datamodule is None and dataloaders is None else datamodule,
-            evaluation=dataloaders,
-            ckpt_path=path,
-            keeps_predictions=return_predictions is None or return_predictions,
-        )
-        predictions: list[Any] | None = self._run(inputs)
-        return predictions
+            module, path = self._choose_module_and_checkpoint(model, ckpt_path, "predict")
+            inputs = RunInputs(
+                "predict",
+                module,
+                # by default that of the last run
+                self._core.datamodule if datamodule is None and dataloaders is None else datamodule,
+                evaluation=dataloaders,
+                ckpt_path=path,
+                keeps_predictions=return_predictions is None or return_predictions,
+            )
+            predictions: list[Any] | None = self._run(inputs)
+            return predictions
 
     def init_module(self, empty_init: bool | None = None) -> AbstractContextManager[None]:
         """Return a context that makes layers on the device and in the precision of their runs.
@@ -1507,8 +1512,6 @@ class Trainer:
         try:
             from trainer_hooks.trainer.run.lifecycle import RunScope
         except KeyboardInterrupt:
-            from trainer_hooks.trainer.run.signals import shorten_traceback
-
             shorten_traceback()
             raise
 
@@ -1520,7 +1523,8 @@ class Trainer:
             self._forks = self._forks or ForkedRuns(self._core, self)
             return self._forks.run(inputs, self._run)
         result = None
-        with RunScope(self._core, self, inputs) as run:
+        # once more, for ranks that were forked: they come by here alone
+        with ending_at_once(), RunScope(self._core, self, inputs) as run:
             loop = run.prepare()
             result = loop.run()
             run.complete()
@@ -1535,14 +1539,15 @@ class Trainer:
         verbose: bool,
         datamodule: DataModule | None,
     ) -> list[dict[str, float]]:
-        from trainer_hooks.trainer.run.run_inputs import RunInputs
+        with ending_at_once():
+            from trainer_hooks.trainer.run.run_inputs import RunInputs
 
-        module, path = self._choose_module_and_checkpoint(model, ckpt_path, fn)
-        # by default that of the last run
-        owner = self._core.datamodule if datamodule is None and dataloaders is None else datamodule
-        results: list[dict[str, float]] = (
-            self._run(RunInputs(fn, module, owner, evaluation=dataloaders, ckpt_path=path)) or []
-        )
+            module, path = self._choose_module_and_checkpoint(model, ckpt_path, fn)
+            # by default that of the last run
+            is_last = datamodule is None and dataloaders is None
+            owner = self._core.datamodule if is_last else datamodule
+            inputs = RunInputs(fn, module, owner, evaluation=dataloaders, ckpt_path=path)
+            results: list[dict[str, float]] = self._run(inputs) or []
         if verbose:
             for index, metrics in enumerate(results):
                 where = f"{fn} {index}" if len(results) > 1 else fn

@@ -52,6 +52,13 @@ def test_each_fault_has_its_name(ask, save, changed, tmp_path) -> None:
     torch.save({"state_dict": {}, "net": torch.nn.Linear(1, 1)}, tmp_path / "code.ckpt")
     changed(whole, tmp_path / "new.ckpt", lambda saved: saved["trainer_hooks"].update(format=99))
     changed(whole, tmp_path / "odd.ckpt", lambda saved: saved["trainer_hooks"].pop("format"))
+    # whole by their checksums, and refused by every load
+    changed(whole, tmp_path / "kind.ckpt", lambda saved: saved["trainer_hooks"].update(clock=[3]))
+    changed(whole, tmp_path / "list.of.ckpt", lambda saved: saved.update(lr_schedulers={}))
+    changed(
+        whole, tmp_path / "tensor.ckpt",
+        lambda saved: saved["trainer_hooks"]["stream"].update(num_batches=torch.ones(3)),
+    )  # fmt: skip
     found = verdicts(ask, tmp_path)
     assert {name: state for name, (state, _) in found.items()} == {
         "whole.ckpt": "ok",
@@ -62,11 +69,16 @@ def test_each_fault_has_its_name(ask, save, changed, tmp_path) -> None:
         "code.ckpt": "needs code",
         "new.ckpt": "too new",
         "odd.ckpt": "damaged",
+        "kind.ckpt": "damaged",
+        "list.of.ckpt": "damaged",
+        "tensor.ckpt": "damaged",
     }
     assert found["empty.ckpt"][1] == "it is empty"
     assert "torch.nn.modules.linear.Linear" in found["code.ckpt"][1]
     assert "format 99" in found["new.ckpt"][1]
     assert "it holds a list" in found["list.ckpt"][1]
+    assert found["kind.ckpt"][1].startswith("cannot be used: its part 'clock' is a list.")
+    assert "'num_batches' in its part 'stream' is a Tensor" in found["tensor.ckpt"][1]
 
 
 def test_one_changed_bit_is_found(ask, save, tmp_path) -> None:

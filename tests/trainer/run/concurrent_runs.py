@@ -30,7 +30,7 @@ class Net(Module):
         self.weight = torch.nn.Parameter(torch.zeros(1))
 
     def training_step(self, batch, batch_idx):
-        self.log("loss", self.weight.detach())
+        self.log("weight", self.weight.detach())
         return -self.weight.sum() / 100
 
     def configure_optimizers(self):
@@ -54,7 +54,7 @@ class Watch(Callback):
 
 def train(root: str, mine: float, kills: bool) -> dict[str, object]:
     """Train one run and return where it wrote."""
-    watch, saver = Watch(kills), ModelCheckpoint(monitor="loss", mode="max", save_last=True)
+    watch, saver = Watch(kills), ModelCheckpoint(monitor="weight", mode="max", save_last=True)
     trainer = Trainer(
         callbacks=[watch, saver],
         max_epochs=3,

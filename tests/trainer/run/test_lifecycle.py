@@ -16,7 +16,7 @@ import warm_python
 from torch import nn
 from torch.utils.data import DataLoader
 
-from trainer_hooks import Callback, DataModule, Module, StopTraining, Trainer
+from trainer_hooks import Callback, DataModule, Module, Run, StopTraining, Trainer
 from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint
 from trainer_hooks.errors import DataError, TrainerHooksWarning, UsageError
 from trainer_hooks.loggers.base import Logger
@@ -571,6 +571,82 @@ def test_ctrl_c_in_an_evaluation(fn, bare, handlers) -> None:
     assert done == [0, 1]
 
 
+class SendingPath(os.PathLike):
+    """A path that sends a signal when it is read, which `fit` does before it has a run."""
+
+    def __init__(self, signum) -> None:
+        self.signum = signum
+
+    def __fspath__(self) -> str:
+        os.kill(os.getpid(), self.signum)
+        return "never.ckpt"
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize(
+    "place",
+    ["configure_callbacks", "prepare_data", "setup", "configure_model", "train_dataloader",
+     "configure_optimizers", "on_fit_start"],
+)  # fmt: skip
+def test_a_signal_while_a_fit_is_set_up(place, signum, bare, handlers, capfd) -> None:
+    """It acts at once: the run is torn down, and leaves `fit` as the exit of 128 + n."""
+    events = []
+
+    def send(self, *args):
+        os.kill(os.getpid(), signum)
+        events.append("not reached")
+
+    module = noting(events, "Line", Line, **{place: send})
+    trainer = bare()
+    with pytest.raises(SystemExit) as caught:
+        trainer.fit(module, None if place == "train_dataloader" else DATA)
+    assert caught.value.code == 128 + signum
+    assert events == ["Line TerminationSignal", "Line teardown fit"]
+    assert trainer.interrupted
+    assert f"{signum.name}: stopping, before the first batch" in capfd.readouterr().err
+    # and the trainer is free for its next run
+    trainer.fit(Line(), DATA)
+    assert trainer.global_step == 4
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("fn", ["fit", "validate", "test", "predict"])
+def test_a_signal_before_there_is_a_run(fn, signum, bare, handlers) -> None:
+    """From the first line of an entry point on, nobody dies of it."""
+    with pytest.raises(SystemExit) as caught:
+        getattr(bare(), fn)(Line(), DATA, ckpt_path=SendingPath(signum))
+    assert caught.value.code == 128 + signum
+
+
+@pytest.mark.parametrize("fn", ["validate", "test", "predict"])
+def test_a_signal_while_an_evaluation_is_set_up(fn, bare, handlers) -> None:
+    """Evaluations are torn down as a fit is."""
+    events = []
+    sends = {"setup": lambda self, stage: os.kill(os.getpid(), signal.SIGTERM)}
+    phase = {"validate": "validation"}.get(fn, fn)
+    sends[f"{phase}_step"] = lambda self, batch, batch_idx: None
+    with pytest.raises(SystemExit):
+        getattr(bare(), fn)(noting(events, "Line", Line, **sends), DATA)
+    assert events == ["Line TerminationSignal", f"Line teardown {fn}"]
+
+
+@pytest.mark.parametrize("place", ["setup", "on_fit_start"])
+def test_a_signal_while_an_own_loop_is_set_up(place, handlers) -> None:
+    """`with run:` is torn down; one that was opened has the handlers that defer."""
+    events = []
+    hook = {place: lambda self, trainer, module, *args: os.kill(os.getpid(), signal.SIGTERM)}
+    hook["teardown"] = lambda self, trainer, module, stage: events.append("teardown")
+    options = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    module = Line()
+    with pytest.raises(SystemExit) as caught:
+        Run(module, callbacks=[type("Sends", (Callback,), hook)()], **options).open()
+    assert caught.value.code == 143
+    assert events == ["teardown"]
+    run = Run(Line(), **options).open()
+    assert signal.getsignal(signal.SIGTERM) not in (signal.SIG_DFL, None)
+    run.close()
+
+
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
 @pytest.mark.parametrize("mine", [signal.SIG_IGN, lambda signum, frame: None])
 def test_a_handler_of_the_users_stays(mine, signum, bare, handlers) -> None:
@@ -661,6 +737,86 @@ def test_the_exit_code_of_a_process(name, code, saved, tmp_path) -> None:
     assert done.stdout.split("\n") == ["end 0", "teardown", ""]
     assert f"{name.split()[0]}: stopping after this batch" in done.stderr
     assert [path.name for path in tmp_path.glob("run/checkpoints/*")] == saved
+
+
+SETTING_UP = """
+import multiprocessing, os, signal, sys, time
+import torch
+from trainer_hooks import Callback, Module, Trainer
+torch.set_num_threads(1)
+
+def rest(pipe):
+    pipe.send("ready")
+    while True:
+        time.sleep(0.01)
+
+class Ends(Callback):
+    def teardown(self, trainer, module, stage):
+        print("teardown", flush=True)
+
+class Sends(Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 1)
+
+    def training_step(self, batch, batch_idx):
+        return self.layer(batch).mean()
+
+    def send(self):
+        if sys.argv[3:]:
+            # a process that was forked meanwhile dies of it as if nobody handled it
+            ready, pipe = multiprocessing.Pipe()
+            worker = multiprocessing.get_context("fork").Process(target=rest, args=(pipe,))
+            worker.start()
+            ready.recv()
+            os.kill(worker.pid, getattr(signal, sys.argv[1]))
+            worker.join()
+            print("worker", worker.exitcode, flush=True)
+        os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.2)
+
+setattr(Sends, sys.argv[2], lambda self, *args: self.send())
+Trainer(max_epochs=1, accelerator="cpu", logger=False, callbacks=[Ends()],
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False).fit(
+            Sends(), [torch.ones(1, 3)] * 2)
+print("not reached")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["setup", "on_fit_start"])
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_process_that_is_set_up_ends_with_a_teardown(signum, place, tmp_path) -> None:
+    """A real signal in a real process: teardown of every callback, and 128 + n."""
+    done = warm_python.run(
+        [sys.executable, "-c", SETTING_UP, signum.name, place],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 128 + signum, done.stderr
+    assert done.stdout == "teardown\n"
+
+
+@pytest.mark.slow
+def test_a_fork_of_a_set_up_dies_of_its_signal(tmp_path) -> None:
+    """A process that a hook forks is no run: SIGTERM kills it as it kills any other."""
+    done = warm_python.run(
+        [sys.executable, "-c", SETTING_UP, "SIGTERM", "setup", "forks"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 143, done.stderr
+    assert done.stdout == f"worker {-signal.SIGTERM}\nteardown\n"
 
 
 # --- one run after another ---

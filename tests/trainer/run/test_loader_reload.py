@@ -145,3 +145,34 @@ def test_a_run_without_the_option_writes_nothing_of_it(bare, tmp_path) -> None:
     options = {"max_epochs": 3, "reload_dataloaders_every_n_epochs": 1}
     bare(**options).fit(module, ckpt_path=tmp_path / "one.ckpt")
     assert [epoch for stage, epoch in module.asked if stage == "train"] == [0, 1, 2]
+
+
+class Remembers(Draws):
+    """Has a hook that may decide which loaders there are."""
+
+    def on_load_checkpoint(self, checkpoint):
+        self.restored = checkpoint["epoch"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "every", "saved_after", "asked"),
+    [
+        # inside epoch 1, with the loaders of that epoch
+        (Draws, 1, 5, [1, 2]), (Draws, 2, 5, [0, 2]), (Draws, 9, 5, [0]),
+        # after epoch 1: its loaders have the state with which those of epoch 2 begin
+        (Draws, 1, 7, [1, 2]), (Draws, 2, 7, [0, 2]), (Draws, 9, 7, [0]),
+        (Remembers, 1, 5, [0, 1, 2]), (Remembers, 9, 5, [0, 0]),
+    ],
+)  # fmt: skip
+def test_a_resume_asks_once_for_the_loaders_of_its_file(
+    kind, every, saved_after, asked, bare, tmp_path
+) -> None:
+    """As saved, where no code of the user's comes before that might change them."""
+    options = {"max_epochs": 3, "reload_dataloaders_every_n_epochs": every}
+    saver = SavesAll(tmp_path)
+    bare(**options, callbacks=[saver]).fit(Draws())
+    module = kind()
+    # three batches and the end of an epoch have a file each
+    bare(**options).fit(module, ckpt_path=saver.paths[saved_after])
+    for stage in ("train", "val"):
+        assert [epoch for name, epoch in module.asked if name == stage] == asked

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks.adapters.export.hook_driver import HookDriver, largest_limit
 from trainer_hooks.adapters.export.host_trainer import HostTrainer
+from trainer_hooks.adapters.export.plugins import without_users_own
 from trainer_hooks.adapters.hook_names import LIGHTNING_NAMES
 from trainer_hooks.adapters.lightning.loggers import LightningLoggerAdapter
 from trainer_hooks.callbacks import Checkpoint, ModelSummary, ProgressBar
@@ -523,9 +524,11 @@ def lightning_factory(
     def make() -> list[Any]:
         made = factory()
         callbacks = made if isinstance(made, list | tuple) else [made]
-        return [
-            to_lightning(validate_callback(callback, "what the factory made"))
-            for callback in callbacks
-        ]
+        return without_users_own(
+            [
+                to_lightning(validate_callback(callback, "what the factory made"))
+                for callback in callbacks
+            ]
+        )
 
     return make

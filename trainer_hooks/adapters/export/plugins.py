@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.errors import OptionError, TrainerHooksError, did_you_mean
@@ -16,6 +17,7 @@ from trainer_hooks.hooks.plugin import GROUPS, LIGHTNING_GROUPS, PluginFilter, n
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from types import FrameType
 
     from trainer_hooks.connector.registry import CallbackEntry
 
@@ -100,7 +102,7 @@ def lightning_plugins() -> list[Any]:
     They are those of packages that register for our Trainer. It returns none where no package
     does, where the environment switches plugins off (`TRAINER_HOOKS_DISABLE_PLUGINS=1`) or this
     way alone (`TRAINER_HOOKS_IN_LIGHTNING=0`). A package that registers in Lightning itself, as
-    with `lightning_factory`, is left to that.
+    with `lightning_factory`, is left to that. A callback that the user passes replaces a package's.
     """
     if os.environ.get(SWITCH, "").strip().lower() in {"0", "false", "no"}:
         return []
@@ -117,4 +119,26 @@ def lightning_plugins() -> list[Any]:
         # one that is blocked is no reason to load anything
         and not plugin_filter.objection(plugin)
     }
-    return plugins_for("lightning", plugins=sorted(wanted)) if wanted else []
+    return without_users_own(plugins_for("lightning", plugins=sorted(wanted))) if wanted else []
+
+
+def without_users_own(made: list[Any]) -> list[Any]:
+    """Return a factory's callbacks for Lightning without those that the user has passed as well.
+
+    As in our Trainer, a callback of the user replaces a plugin's of the same class and state_key.
+    Lightning would run both, and refuses two with a state. It hands a factory nothing, but calls it
+    in the constructor of its Trainer, which has the user's callbacks by then.
+    """
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - documented, and read only
+    while frame is not None and frame.f_code.co_name != "on_trainer_init":
+        frame = frame.f_back
+    trainer = None if frame is None else getattr(frame.f_locals.get("self"), "trainer", None)
+    given = {_identity(callback) for callback in getattr(trainer, "callbacks", None) or ()}
+    return [callback for callback in made if _identity(callback) not in given]
+
+
+def _identity(callback: Any) -> tuple[type, str]:
+    """Return class and state_key of a callback of Lightning, or of ours that it stands for."""
+    driver = getattr(callback, "trainer_hooks_driver", None)
+    own = callback if driver is None else driver.callback
+    return type(own), own.state_key

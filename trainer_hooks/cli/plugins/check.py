@@ -13,12 +13,12 @@ from trainer_hooks.hooks.discovery import installed_plugins, load_entry_point
 from trainer_hooks.hooks.plugin import HOOKS_GROUP, Plugin, normal_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from trainer_hooks.cli.plugins.survey import SurveyedPlugin
     from trainer_hooks.testing import ContractReport
 
-    _Examine = Callable[[Any, Mapping[str, Any]], ContractReport]
+    _Examine = Callable[[Any], ContractReport]
 
 _DEFECT = 1
 
@@ -58,12 +58,11 @@ def check_plugins(
         is_json: whether to print JSON.
     """
 
-    def examine(factory: Any, options: Mapping[str, Any]) -> ContractReport:
+    def examine(factory: Any) -> ContractReport:
         from trainer_hooks.testing import examine_callback  # imports torch
 
         return examine_callback(
             factory,
-            trainer_options=options,
             may_differ=may_differ,
             skip=skip,
             everywhere=everywhere,
@@ -111,21 +110,15 @@ def _check_each(names: Sequence[str], examine: _Examine) -> Iterator[_CheckedPlu
     asked = frozenset(map(normal_name, names))
     # those that add hooks are loaded as well: others may override the hooks that they add
     adding = {plugin.name for plugin in installed_plugins() if plugin.group == HOOKS_GROUP}
-    findings = survey_plugins(asked | adding if asked else True).findings
-    # the hooks that packages add are there as in a run, and none of their callbacks
-    added = [f.plugin.name for f in findings if f.plugin.hooks and f.plugin.status == "loaded"]
-    options = {"plugins": added} if added else {}
-    for finding in findings:
+    for finding in survey_plugins(asked | adding if asked else True).findings:
         if not asked or finding.plugin.is_named_in(asked):
             # not around the `yield`: there the caller prints its results
             with prints_diverted():
-                checked = _check(finding, options, examine)
+                checked = _check(finding, examine)
             yield checked
 
 
-def _check(
-    finding: SurveyedPlugin, options: Mapping[str, Any], examine: _Examine
-) -> _CheckedPlugin:
+def _check(finding: SurveyedPlugin, examine: _Examine) -> _CheckedPlugin:
     plugin = finding.plugin
     if plugin.status in {"blocked", "hidden"}:
         return _CheckedPlugin(plugin, "not checked", f"{plugin.status}: {plugin.reason}")
@@ -138,7 +131,7 @@ def _check(
             plugin, "not checked", "its factory made no callback, but an empty list"
         )
     try:
-        report = examine(load_entry_point(plugin), options)
+        report = examine(load_entry_point(plugin))
     except OptionError:
         raise  # the user's fault, not the plugin's
     except BaseException as error:

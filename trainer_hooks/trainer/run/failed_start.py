@@ -151,9 +151,9 @@ def _read(path: str) -> dict[str, Any]:
             from trainer_hooks.checkpoint.remote import downloaded
 
             with downloaded(path) as local:
-                content = json.loads(local.read_text())
+                content = json.loads(local.read_text(encoding="utf-8"))
         else:
-            content = json.loads(Path(path).read_text())
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
     # a start must not fail by its record; another process may have removed it meanwhile
     except (OSError, ValueError, CheckpointError):
         return {}
@@ -169,5 +169,5 @@ def _write(path: str, text: str) -> None:
 
     with tempfile.TemporaryDirectory(prefix="trainer_hooks-") as folder:
         source = Path(folder, RECORD)
-        source.write_text(text)
+        source.write_text(text, encoding="utf-8")
         upload(source, path, "record of a failed start")

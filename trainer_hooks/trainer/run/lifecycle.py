@@ -11,14 +11,13 @@ import torch
 
 from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks._names import ours
-from trainer_hooks._output import flush_output
+from trainer_hooks._output import escaping_output, flush_output
 from trainer_hooks.checkpoint.atomic_write import check_writable
 from trainer_hooks.checkpoint.paths import is_inside, is_remote, require_local
 from trainer_hooks.context.context import RunContext, StepCalls
 from trainer_hooks.context.run_state import TrainerFn, TrainerStatus
 from trainer_hooks.data.data_hooks import BatchTransfer, defines
 from trainer_hooks.errors import (
-    CallbackError,
     OptionError,
     StopTraining,
     TerminationSignal,
@@ -62,7 +61,11 @@ from trainer_hooks.trainer.run.run_inputs import (
     load_handed_over,
     load_training,
 )
-from trainer_hooks.trainer.run.signals import deferring_signals, shorten_traceback
+from trainer_hooks.trainer.run.signals import (
+    deferring_signals,
+    receiving_signals,
+    shorten_traceback,
+)
 from trainer_hooks.trainer.run.starting_point import StartingPoint
 from trainer_hooks.trainer.run.trainer_core import remove_rank_zero_callbacks
 
@@ -136,14 +139,27 @@ class TrainerRun:
             counters and callbacks restored, on_after_load
             on_fit_start, the optimizers restored; or on_evaluation_run_start
         """
-        core, trainer, inputs = self.core, self.trainer, self.inputs
-        module = inputs.module
+        core = self.core
+        # for what the user's steps and hooks print, too
+        self._exit_stack.enter_context(escaping_output())
         if core.processes.is_distributed:
             from trainer_hooks.trainer.run.distributed_run import DistributedRun
 
             self._distributed_run = DistributedRun(core)
             # here, where an error of it reaches the other ranks
             self._distributed_run.make_groups()
+        with receiving_signals(core.processes):
+            loop = self._set_up()
+        assert core.context is not None
+        # last: while a run is set up, no batch has to be finished, and a signal acts at once, by
+        # `ending_at_once` or as Ctrl-C does
+        self._exit_stack.enter_context(deferring_signals(core.context))
+        return loop
+
+    def _set_up(self) -> FitLoop | EvaluationLoop | PredictionLoop:
+        """Do what `prepare` lists, and return the loop."""
+        core, trainer, inputs = self.core, self.trainer, self.inputs
+        module = inputs.module
         context = self._begin(module)
         # on each node once: its disk may be its own
         if core.processes.local_rank == 0:
@@ -165,8 +181,10 @@ class TrainerRun:
         # loaders that were passed stay as they are, as nothing could make them again
         makes_loaders = inputs.fn == "fit" and (inputs.train is None or inputs.evaluation is None)
         if makes_loaders and context.plan.reload_dataloaders_every_n_epochs:
-            LoaderReload(inputs, context)
-        load_data(inputs, context)
+            checkpoint = self._starting_point.read_early
+            LoaderReload(inputs, context).load(checkpoint, inputs.ckpt_path)
+        else:
+            load_data(inputs, context)
         context.data.load_training = None
         if self._distributed_run is not None:
             # not earlier: with equal random states all ranks have built the same module and data
@@ -179,8 +197,6 @@ class TrainerRun:
         self._log_hparams()
         if inputs.fn not in ("fit", "predict"):
             hooks.on_evaluation_run_start(trainer, module, self._fn)
-        # last: while a run is set up, no batch has to be finished, and a signal acts at once
-        self._exit_stack.enter_context(deferring_signals(context))
         return loop
 
     def complete(self) -> None:
@@ -540,8 +556,8 @@ class RunScope:
         try:
             # one callback in two runs at once would have the state of both
             occupation.acquire(self._core.connector.entries)
-        except CallbackError:
-            # with those that it has acquired before the one that is in use
+        except BaseException:
+            # with those that it has acquired before the one that is in use, or before a signal
             occupation.release()
             raise
         return run

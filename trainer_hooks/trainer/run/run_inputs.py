@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from trainer_hooks._log import warn
+from trainer_hooks._log import is_own_module, warn
 from trainer_hooks.checkpoint.parts import restoring_part
 from trainer_hooks.connector.registry import adapt_if_foreign
 from trainer_hooks.context.loaders import EvalLoaders
@@ -479,8 +479,39 @@ class LoaderReload:
 
     def __init__(self, inputs: RunInputs, context: RunContext) -> None:
         self._inputs, self._context = inputs, context
+        self._loaded: dict[str, Any] | None = None
         context.data.renew, context.data.reload_as_saved = self.begin_epoch, self.reload_as_saved
         self._note()
+
+    def load(self, checkpoint: dict[str, Any] | None, source: str | None) -> None:
+        """Make the first loaders of the run, at once as in the epoch of its checkpoint if possible.
+
+        It is not where something that comes before the restore may change them: then they are made
+        here as in a new run, and again by `reload_as_saved`.
+
+        Args:
+            checkpoint: the checkpoint that the run resumes from, as far as is known now.
+            source: its path.
+        """
+        inputs, context = self._inputs, self._context
+        renewed = (checkpoint or {}).get("trainer_hooks", {}).get("renewed")
+        if not renewed or source is None or context.data.stream is not None:
+            load_data(inputs, context)
+            return
+        hooks = context.hooks
+        users = [
+            member
+            for hook in ("on_before_load", "on_load_checkpoint", "on_before_restore")
+            for member in hooks.implementers(hook)
+            # an adapter is ours, and calls code of the user
+            if not is_own_module(type(member).__module__) or hasattr(member, "guest")
+        ]
+        has_state = type(context.datamodule).__qualname__ in (checkpoint or {})
+        if users or has_state or context.processes.is_distributed:
+            load_data(inputs, context)
+            return
+        self._loaded = renewed
+        self._make_as_saved(renewed, source, load_data)
 
     def begin_epoch(self) -> None:
         """Reload the loaders if it is due at this epoch's start."""
@@ -501,18 +532,28 @@ class LoaderReload:
             checkpoint: the loaded checkpoint.
             source: its path, for messages.
         """
-        context, progress = self._context, self._context.training.progress
         renewed = checkpoint.get("trainer_hooks", {}).get("renewed")
-        if not renewed:
+        # by identity: a hook may have chosen another checkpoint since
+        if not renewed or renewed is self._loaded:
             return
-        restore_datamodule(context, checkpoint, source)
+        restore_datamodule(self._context, checkpoint, source)
+        self._make_as_saved(renewed, source, reload_data)
+
+    def _make_as_saved(
+        self,
+        renewed: dict[str, Any],
+        source: str,
+        make: Callable[[RunInputs, RunContext], None],
+    ) -> None:
+        """Make the loaders with the epoch and the random state in which those saved were made."""
+        context, progress = self._context, self._context.training.progress
         present, numbers = progress.epochs_completed, rng.capture()
         try:
             with restoring_part("renewed", source):
                 # the user's methods may make other loaders in another epoch
                 progress.epochs_completed = int(renewed["epoch"])
                 rng.restore(renewed["rng"])
-            reload_data(self._inputs, context)
+            make(self._inputs, context)
         finally:
             progress.epochs_completed = present
             rng.restore(numbers)
