@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from new_processes import forget_trainings
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
@@ -249,6 +250,7 @@ class Laboratory:
         at_slots: bool = False,
         seed: int = 3,
     ) -> Outcome:
+        forget_trainings()
         scramble(seed)
         setup = make()
         recorder = Recorder()

@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     )
     from trainer_hooks.trainer.run.forking import ForkedRuns
     from trainer_hooks.trainer.run.lifecycle import TrainerRun
+    from trainer_hooks.trainer.run.run_identity import RunLabel
     from trainer_hooks.trainer.run.run_inputs import RunInputs
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
@@ -247,7 +248,7 @@ class Trainer:
             train_dataloaders,
             val_dataloaders,
             # found before the run opens a folder of its own, in which there is none
-            self._resolve_checkpoint(ckpt_path, "fit", model),
+            **self._start_of_fit(ckpt_path, model, train_dataloaders, val_dataloaders, datamodule),
             overrides=frozenset() if overrides is None else checked_overrides(overrides, ckpt_path),
         )
         self._run(inputs)
@@ -309,7 +310,8 @@ class Trainer:
         """
         from trainer_hooks.trainer.run.run_inputs import RunInputs
 
-        module, path = self._choose_module_and_checkpoint(model, ckpt_path, "predict")
+        sources = (dataloaders, datamodule)
+        module, path = self._choose_module_and_checkpoint(model, ckpt_path, "predict", sources)
         inputs = RunInputs(
             "predict",
             module,
@@ -1537,7 +1539,8 @@ class Trainer:
     ) -> list[dict[str, float]]:
         from trainer_hooks.trainer.run.run_inputs import RunInputs
 
-        module, path = self._choose_module_and_checkpoint(model, ckpt_path, fn)
+        sources = (dataloaders, datamodule)
+        module, path = self._choose_module_and_checkpoint(model, ckpt_path, fn, sources)
         # by default that of the last run
         owner = self._core.datamodule if datamodule is None and dataloaders is None else datamodule
         results: list[dict[str, float]] = (
@@ -1551,7 +1554,11 @@ class Trainer:
         return results
 
     def _choose_module_and_checkpoint(
-        self, model: Module | None, ckpt_path: str | os.PathLike[str] | None, fn: str
+        self,
+        model: Module | None,
+        ckpt_path: str | os.PathLike[str] | None,
+        fn: str,
+        sources: tuple[Any, ...],
     ) -> tuple[Module, str | None]:
         """Return the module to run and the path of the checkpoint to load into it."""
         from trainer_hooks.trainer.run.find_checkpoint import best_of_last_fit
@@ -1564,10 +1571,46 @@ class Trainer:
             raise UsageError("no model was given, and this trainer has run none yet: pass model=.")
         if model is None and ckpt_path is None:
             ckpt_path = core.processes.run_on_rank_zero(partial(best_of_last_fit, self, core, fn))
-        return module, self._resolve_checkpoint(ckpt_path, fn, module)
+        return module, self._resolve_checkpoint(ckpt_path, fn, module, sources=sources)
+
+    def _start_of_fit(
+        self, ckpt_path: str | os.PathLike[str] | None, model: Any, *sources: Any
+    ) -> dict[str, Any]:
+        """Return the inputs of a fit that say what it goes on from, and which training it is.
+
+        Args:
+            ckpt_path: as the user passed it.
+            model: as the user passed it.
+            sources: the loaders and data modules as the user passed them; None for none.
+        """
+        from trainer_hooks.module.module import Module
+
+        core, module = self._core, adapt_if_foreign(uncompiled(model), Module)
+        # others than rank 0 save and search nothing; and a bare fit is not slowed down
+        is_labelled = (
+            core.processes.is_global_zero
+            and not core.is_trial
+            and core.fn is None
+            and isinstance(module, Module)
+            and (ckpt_path is not None or bool(self.checkpoint_callbacks))
+        )
+        if not is_labelled:
+            return {"ckpt_path": self._resolve_checkpoint(ckpt_path, "fit", model)}
+        from trainer_hooks.trainer.run.run_identity import TRAININGS, label_run, trained_object
+
+        label = label_run(self, core.config, module, *sources)
+        path = self._resolve_checkpoint(ckpt_path, "fit", model, label)
+        if path is not None:
+            label = TRAININGS.adopt(trained_object(module), label, path)
+        return {"ckpt_path": path, "label": label}
 
     def _resolve_checkpoint(
-        self, ckpt_path: str | os.PathLike[str] | None, fn: str, module: Module
+        self,
+        ckpt_path: str | os.PathLike[str] | None,
+        fn: str,
+        module: Module,
+        label: RunLabel | None = None,
+        sources: tuple[Any, ...] = (),
     ) -> str | None:
         """Return the path that `ckpt_path` stands for, and record how it was named.
 
@@ -1609,7 +1652,9 @@ class Trainer:
                 str(ckpt_path),
                 fn,
                 uncompiled(module),
-                self._core.entry_point,
+                self._core,
+                label,
+                sources,
             )
         )
 

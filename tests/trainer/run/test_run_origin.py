@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from new_processes import forget_trainings
 
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.checkpoint.file import summarize
@@ -39,6 +40,7 @@ def started(quiet_trainer, net, batches, monkeypatch):
     """Start a run as a command would, with or without a logger; return its trainer."""
 
     def start(*command, rate=0.1, ckpt_path="auto", logger=True, epochs=1, callbacks=()):
+        forget_trainings()
         monkeypatch.setattr(sys, "argv", ["/some/where/train.py", *command])
         trainer = quiet_trainer(
             logger=logger, callbacks=list(callbacks), enable_checkpointing=None, max_epochs=epochs
@@ -207,7 +209,9 @@ def test_a_file_that_says_nothing_of_itself_is_taken(started, monkeypatch) -> No
     """A checkpoint of an older version, which does not say whose it is, is gone on with."""
     with monkeypatch.context() as patch:
         saving = "trainer_hooks.trainer.run.checkpoint_saving"
-        patch.setattr(f"{saving}.compute_run_origin", lambda *_: "")
+        identity = "trainer_hooks.trainer.run.run_identity"
+        patch.setattr(f"{identity}.compute_run_origin", lambda *_: "")
+        patch.setattr(f"{identity}.secrets.token_hex", lambda _: "")
         patch.setattr(f"{saving}.process_identity", lambda: "")
         patch.setattr(f"{saving}.shown_command", lambda *_: "")
         first = started("1")
