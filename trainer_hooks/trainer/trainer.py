@@ -30,6 +30,7 @@ from trainer_hooks.errors import (
     add_note,
 )
 from trainer_hooks.hooks.relay import error_summary_with_notes
+from trainer_hooks.module.module import Module
 from trainer_hooks.module.torch_wrappers import uncompiled
 from trainer_hooks.runtime.precision import make_precision
 from trainer_hooks.trainer.options.config import (
@@ -77,7 +78,6 @@ if TYPE_CHECKING:
     from trainer_hooks.loggers.base import Logger
     from trainer_hooks.metrics.history import History
     from trainer_hooks.module.datamodule import DataModule
-    from trainer_hooks.module.module import Module
     from trainer_hooks.module.optimization import LRSchedulerConfig
     from trainer_hooks.profilers import Profiler
     from trainer_hooks.runtime.precision import Precision
@@ -1583,8 +1583,6 @@ class Trainer:
             model: as the user passed it.
             sources: the loaders and data modules as the user passed them; None for none.
         """
-        from trainer_hooks.module.module import Module
-
         core, module = self._core, adapt_if_foreign(uncompiled(model), Module)
         # others than rank 0 save and search nothing; and a bare fit is not slowed down
         is_labelled = (
@@ -1610,7 +1608,7 @@ class Trainer:
         fn: str,
         module: Module,
         label: RunLabel | None = None,
-        sources: tuple[Any, ...] = (),
+        sources: Iterable[Any] = (),
     ) -> str | None:
         """Return the path that `ckpt_path` stands for, and record how it was named.
 
@@ -1643,7 +1641,15 @@ class Trainer:
             self._core.start.named_path = absolute_path(ckpt_path)
             return self._core.start.named_path
         from trainer_hooks.trainer.run.find_checkpoint import find_checkpoint
+        from trainer_hooks.trainer.run.run_identity import label_evaluation
 
+        core, known = self._core, uncompiled(module)
+        if label is None and isinstance(own := adapt_if_foreign(known, Module), Module):
+            label = label_evaluation(self, core.config, own, *sources)
+        if label is not None and ckpt_path != "auto":
+            # a trainer's "last" and "best" are those of its last training, of another module too
+            last = core.training.identity.run
+            label = replace(label, runs=label.runs | {last} - {""})
         # on rank 0 alone: other nodes may not see its folders
         return self._core.processes.run_on_rank_zero(
             partial(
@@ -1651,10 +1657,9 @@ class Trainer:
                 self,
                 str(ckpt_path),
                 fn,
-                uncompiled(module),
-                self._core,
+                known,
+                core.entry_point,
                 label,
-                sources,
             )
         )
 

@@ -19,17 +19,21 @@ _MAX_PARTS = 100_000
 _MAX_DEPTH = 8
 _CHUNKS, _CHUNK = 1024, 2**14
 _HOLDERS = (DataLoader, Dataset, Sampler, CombinedLoader)
-_FOLD_WORDS = ("fold", "seed", "split")
-"""Words in the name of an attribute whose number or text tells one split from another."""
+_PLAIN = (bool, int, float, complex, bytes, str, PurePath)
+_PASSING_WORDS = (
+    *("batch", "cache", "count", "device", "dir", "epoch", "path", "pid", "rank", "root"),
+    *("step", "time", "worker"),
+)
+"""Words in the name of an attribute whose value may differ in a restart, or grow in a training."""
 
 
 def data_digest(*sources: Any) -> str:
     """Return a digest of the data that loaders and data modules hold in memory, "" if they do not.
 
     It covers tensors, arrays, frames, and lists of numbers and texts, such as the indices of a
-    subset or sampler and the names of files, wherever data sets hold them. Attributes with other
-    values count only where their names speak of a fold, a split or a seed: others, such as the
-    batch size and the number of workers, may differ in a restart. No sample is loaded.
+    subset or sampler and the names of files, wherever data sets hold them; and numbers and texts of
+    data sets and data modules, such as that of a fold. Those of loaders, such as the batch size,
+    may differ in a restart. No sample is loaded.
 
     Args:
         sources: loaders, batches, data modules, or nested lists and dicts of them; None for none.
@@ -80,10 +84,13 @@ class _DataDigest:
                 self.add(item, depth)
         # a data module of any framework, too
         elif isinstance(value, _HOLDERS) or callable(getattr(value, "prepare_data", None)):
-            for name, item in sorted(vars(value).items()):
-                is_plain = isinstance(item, bool | int | float | complex | bytes | str | PurePath)
-                if not is_plain or any(word in name.lower() for word in _FOLD_WORDS):
+            is_loader = isinstance(value, DataLoader | Sampler | CombinedLoader)
+            for name, item in sorted(getattr(value, "__dict__", {}).items()):
+                is_passing = is_loader or any(word in name.lower() for word in _PASSING_WORDS)
+                if not isinstance(item, _PLAIN) or (isinstance(item, int | str) and not is_passing):
                     self.add(item, depth)
+        elif isinstance(getattr(value, "_fingerprint", None), str):  # of a Hugging Face data set
+            self._update(value._fingerprint)  # noqa: SLF001 - documented there
         elif callable(getattr(type(value), "to_numpy", None)):  # a frame of pandas or polars
             self.add(value.to_numpy(), depth)
 

@@ -17,7 +17,6 @@ from trainer_hooks.checkpoint.paths import (
     modified_at,
     parent_folder,
 )
-from trainer_hooks.checkpoint.seal import RunIdentity
 from trainer_hooks.connector.registry import adapt_if_foreign
 from trainer_hooks.errors import (
     CheckpointError,
@@ -31,15 +30,13 @@ from trainer_hooks.module.torch_wrappers import unsharded_class
 from trainer_hooks.trainer.run.failed_start import warn_of_failed_start
 from trainer_hooks.trainer.run.resume_line import resume_line
 from trainer_hooks.trainer.run.run_identity import (
-    TRAININGS,
     RunLabel,
     RunMatcher,
     are_other_data,
-    origin_of,
     seed_difference,
-    trained_object,
 )
 from trainer_hooks.trainer.run.run_origin import (
+    compute_run_origin,
     run_config,
     shown_command,
     training_values,
@@ -244,9 +241,8 @@ def find_checkpoint(
     asked: str,
     fn: str,
     module: Module,
-    core: TrainerCore,
+    entry_point: str = "fit",
     label: RunLabel | None = None,
-    sources: tuple[Any, ...] = (),
 ) -> str | None:
     """Return the path of a checkpoint, or None where `"auto"` finds none.
 
@@ -255,9 +251,8 @@ def find_checkpoint(
         asked: `"last"`, `"best"` or `"auto"`.
         fn: `"fit"`, `"validate"`, `"test"` or `"predict"`; fit needs more than weights.
         module: the module to load, of another framework too.
-        core: the core of the trainer.
-        label: the label of a fit's training; None for an evaluation.
-        sources: the loaders and data modules of an evaluation.
+        entry_point: the name of the user's call that trains.
+        label: the label of the run; None if nothing is known but the command and the module.
 
     Raises:
         OptionError: `"auto"` was passed to another entry point than fit.
@@ -277,19 +272,15 @@ def find_checkpoint(
             verify_checkpoint(saver.best_model_path)
             return str(saver.best_model_path)
     if label is None:
-        trained = TRAININGS.label_of(trained_object(module))
-        label = RunLabel(
-            origin_of(trainer, core.config, module, *sources),
-            RunIdentity(),
-            frozenset() if trained is None else trained.runs,
-        )
-    search = _search(trainer, asked, fn, module, core, label)
+        origin = compute_run_origin(ours(module).saved_hparams, trainer.callbacks)
+        label = RunLabel(origin)
+    search = _search(trainer, asked, fn, module, label)
     if asked == "best":
         checkpoint_path = search.best("" if saver is None else saver.state_key)
     else:
         checkpoint_path = search.newest()
     if checkpoint_path is None:
-        _tell_of_none(trainer, search, fn, module, core.entry_point)
+        _tell_of_none(trainer, search, fn, module, entry_point)
     elif fn == "fit":
         _tell_of_doubt(search, label)
         warn_of_failed_start(checkpoint_path, asked)
@@ -358,14 +349,14 @@ def _tell_of_doubt(search: CheckpointSearch, label: RunLabel) -> None:
     summary = search.own.get(path or "")
     if summary is None:
         return
-    if are_other_data(summary.identity, label.identity):
+    mine = label.identity
+    if are_other_data(summary.identity, mine):
         warn(
             f"ckpt_path={search.asked!r} took {path!r}, whose loaders held other data. If those "
             "are another fold, give each fold its own default_root_dir; if the data are drawn or "
             "split at random, seed that: seed_everything(1).",
             TrainerHooksWarning,
         )
-    mine = label.identity
     if summary.identity.run and summary.identity.seed != mine.seed:
         log.info(
             "ckpt_path=%r takes %r for this run's by its folder, although %s. Give each run a "
@@ -420,7 +411,7 @@ def _with_books(trainer: Trainer) -> list[Any]:
 
 
 def _search(
-    trainer: Trainer, asked: str, fn: str, module: Module, core: TrainerCore, label: RunLabel
+    trainer: Trainer, asked: str, fn: str, module: Module, label: RunLabel
 ) -> CheckpointSearch:
     """Return a search of all files that the trainer's savers, now or in earlier runs, have saved.
 
@@ -435,11 +426,8 @@ def _search(
     if asked == "auto" and not savers:
         folders = earlier_folders(trainer)
         shared = {path for folder in folders for path in files_in(folder, Saver.FILE_EXTENSION)}
-    last = core.training.identity.run
-    # a trainer's "last" and "best" are those of its own training, of another module too
-    own_runs = label.runs | ({last} if asked != "auto" and last else set())
     shared -= set(named)
-    matcher = RunMatcher(asked, fn == "fit", label, frozenset(own_runs), frozenset(shared))
+    matcher = RunMatcher(asked, fn == "fit", label, frozenset(shared))
     return CheckpointSearch([*named, *shared], unsharded_class(module).__name__, matcher)
 
 

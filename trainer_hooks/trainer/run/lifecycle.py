@@ -365,7 +365,9 @@ class TrainerRun:
             self._distributed_run.find_folders(inputs)
         if core.processes.is_global_zero and inputs.fn == "fit":
             # before a callback asks a logger for its folder: no other run may get the same one
-            open_folders(core.loggers)
+            progress = core.training.progress
+            is_new = inputs.ckpt_path is None and progress.is_untrained and not core.is_trial
+            open_folders(core.loggers, begins_anew=is_new)
         if self._distributed_run is not None:
             self._distributed_run.share_loggers()
         brings = defines(module, "configure_callbacks", Module)

@@ -48,12 +48,12 @@ class RunLabel:
 
     Attributes:
         origin: see `compute_run_origin`.
-        identity: the facts beside the origin.
+        identity: the facts beside the origin; without a run for an evaluation, which may have any.
         runs: the names of this training's run, and of those that it went on from, in this process.
     """
 
     origin: str
-    identity: RunIdentity
+    identity: RunIdentity = field(default_factory=RunIdentity)
     runs: frozenset[str] = frozenset()
 
 
@@ -142,6 +142,15 @@ def label_run(trainer: Trainer, config: TrainerConfig, module: Module, *sources:
     )
 
 
+def label_evaluation(
+    trainer: Trainer, config: TrainerConfig, module: Module, *sources: Any
+) -> RunLabel:
+    """Return the label of an evaluation, by which it finds the checkpoints of its training."""
+    trained = TRAININGS.label_of(trained_object(module))
+    origin = origin_of(trainer, config, module, *sources)
+    return RunLabel(origin, runs=frozenset() if trained is None else trained.runs)
+
+
 def trained_object(module: Any) -> Any:
     """Return the module as the user knows it, of which the other is an adapter or a holder."""
     if isinstance(module, LoopModule):
@@ -199,14 +208,12 @@ class RunMatcher:
         asked: `"last"`, `"best"` or `"auto"`.
         is_resume: whether a training is to go on; an evaluation may have any seed and data.
         label: the run's label.
-        own_runs: names of runs that are this one, whatever else differs.
         shared: the files in default folders.
     """
 
     asked: str
     is_resume: bool
     label: RunLabel
-    own_runs: frozenset[str]
     shared: frozenset[str]
 
     def judge(self, summaries: Mapping[str, CheckpointSummary]) -> dict[str, FileVerdict]:
@@ -238,7 +245,7 @@ class RunMatcher:
     def _judge_alone(self, path: str, summary: CheckpointSummary) -> FileVerdict | None:
         """Return the verdict on a file where the others do not matter, else None."""
         run, is_named = summary.identity.run, path not in self.shared
-        if run and run in self.own_runs:
+        if run and run in self.label.runs:
             return FileVerdict(3)
         if run in TRAININGS.runs and (self.asked == "auto" or not is_named):
             return FileVerdict(0, "another training of this process saved it", is_silent=True)
@@ -256,7 +263,7 @@ class RunMatcher:
         is_named, has_origin = path not in self.shared, summary.origin == self.label.origin
         if not saved.run:  # of an older version, or another tool: among the others by its time
             return FileVerdict(2)
-        if not self.is_resume or (is_named and self.asked != "auto"):
+        if not (self.is_resume and mine.run) or (is_named and self.asked != "auto"):
             return FileVerdict(1)
         is_of_one = is_named and folder.is_of_one and folder.is_of_this_position
         if saved.seed != mine.seed and not is_of_one:
