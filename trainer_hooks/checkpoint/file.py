@@ -88,15 +88,21 @@ def write_checkpoint(
     now = time.time_ns() if saved_at is None else saved_at
     summary = CheckpointSummary.of(checkpoint, now, module, origin, process, command, identity)
 
-    # neither is entered here: the errors of opening are handled with those of writing
-    opened = _open_upload(target) if is_remote(target) else open_atomically(Path(target))
-    try:
-        with opened as file:
+    def write() -> None:
+        with _open_upload(target) if is_remote(target) else open_atomically(Path(target)) as file:
             if dump is not None:
                 dump(checkpoint, file)
             else:
                 torch.save(opened_by_trust(checkpoint), file)
                 seal.write_seal(file, summary)
+
+    try:
+        try:
+            write()
+        except FileNotFoundError:
+            # somebody has removed the folder since it was made, as a save in the background may
+            # find: it is made once more
+            write()
     except (OSError, RuntimeError, ValueError) as error:  # torch raises RuntimeError on a full disk
         if isinstance(error, CheckpointError):
             raise  # of `dump` or of a remote store, whose messages say what to do

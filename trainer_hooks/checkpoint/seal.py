@@ -57,9 +57,9 @@ class RunIdentity:
         run: a random name, which resumes keep; empty in files of older versions and other tools.
         seed: the seed that the user had given to torch when the fit was called; empty without one.
         data: a digest of the data that its loaders hold in memory; empty if they hold none.
-        ordinal: its number among the trainings of its process with the same origin, seed and data,
-            counted from 0.
-        position: its number among all trainings of its process, counted from 0.
+        ordinal: its number among the trainings of its process with the same folders, origin, seed
+            and data, counted from 0.
+        position: its number among those with the same folders, counted from 0.
     """
 
     run: str = ""

@@ -1599,7 +1599,8 @@ class Trainer:
         label = label_run(self, core.config, module, *sources)
         path = self._resolve_checkpoint(ckpt_path, "fit", model, label)
         if path is not None:
-            label = TRAININGS.adopt(trained_object(module), label, path)
+            is_named = core.start.named_path is not None
+            label = TRAININGS.adopt(trained_object(module), label, path, is_named=is_named)
         return {"ckpt_path": path, "label": label}
 
     def _resolve_checkpoint(

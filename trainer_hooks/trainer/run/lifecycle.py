@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -616,10 +617,17 @@ def check_folders(core: TrainerCore, trainer: Trainer) -> None:
             check_writable(Path(folder))
         except OSError as error:
             path = "" if error.filename is None else f": {error.filename}"
+            is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            cure = (
+                "Free some space, or give another path."
+                if is_full
+                else (
+                    "It must be a folder that is there, or can be made, and takes files. Give "
+                    "another path, or change its rights."
+                )
+            )
             raise OptionError(
-                f"{what}, {folder!r}: nothing can be written there ({error.strerror}{path}). It "
-                "must be a folder that is there, or can be made, and takes files. Give another "
-                "path, or change its rights."
+                f"{what}, {folder!r}: nothing can be written there ({error.strerror}{path}). {cure}"
             ) from error
         if own is not None and not is_inside(str(Path(folder, "file")), own):
             elsewhere[f"{what}: {folder!r}"] = None

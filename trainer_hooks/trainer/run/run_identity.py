@@ -19,7 +19,7 @@ import torch
 
 from trainer_hooks._names import ours
 from trainer_hooks.checkpoint.file import summarize
-from trainer_hooks.checkpoint.paths import is_inside, is_remote
+from trainer_hooks.checkpoint.paths import absolute_path, is_inside, is_remote
 from trainer_hooks.checkpoint.seal import RunIdentity
 from trainer_hooks.connector.registry import adapt_if_foreign
 from trainer_hooks.errors import CheckpointError
@@ -75,7 +75,8 @@ class ProcessTrainings:
 
     runs: set[str] = field(default_factory=set)
     _by_id: dict[int, _Training] = field(default_factory=dict)
-    _numbers: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    _in_place: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    _alike: Counter[tuple[tuple[str, ...], str, str, str]] = field(default_factory=Counter)
 
     def label_of(self, module: Any) -> RunLabel | None:
         """Return the label of the training of a module; None if it was not trained here."""
@@ -83,21 +84,38 @@ class ProcessTrainings:
         training = self._by_id.get(id(module))
         return training.label if training is not None and training.module() is module else None
 
-    def register(self, module: Any, origin: str, seed: str, data: str) -> RunLabel:
-        """Return the label of a module's training, a new one at its first fit."""
+    def register(
+        self, module: Any, place: tuple[str, ...], origin: str, seed: str, data: str
+    ) -> RunLabel:
+        """Return the label of a module's training, a new one at its first fit.
+
+        Args:
+            module: the module.
+            place: the folders in which the training looks for its checkpoints.
+            origin: its origin.
+            seed: its seed; empty without one.
+            data: the digest of its data.
+        """
         known = self.label_of(module)
         if known is not None:
             return replace(known, origin=origin)
-        position = self._numbers.total()
-        ordinal = self._numbers[origin, seed, data]
-        self._numbers[origin, seed, data] += 1
+        position, ordinal = self._in_place[place], self._alike[place, origin, seed, data]
+        self._in_place[place] += 1
+        self._alike[place, origin, seed, data] += 1
         # not random: a fit changes no random state
         run = secrets.token_hex(8)
         identity = RunIdentity(run, seed, data, ordinal, position)
         return self._keep(module, RunLabel(origin, identity, frozenset({run})))
 
-    def adopt(self, module: Any, label: RunLabel, path: str) -> RunLabel:
-        """Return the label of a training that goes on from a checkpoint, whose run it continues."""
+    def adopt(self, module: Any, label: RunLabel, path: str, *, is_named: bool) -> RunLabel:
+        """Return the label of a training that goes on from a checkpoint, whose run it continues.
+
+        Args:
+            module: the module.
+            label: its label so far.
+            path: the checkpoint.
+            is_named: whether the user gave the path: then the run has this process's seed and data.
+        """
         try:
             summary = summarize(path)
         except CheckpointError:
@@ -108,8 +126,10 @@ class ProcessTrainings:
         identity, is_others = label.identity, saved.run in self.runs - label.runs
         if not is_others:  # else a branch: the other training of this process goes on, too
             identity = replace(identity, run=saved.run)
-        if summary.origin == label.origin:
+        if summary.origin == label.origin or not is_named:
             identity = replace(identity, ordinal=saved.ordinal, position=saved.position)
+        if not is_named:  # a file that was found by its folder may have another seed
+            identity = replace(identity, seed=saved.seed, data=saved.data)
         runs = label.runs | {identity.run}
         return self._keep(module, RunLabel(label.origin, identity, runs))
 
@@ -136,10 +156,23 @@ def label_run(trainer: Trainer, config: TrainerConfig, module: Module, *sources:
     seed = torch.initial_seed()
     return TRAININGS.register(
         trained_object(module),
+        _place(trainer),
         origin,
         str(seed) if seed < _GREATEST_SEED else "",
         data_digest(*sources),
     )
+
+
+def _place(trainer: Trainer) -> tuple[str, ...]:
+    """Return the folders in which a trainer's savers look for checkpoints, as far as known."""
+    savers = [ours(saver) for saver in trainer.checkpoint_callbacks]
+    folders = [folder for one in savers if one.has_named_folder for folder in one.folders()]
+    if not savers or not all(one.has_named_folder for one in savers):
+        folders.append(absolute_path(trainer.default_root_dir))
+        for logger in trainer.loggers:
+            version = str(logger.version) if logger.is_version_chosen else ""
+            folders += [absolute_path(logger.save_dir or ""), logger.name or "", version]
+    return tuple(folders)
 
 
 def label_evaluation(
