@@ -14,7 +14,7 @@ from new_processes import forget_trainings
 
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.checkpoint.file import summarize
-from trainer_hooks.errors import TrainerHooksWarning
+from trainer_hooks.errors import CheckpointNotFoundError, TrainerHooksWarning
 from trainer_hooks.trainer.run import run_origin as origin
 from trainer_hooks.trainer.run.run_origin import (
     compute_run_origin,
@@ -136,12 +136,14 @@ def test_a_config_without_what_changes_no_training() -> None:
 
 
 @pytest.mark.slow
-def test_last_takes_another_runs_with_a_warning(started) -> None:
-    """`"last"` takes its own run's, and only where there is none the newest, and says so."""
+def test_last_takes_no_other_runs(started) -> None:
+    """`"last"` takes its own run's; where there is none an error says whose there are."""
     own, other = started("1"), started("2")
     assert started("1", ckpt_path="last", epochs=2).log_dir == own.log_dir
-    with pytest.warns(TrainerHooksWarning, match=r"ckpt_path='last' took .* another run has saved"):
-        assert started("3", ckpt_path="last", epochs=3).ckpt_path
+    newest = own.checkpoint_callback.best_model_path.replace("=0-step=4", "=1-step=8")
+    with pytest.raises(CheckpointNotFoundError, match="its command line was") as caught:
+        started("3", ckpt_path="last", epochs=3)
+    assert f"give its path: ckpt_path={newest!r}." in str(caught.value)
     assert other.log_dir != own.log_dir
 
 

@@ -230,6 +230,10 @@ class TrainerRun:
             # before any hook: the other ranks wait for this one until they hear of it
             self._distributed_run.tell_failure(error)
         self.core.state.status = TrainerStatus.INTERRUPTED
+        if self.inputs.label is not None:
+            from trainer_hooks.trainer.run.run_identity import TRAININGS
+
+            TRAININGS.broken.add(self.core.training.identity.run)
         self.core.training.metrics.enter(LogScope.CLOSED)
         hooks, module = self.core.connector.relay, self.inputs.module
         is_in_order = isinstance(error, TerminationSignal) and error.is_in_order

@@ -71,9 +71,11 @@ class ProcessTrainings:
 
     Attributes:
         runs: the names of all their runs.
+        broken: the names of those that an error or a signal has ended.
     """
 
     runs: set[str] = field(default_factory=set)
+    broken: set[str] = field(default_factory=set)
     _by_id: dict[int, _Training] = field(default_factory=dict)
     _in_place: Counter[tuple[str, ...]] = field(default_factory=Counter)
     _alike: Counter[tuple[tuple[str, ...], str, str, str]] = field(default_factory=Counter)
@@ -281,7 +283,9 @@ class RunMatcher:
         if run and run in self.label.runs:
             return FileVerdict(3)
         if run in TRAININGS.runs and (self.asked == "auto" or not is_named):
-            return FileVerdict(0, "another training of this process saved it", is_silent=True)
+            # the next of several folds says nothing; who starts one again is told
+            is_silent = run not in TRAININGS.broken
+            return FileVerdict(0, "another training of this process saved it", is_silent)
         if is_named:
             return None
         if self.is_resume and is_running_elsewhere(summary):
