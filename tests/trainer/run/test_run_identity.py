@@ -272,6 +272,7 @@ def test_all_may_be_moved_together(start, tmp_path) -> None:
 # --- the words of evaluations, and the line that names the file ---
 
 LOADER = DataLoader(TensorDataset(X), batch_size=4)
+WORDS = ("path", "last", "best")
 
 
 @pytest.mark.parametrize("word", ["best", "last"])
@@ -314,12 +315,15 @@ def test_a_best_file_that_another_run_wrote_over(start, tmp_path, Tiny) -> None:
         start(folder=tmp_path / "mine", module=first.module, new=False, ckpt_path="best")
 
 
-@pytest.mark.parametrize("word", ["path", "last", "best", "auto"])
-@pytest.mark.parametrize("fn", ["fit", "validate", "test", "predict"])
+@pytest.mark.parametrize(
+    ("fn", "word"),
+    [
+        *((fn, word) for fn in ("fit", "validate", "test", "predict") for word in WORDS),
+        ("fit", "auto"),
+    ],
+)
 def test_each_file_that_is_loaded_is_named(start, caplog, word, fn) -> None:
     """One line for each run, whatever chose the file."""
-    if word == "auto" and fn != "fit":
-        pytest.skip("auto is for fit")
     trainer = start()
     trainer.max_epochs = 2
     path = path_of(trainer) if word == "path" else word
