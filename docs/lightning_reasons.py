@@ -410,6 +410,12 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             'is an error; `"auto"` begins a new training',
         ),
         (
+            '`"last"` and `"best"` in a trainer that has not trained',
+            "take the newest file in the folder; `best` is an error",
+            "take the files of [the same run](checkpoints.md#several-runs-in-one-folder) of an "
+            "earlier process; where there are those of other runs alone, an error names them",
+        ),
+        (
             "A resume inside an epoch",
             "loaders start again, and random numbers are not restored",
             "continues with the next batch, bit for bit",
