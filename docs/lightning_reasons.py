@@ -412,8 +412,10 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         (
             '`"last"` and `"best"` in a trainer that has not trained',
             "take the newest file in the folder; `best` is an error",
-            "take the files of [the same run](checkpoints.md#several-runs-in-one-folder) of an "
-            "earlier process; where there are those of other runs alone, an error names them",
+            (
+                "take the files of [the same run](checkpoints.md#several-runs-in-one-folder) of an "
+                "earlier process; where there are those of other runs alone, an error names them"
+            ),
         ),
         (
             "A resume inside an epoch",

@@ -358,5 +358,5 @@ def test_a_folder_that_is_removed_each_time_is_an_error(tmp_path):
     def dump(checkpoint, file):
         shutil.rmtree(tmp_path / "c")
 
-    with pytest.raises(CheckpointError, match="could not be written: .*No such file"):
+    with pytest.raises(CheckpointError, match=r"could not be written: .*No such file"):
         write_checkpoint(GOOD, tmp_path / "c" / "run.ckpt", dump=dump)

@@ -1,4 +1,4 @@
-"""The page on cross-validation: killed in a fold and started again by the same line, all is equal."""
+"""The page on cross-validation: killed in a fold and started again, it ends as uncut."""
 
 from __future__ import annotations
 

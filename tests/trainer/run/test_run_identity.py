@@ -175,6 +175,7 @@ def test_what_the_user_gave_is_part_of_the_run(start, tmp_path, one, other) -> N
         ({"seed": 1}, {}, "its seed was 1, here there is none"),
         ({}, {"seed": 2}, "its training had no seed, here it is 2"),
         ({"seed": 1}, {"seed": 1, "data": X + 1}, "its loaders held other data"),
+        ({}, {"data": X + 1}, "its loaders held other data"),
     ],
 )
 def test_another_seed_or_other_data(start, before, after, reason, capsys) -> None:
@@ -187,15 +188,8 @@ def test_another_seed_or_other_data(start, before, after, reason, capsys) -> Non
     assert start(**before, epochs=2).ckpt_path == path_of(first)
 
 
-def test_a_plain_script_may_draw_its_data(start) -> None:
-    """Without a seed the data of a single training may be others: it goes on, with a warning."""
-    first = start(X)
-    with pytest.warns(TrainerHooksWarning, match="whose loaders held other data"):
-        assert start(X * 2, epochs=2).ckpt_path == path_of(first)
-
-
 def test_folds_without_a_seed_are_told_by_their_data(start) -> None:
-    """Where a process trains several, the data must be the same, in whatever order they come."""
+    """In whatever order they come, and whichever are left out, each finds its own."""
     first, second = start(X), start(X + 1, new=False)
     assert start(X + 2).ckpt_path is None
     assert start(X + 1, epochs=2).ckpt_path == path_of(second)
@@ -370,6 +364,14 @@ def over(dataset, **options):
         (lambda: over(TensorDataset(X)), lambda: over(TensorDataset(X.double()))),
         (lambda: over(TensorDataset(X.t())), lambda: over(TensorDataset(X.t() + 1))),
         (lambda: over(Subset([1], [0, 1])), lambda: over(Subset([1], [0, 2]))),
+        (
+            lambda: over(Subset([1], list(range(10**6)))),
+            lambda: over(Subset([1], [*range(10**6 - 1), -1])),
+        ),
+        (
+            lambda: over(Custom(files=[str(n) for n in range(10**5)])),
+            lambda: over(Custom(files=[str(n) for n in range(10**5 + 1)])),
+        ),
         (
             lambda: over(X, sampler=SubsetRandomSampler([1, 2])),
             lambda: over(X, sampler=SubsetRandomSampler([1, 3])),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections.abc import Mapping
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
@@ -13,9 +14,12 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks.data.loaders import CombinedLoader
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _DIGEST_SIZE = 8
 _MAX_BYTES = 2**26
-_MAX_PARTS = 100_000
+_MAX_PARTS, _MAX_ITEMS = 100_000, 10_000
 _MAX_DEPTH = 8
 _CHUNKS, _CHUNK = 1024, 2**14
 _HOLDERS = (DataLoader, Dataset, Sampler, CombinedLoader)
@@ -80,8 +84,7 @@ class _DataDigest:
     def _add_parts(self, value: Any, depth: int) -> None:
         """Add the items of a list or dict, the attributes of a data set, the cells of a frame."""
         if isinstance(value, list | tuple | Mapping):
-            for item in value.items() if isinstance(value, Mapping) else value:
-                self.add(item, depth)
+            self._add_items(list(value.items()) if isinstance(value, Mapping) else value, depth)
         # a data module of any framework, too
         elif isinstance(value, _HOLDERS) or callable(getattr(value, "prepare_data", None)):
             is_loader = isinstance(value, DataLoader | Sampler | CombinedLoader)
@@ -93,6 +96,17 @@ class _DataDigest:
             self._update(value._fingerprint)  # noqa: SLF001 - documented there
         elif callable(getattr(type(value), "to_numpy", None)):  # a frame of pandas or polars
             self.add(value.to_numpy(), depth)
+
+    def _add_items(self, items: Sequence[Any], depth: int) -> None:
+        if not items:
+            return
+        self._update(str(len(items)))
+        try:
+            # indices of subsets may be many, and are read all: two folds may begin alike
+            self._update(array("q", items).tobytes())
+        except (TypeError, OverflowError):
+            for item in items[:: len(items) // _MAX_ITEMS + 1]:
+                self.add(item, depth)
 
     def _add_tensor(self, tensor: torch.Tensor) -> None:
         is_plain = type(tensor) is torch.Tensor and tensor.layout is torch.strided
@@ -106,13 +120,12 @@ class _DataDigest:
         ):
             self._add_tensor(tensor.detach().contiguous())
 
-    def _add_array(self, array: Any) -> None:
-        self._update(f"{array.dtype} {array.shape}")
-        if array.dtype.hasobject:
-            for item in array.reshape(-1)[:_MAX_PARTS].tolist():
-                self.add(item, _MAX_DEPTH)
-        elif array.flags.c_contiguous or array.nbytes < _MAX_BYTES:
-            for part in self._chosen(array.reshape(-1), array.itemsize):
+    def _add_array(self, cells: Any) -> None:
+        self._update(f"{cells.dtype} {cells.shape}")
+        if cells.dtype.hasobject:
+            self._add_items(cells.reshape(-1).tolist(), _MAX_DEPTH)
+        elif cells.flags.c_contiguous or cells.nbytes < _MAX_BYTES:
+            for part in self._chosen(cells.reshape(-1), cells.itemsize):
                 self._update(part.tobytes())
 
     def _chosen(self, flat: Any, size: int) -> list[Any]:

@@ -32,7 +32,6 @@ from trainer_hooks.trainer.run.resume_line import resume_line
 from trainer_hooks.trainer.run.run_identity import (
     RunLabel,
     RunMatcher,
-    are_other_data,
     seed_difference,
 )
 from trainer_hooks.trainer.run.run_origin import (
@@ -350,13 +349,6 @@ def _tell_of_doubt(search: CheckpointSearch, label: RunLabel) -> None:
     if summary is None:
         return
     mine = label.identity
-    if are_other_data(summary.identity, mine):
-        warn(
-            f"ckpt_path={search.asked!r} took {path!r}, whose loaders held other data. If those "
-            "are another fold, give each fold its own default_root_dir; if the data are drawn or "
-            "split at random, seed that: seed_everything(1).",
-            TrainerHooksWarning,
-        )
     if summary.identity.run and summary.identity.seed != mine.seed:
         log.info(
             "ckpt_path=%r takes %r for this run's by its folder, although %s. Give each run a "

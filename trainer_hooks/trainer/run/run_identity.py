@@ -255,15 +255,12 @@ class RunMatcher:
         """Return for each file whether it is this run's."""
         verdicts = {path: self._judge_alone(path, one) for path, one in summaries.items()}
         open_files = {p: summaries[p] for p, verdict in verdicts.items() if verdict is None}
-        mine = self.label.identity
-        # several trainings of one process save here: then each must be recognised exactly
-        is_plain = not mine.position and not any(
-            one.identity.position or one.identity.ordinal for one in open_files.values()
-        )
         named = [one.identity for path, one in open_files.items() if path not in self.shared]
         trainings = {(one.seed, one.ordinal, one.position) for one in named if one.run}
         positions = {position for _, _, position in trainings}
-        folder = FolderContents(is_plain, positions <= {mine.position}, len(trainings) == 1)
+        folder = FolderContents(
+            positions <= {self.label.identity.position}, is_of_one=len(trainings) == 1
+        )
         judged = {
             path: verdict or self._compare(path, summaries[path], folder)
             for path, verdict in verdicts.items()
@@ -305,8 +302,7 @@ class RunMatcher:
         is_of_one = is_named and folder.is_of_one and folder.is_of_this_position
         if saved.seed != mine.seed and not is_of_one:
             return FileVerdict(0, seed_difference(saved, mine))
-        # without a seed a plain script may well draw other data, or split them otherwise
-        if are_other_data(saved, mine) and (saved.seed or not folder.is_plain):
+        if saved.data and mine.data and saved.data != mine.data:
             return FileVerdict(0, "its loaders held other data")
         is_exact = saved.seed == mine.seed and saved.ordinal == mine.ordinal
         if is_exact and (has_origin or not is_named):
@@ -324,16 +320,13 @@ class RunMatcher:
 
 @dataclass(frozen=True, slots=True)
 class FolderContents:
-    """The facts about all files of a search that decide how exactly one must match.
+    """The facts about the files in named folders that decide how exactly one must match.
 
     Attributes:
-        is_plain: whether no file, nor the run, is of a second training of a process.
-        is_of_this_position: whether the files in named folders are all of a training that came as
-            the run does in its process.
-        is_of_one: whether those are of one training.
+        is_of_this_position: whether all are of trainings that came in their processes as this one.
+        is_of_one: whether all are of one training.
     """
 
-    is_plain: bool
     is_of_this_position: bool
     is_of_one: bool
 
@@ -351,11 +344,6 @@ class FileVerdict:
     rank: int
     reason: str = ""
     is_silent: bool = False
-
-
-def are_other_data(saved: RunIdentity, mine: RunIdentity) -> bool:
-    """Return whether two trainings had different data, as far as both are known."""
-    return bool(saved.data and mine.data) and saved.data != mine.data
 
 
 def seed_difference(saved: RunIdentity, mine: RunIdentity) -> str:
