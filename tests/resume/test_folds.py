@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import fold_runs
@@ -74,32 +75,34 @@ def raise_killed() -> None:
     raise Killed
 
 
-def begin_process(number: int, seeds: str) -> None:
-    """Leave random numbers as a process without a seed has them."""
-    forget_trainings()
-    # greater than any seed that a user gives: torch draws such ones for itself
-    torch.manual_seed(2**40 + number)
+class Processes:
+    """Begin one process after the other, each with other random numbers."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self) -> None:
+        forget_trainings()
+        self.count += 1
+        # greater than any seed that a user gives: torch draws such ones for itself
+        torch.manual_seed(2**40 + self.count)
 
 
 def check_drawn(folder: Path, seed: int) -> Folds:
     """Kill a drawn script at drawn places until it goes through, and compare with an uncut one."""
     chance = random.Random(seed)
     cut = Folds.draw(chance, folder / "cut")
+    cut.begin_process = Processes()
     uncut = Folds(**{**vars(cut), "folder": folder / "uncut", "skips": False, "done": {}})
-    begin_process(0, cut.seeds)
     assert [one.trained for one in uncut.run()] == [uncut.steps] * uncut.folds, uncut
     place = sorted(
         (chance.randrange(cut.folds), chance.randint(1, uncut.steps))
         for _ in range(chance.randint(1, 3))
     )
     trained = dict.fromkeys(range(cut.folds), 0)
-    for number, (fold, step) in enumerate(place, 1):
-        begin_process(number, cut.seeds)
-        try:
+    for fold, step in place:
+        with suppress(Killed):
             cut.run(fold, step, raise_killed)
-        except Killed:
-            continue
-    begin_process(99, cut.seeds)
     for follower in cut.run():
         trained[follower.fold] = follower.trained
     # the fold that was killed last goes on from its newest checkpoint; those before it are done

@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from torch.utils.data import DataLoader, Dataset, Subset, SubsetRandomSampler, T
 
 from trainer_hooks import Callback, DataModule, Module, Trainer, seed_everything
 from trainer_hooks.callbacks import ModelCheckpoint
+from trainer_hooks.errors import CheckpointNotFoundError
 from trainer_hooks.loggers import CSVLogger
 
 if TYPE_CHECKING:
@@ -47,8 +49,15 @@ class Net(Module):
         self.log("loss", loss)
         return loss
 
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        self.log("size", self.layer(batch).square().mean())
+
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.Adam(self.parameters(), lr=0.1)
+
+
+class Pretrained(Net):
+    """Another class, which is trained before the folds."""
 
 
 class Opaque(Dataset):
@@ -121,6 +130,10 @@ class Folds:
         place: what is given of folders and loggers.
         every: the number of steps between two saves, or 0 for one save an epoch.
         skips: whether folds that are done are left out when the script is started again.
+        apart: whether each fold is trained in a process of its own.
+        pretrains: whether another module is trained before the folds, in the same place.
+        evaluates: whether other trainers evaluate a fold that is done, by a word.
+        begin_process: called as a process begins.
     """
 
     folder: Path
@@ -130,6 +143,10 @@ class Folds:
     place: str = "default"
     every: int = 0
     skips: bool = False
+    apart: bool = False
+    pretrains: bool = False
+    evaluates: bool = False
+    begin_process: Any = None
     done: dict[int, list[float]] = field(default_factory=dict)
 
     @classmethod
@@ -145,6 +162,8 @@ class Folds:
         )
         # a script that leaves folds out must let them be told apart by more than their order
         drawn.skips = drawn.is_told_apart and chance.random() < 0.4
+        drawn.apart = drawn.is_told_apart and chance.random() < 0.3
+        drawn.pretrains, drawn.evaluates = chance.random() < 0.3, chance.random() < 0.3
         return drawn
 
     @property
@@ -152,7 +171,8 @@ class Folds:
         """Whether anything but their order tells the folds apart."""
         has_seeds = self.seeds == "each" and self.place != "same dirpath"
         is_in_place = self.place in ("version", "root", "dirpath", "name")
-        return has_seeds or is_in_place or (self.data != "opaque" and self.place == "default")
+        is_in_default = self.place in ("default", "no logger")
+        return has_seeds or is_in_place or (self.data != "opaque" and is_in_default)
 
     @property
     def steps(self) -> int:
@@ -214,11 +234,12 @@ class Folds:
             kill: ends it.
         """
         followers = []
-        if self.seeds == "once":
-            seed_everything(1, verbose=False)
+        self.start()
         for fold in range(self.folds):
             if self.skips and fold in self.done:
                 continue
+            if self.apart:
+                self.start()
             if self.seeds in ("each", "same"):
                 seed_everything(fold if self.seeds == "each" else 3, verbose=False)
             follower = Follows(fold, step if fold == kill_fold else 0, kill)
@@ -227,7 +248,27 @@ class Folds:
             followers.append(follower)
             self.done[fold] = [*net.layer[1].weight[0].tolist(), net.layer[1].bias.item()]
             self.tell(fold, follower, trainer)
+            if self.evaluates:
+                self.evaluate(fold, net)
         return followers
+
+    def start(self) -> None:
+        """Begin a process, with its one seed and the training before the folds."""
+        if self.begin_process is not None:
+            self.begin_process()
+        if self.seeds == "once":
+            seed_everything(1, verbose=False)
+        if self.pretrains:
+            self.trainer(99).fit(Pretrained(99), self.data_of(0), ckpt_path="auto")
+
+    def evaluate(self, fold: int, net: Net) -> None:
+        """Evaluate a fold by a word in trainers that have trained nothing."""
+        data = [samples()[:4]]
+        self.trainer(fold, Follows(fold)).validate(net, data, ckpt_path="last", verbose=False)
+        with suppress(CheckpointNotFoundError):  # where nothing says which is meant
+            self.trainer(fold, Follows(fold)).validate(
+                Net(fold), data, ckpt_path="best", verbose=False
+            )
 
     def tell(self, fold: int, follower: Follows, trainer: Trainer) -> None:
         """Be told of a fold that is done."""

@@ -66,6 +66,7 @@ class CheckpointSearch:
         reasons: why those are of another run, as far as their summaries tell it.
         summaries: the summaries of all files.
         own: the summaries of the files that this run saved.
+        of_process: the summaries of the files that other trainings of this process saved.
         taken: the file that was chosen, or that named the best.
     """
 
@@ -77,6 +78,7 @@ class CheckpointSearch:
     reasons: dict[str, str] = field(default_factory=dict)
     summaries: dict[str, CheckpointSummary] = field(default_factory=dict)
     own: dict[str, CheckpointSummary] = field(default_factory=dict)
+    of_process: dict[str, CheckpointSummary] = field(default_factory=dict)
     taken: str | None = None
 
     @property
@@ -146,6 +148,8 @@ class CheckpointSearch:
                 if not (verdict.is_silent and self.asked == "auto"):
                     self.of_others[path] = summary.saved_at
                     self.reasons[path] = verdict.reason
+                if verdict.is_of_process:
+                    self.of_process[path] = summary
                 continue
             self.own[path] = summary
             # an empty name: another tool wrote the file
@@ -168,13 +172,15 @@ class CheckpointSearch:
             CheckpointNotFoundError: the files are of several, and none is the trainer's own.
         """
         # an exact match, and the trainer's own, leave no choice; but an evaluation has neither
-        if self.asked == "auto" or surest > 1:
+        if self.asked == "auto" or surest != 1:
             return
         newest: dict[tuple[Any, ...], tuple[int, str]] = {}
-        for path, summary in self.own.items():
+        # what this process has trained is as likely to be meant as what an earlier one has
+        for path, summary in {**self.own, **self.of_process}.items():
             one = summary.identity
             if one.run:
-                key = (one.seed, one.data if one.seed else "", one.ordinal, one.position)
+                own_run = one.run if path in self.of_process else ""
+                key = (own_run, one.seed, one.data, one.ordinal, one.position)
                 newest[key] = max(newest.get(key, (0, "")), (summary.saved_at, path))
         if len(newest) > 1:
             listed = ", ".join(repr(path) for _, path in sorted(newest.values(), reverse=True))

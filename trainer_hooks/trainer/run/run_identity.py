@@ -282,7 +282,8 @@ class RunMatcher:
         if run in TRAININGS.runs and (self.asked == "auto" or not is_named):
             # the next of several folds says nothing; who starts one again is told
             is_silent = run not in TRAININGS.broken
-            return FileVerdict(0, "another training of this process saved it", is_silent)
+            reason = "another training of this process saved it"
+            return FileVerdict(0, reason, is_silent, is_of_process=True)
         if is_named:
             return None
         if self.is_resume and is_running_elsewhere(summary):
@@ -339,11 +340,13 @@ class FileVerdict:
         rank: 0 if it is another run's; else the greater, the surer.
         reason: why it is another run's; empty where its content must be compared to say so.
         is_silent: whether a search for `"auto"` leaves it out without a word.
+        is_of_process: whether another training of this process saved it.
     """
 
     rank: int
     reason: str = ""
     is_silent: bool = False
+    is_of_process: bool = False
 
 
 def seed_difference(saved: RunIdentity, mine: RunIdentity) -> str:
