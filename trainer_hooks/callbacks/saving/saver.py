@@ -378,7 +378,8 @@ class SaveTracker:
         resumed_from = trainer.ckpt_path
         if resumed_from is None or not trainer.is_global_zero or trainer.fast_dev_run:
             return
-        if any(_is_same_file(file, resumed_from) for file in plan.files):
+        is_own_save = any(_is_same_file(file, resumed_from) for file in plan.files)
+        if is_own_save:
             for file in (*plan.files, *filter(None, [plan.link])):
                 if not is_remote(file):
                     remove_stale_parts(Path(file).parent)
@@ -391,7 +392,7 @@ class SaveTracker:
         # no run goes on from weights alone: what a killed process had saved since comes once more
         if saver.save_weights_only and trainer.named_ckpt_path is None:
             self.repeated = self._files_since(resumed_from)
-        elif trainer.named_ckpt_path is not None and len(trainer.checkpoint_callbacks) > 1:
+        elif trainer.named_ckpt_path is not None and not is_own_save:
             # the checkpoint is of a saver before this one, whose turn comes once more
             self.repeated = self._files_since(resumed_from, of_its_batch=True)
         # what is to be replaced although the plan writes it is temporary; older checkpoints have
@@ -437,7 +438,10 @@ class SaveTracker:
             of_its_batch: whether only those count that were saved after the same batch.
         """
         files: set[str] = set()
-        loaded = summarize(checkpoint)
+        try:
+            loaded = summarize(checkpoint)
+        except CheckpointError:  # of another tool, too
+            return files
         for file in ours(self._saver).own_files():
             try:
                 summary = summarize(file)
