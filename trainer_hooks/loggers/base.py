@@ -81,11 +81,6 @@ class Logger(ABC):
         return None
 
     @property
-    def is_version_chosen(self) -> bool:
-        """Return whether the user chose the version, so that another version is another run."""
-        return False
-
-    @property
     def save_dir(self) -> str | None:
         """Return the folder that holds the files of all runs, or None without files."""
         return None

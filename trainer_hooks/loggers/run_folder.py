@@ -268,11 +268,6 @@ class FolderLogger(Logger):
         return self.run_folder.version
 
     @property
-    def is_version_chosen(self) -> bool:
-        """Return whether the user chose the version, so that another version is another run."""
-        return self.run_folder.is_chosen
-
-    @property
     def save_dir(self) -> str:
         """Return the folder for all experiments."""
         return self.run_folder.save_dir

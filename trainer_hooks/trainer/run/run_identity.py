@@ -13,10 +13,11 @@ import weakref
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks._names import ours
 from trainer_hooks.checkpoint.file import summarize
 from trainer_hooks.checkpoint.paths import absolute_path, is_inside, is_remote
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
 
     from trainer_hooks.checkpoint.seal import CheckpointSummary
     from trainer_hooks.context.context import Trainer
+    from trainer_hooks.loggers.adapter import LoggerAdapter
+    from trainer_hooks.loggers.base import Logger
+    from trainer_hooks.loggers.mlflow import MLflowLogger
+    from trainer_hooks.loggers.online_services import AppendOnlyLogger
+    from trainer_hooks.loggers.wandb import WandbLogger
     from trainer_hooks.module.module import Module
     from trainer_hooks.trainer.options.config import TrainerConfig
 
@@ -172,9 +178,22 @@ def _place(trainer: Trainer) -> tuple[str, ...]:
     if not savers or not all(one.has_named_folder for one in savers):
         folders.append(absolute_path(trainer.default_root_dir))
         for logger in trainer.loggers:
-            version = str(logger.version) if logger.is_version_chosen else ""
-            folders += [absolute_path(logger.save_dir or ""), logger.name or "", version]
+            folders += [absolute_path(logger.save_dir or ""), logger.name or ""]
+            folders.append(_chosen_version(logger))
     return tuple(folders)
+
+
+def _chosen_version(logger: Logger) -> str:
+    """Return the version or id that the user chose; empty if the logger did, or may have."""
+    if isinstance(logger, FolderLogger):
+        return str(logger.version) if logger.run_folder.is_chosen else ""
+    home = "trainer_hooks.loggers"
+    for name, kind in (("online_services", "AppendOnlyLogger"), ("mlflow", "MLflowLogger"),
+                       ("wandb", "WandbLogger"), ("adapter", "LoggerAdapter")):  # fmt: skip
+        if isinstance(logger, class_if_loaded(f"{home}.{name}", kind)):
+            known = cast("AppendOnlyLogger | LoggerAdapter | MLflowLogger | WandbLogger", logger)
+            return str(known.version) if known.is_version_chosen else ""
+    return ""
 
 
 def label_evaluation(
@@ -217,17 +236,17 @@ def _given_places(trainer: Trainer, config: TrainerConfig) -> list[str]:
         if isinstance(logger, FolderLogger):
             folder = logger.run_folder
             name = logger.name or ""
-            version = f"version={folder.version}" if folder.is_chosen else ""
+            version = _chosen_version(logger)
             if version or name not in ("", _DEFAULT_NAME):
-                places.append(f"name={name} {version}")
+                places.append(f"name={name} version={version}")
             if root is not None and is_remote(root):
                 places.append(f"root={os.fspath(root)}")
             elif root is not None:
                 here, there = Path(os.path.expanduser(root)).resolve(), folder.root.resolve()  # noqa: PTH111 - not `./~`
                 if not is_inside(str(there / "file"), str(here)):
                     places.append(f"root={os.path.relpath(here, there)}")
-        elif logger.is_version_chosen:
-            places.append(f"version={logger.version}")
+        elif version := _chosen_version(logger):
+            places.append(f"version={version}")
     return places
 
 
