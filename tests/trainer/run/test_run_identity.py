@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from torch.utils.data import (
     TensorDataset,
 )
 
-from trainer_hooks import DataModule, Trainer
+from trainer_hooks import DataModule, Run, Trainer
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.checkpoint.file import summarize
 from trainer_hooks.errors import CheckpointNotFoundError, OptionError, TrainerHooksWarning
@@ -263,6 +264,40 @@ def test_all_may_be_moved_together(start, tmp_path) -> None:
     assert Path(again.ckpt_path).name == name
 
 
+@pytest.mark.parametrize("folder", [None, "mine"])
+def test_loops_of_ones_own_are_told_apart_too(tmp_path, folder) -> None:
+    """Of several `Run`s of a process each goes on with its own when they are started again."""
+
+    def train(ends_at=None):
+        forget_trainings()
+        trained = []
+        for number in range(3):
+            torch.manual_seed(UNSEEDED)
+            net = torch.nn.Linear(2, 1)
+            saver = ModelCheckpoint(folder and tmp_path / folder, save_last=True)
+            run = Run(
+                net, torch.optim.SGD(net.parameters(), lr=0.1), max_epochs=2, ckpt_path="auto",
+                callbacks=[saver], default_root_dir=tmp_path, logger=False, accelerator="cpu",
+                plugins=False, enable_progress_bar=False, enable_model_summary=False,
+            )  # fmt: skip
+            trained.append(0)
+            with run:
+                for _ in run.epochs():
+                    for batch in run.batches([torch.ones(2, 2) * number] * 3):
+                        if ends_at == (number, run.progress.steps_completed):
+                            raise KeyboardInterrupt
+                        run.backward(net(batch).square().mean())
+                        run.step()
+                        trained[-1] += 1
+        return trained
+
+    with pytest.raises(KeyboardInterrupt):
+        train(ends_at=(1, 4))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Run has nothing to do")
+        assert train() == [0, 3, 6]
+
+
 # --- the words of evaluations, and the line that names the file ---
 
 LOADER = DataLoader(TensorDataset(X), batch_size=4)
@@ -405,6 +440,12 @@ def test_other_data_have_another_digest(one, other) -> None:
         (lambda: over(Custom(files=["a/x"])), lambda: over(Custom(files=["b/x"]))),
         (lambda: over(Custom(x=X, epoch=1)), lambda: over(Custom(x=X, epoch=2))),
         (lambda: over(Custom(x=X, data_dir="a")), lambda: over(Custom(x=X, data_dir="b"))),
+        (lambda: over(Custom(x=X, home="/tmp/1")), lambda: over(Custom(x=X, home="/tmp/2"))),
+        (lambda: over(Custom(x=X, started=0.5)), lambda: over(Custom(x=X, started=0.7))),
+        (
+            lambda: over(Custom(x=X, options={"num_workers": 1})),
+            lambda: over(Custom(x=X, options={"num_workers": 2})),
+        ),
     ],
 )
 def test_what_a_restart_may_change(one, other) -> None:

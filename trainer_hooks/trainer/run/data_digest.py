@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from array import array
 from collections.abc import Mapping
 from pathlib import PurePath
@@ -83,14 +84,18 @@ class _DataDigest:
 
     def _add_parts(self, value: Any, depth: int) -> None:
         """Add the items of a list or dict, the attributes of a data set, the cells of a frame."""
-        if isinstance(value, list | tuple | Mapping):
-            self._add_items(list(value.items()) if isinstance(value, Mapping) else value, depth)
+        if isinstance(value, Mapping):
+            for key, item in value.items():
+                if not _is_passing(key, item):
+                    self.add(key, depth)
+                    self.add(item, depth)
+        elif isinstance(value, list | tuple):
+            self._add_items(value, depth)
         # a data module of any framework, too
         elif isinstance(value, _HOLDERS) or callable(getattr(value, "prepare_data", None)):
             is_loader = isinstance(value, DataLoader | Sampler | CombinedLoader)
             for name, item in sorted(getattr(value, "__dict__", {}).items()):
-                is_passing = is_loader or any(word in name.lower() for word in _PASSING_WORDS)
-                if not isinstance(item, _PLAIN) or (isinstance(item, int | str) and not is_passing):
+                if not (isinstance(item, _PLAIN) and (is_loader or _is_passing(name, item))):
                     self.add(item, depth)
         elif isinstance(getattr(value, "_fingerprint", None), str):  # of a Hugging Face data set
             self._update(value._fingerprint)  # noqa: SLF001 - documented there
@@ -145,3 +150,12 @@ class _DataDigest:
         self._hash.update(len(data).to_bytes(8, "little"))
         self._hash.update(data)
         self._is_empty = False
+
+
+def _is_passing(name: object, value: object) -> bool:
+    """Return whether a number or text may be another one in a restart of the same training."""
+    if not isinstance(value, _PLAIN) or not isinstance(name, str):
+        return False
+    is_path = isinstance(value, PurePath) or (isinstance(value, str) and os.sep in value)
+    is_kept = isinstance(value, int | str) and not is_path
+    return not is_kept or any(word in name.lower() for word in _PASSING_WORDS)
