@@ -253,6 +253,16 @@ def test_a_named_folder_of_one_training(start, tmp_path, caplog) -> None:
     assert "for this run's by its folder, although its seed was 1, here it is 5" in caplog.text
 
 
+def test_data_that_are_drawn_at_each_start(start, tmp_path, caplog) -> None:
+    """In a named folder they are the run's, if nothing is seeded; a line says so."""
+    options = {"folder": tmp_path / "mine"}
+    first = start(X, **options)
+    with caplog.at_level("INFO", "trainer_hooks"):
+        assert start(X + 1, epochs=2, **options).ckpt_path == path_of(first)
+    assert "by its folder, although its loaders held other data" in caplog.text
+    assert start(X + 1, seed=3, **options).ckpt_path is None
+
+
 def test_all_may_be_moved_together(start, tmp_path) -> None:
     """The folders that hold the checkpoints are found by where they lie."""
     first = start(default_root_dir=tmp_path / "a", logger=CSVLogger(tmp_path / "a" / "logs"))

@@ -32,7 +32,7 @@ from trainer_hooks.trainer.run.resume_line import resume_line
 from trainer_hooks.trainer.run.run_identity import (
     RunLabel,
     RunMatcher,
-    seed_difference,
+    differences,
 )
 from trainer_hooks.trainer.run.run_origin import (
     compute_run_origin,
@@ -355,13 +355,13 @@ def _tell_of_doubt(search: CheckpointSearch, label: RunLabel) -> None:
     if summary is None:
         return
     mine = label.identity
-    if summary.identity.run and summary.identity.seed != mine.seed:
+    if summary.identity.run and (difference := differences(summary.identity, mine)):
         log.info(
             "ckpt_path=%r takes %r for this run's by its folder, although %s. Give each run a "
             "dirpath of its own.",
             search.asked,
             path,
-            seed_difference(summary.identity, mine),
+            difference,
         )
     alike = {
         one.identity.ordinal

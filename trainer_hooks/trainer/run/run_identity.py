@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 _GREATEST_SEED = 2**32
 """Greater seeds are those that torch draws in a process without a seed."""
 _DEFAULT_NAME = "trainer_logs"
+_OTHER_DATA = "its loaders held other data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,8 +323,10 @@ class RunMatcher:
         is_of_one = is_named and folder.is_of_one and folder.is_of_this_position
         if saved.seed != mine.seed and not is_of_one:
             return FileVerdict(0, seed_difference(saved, mine))
-        if saved.data and mine.data and saved.data != mine.data:
-            return FileVerdict(0, "its loaders held other data")
+        # without a seed a script may well draw other data at each start, or split them otherwise
+        is_drawn = is_of_one and not saved.seed and not mine.seed
+        if are_other_data(saved, mine) and not is_drawn:
+            return FileVerdict(0, _OTHER_DATA)
         is_exact = saved.seed == mine.seed and saved.ordinal == mine.ordinal
         if is_exact and (has_origin or not is_named):
             return FileVerdict(2)
@@ -366,6 +369,17 @@ class FileVerdict:
     reason: str = ""
     is_silent: bool = False
     is_of_process: bool = False
+
+
+def are_other_data(saved: RunIdentity, mine: RunIdentity) -> bool:
+    """Return whether two trainings had different data, as far as both are known."""
+    return bool(saved.data and mine.data) and saved.data != mine.data
+
+
+def differences(saved: RunIdentity, mine: RunIdentity) -> str:
+    """Return in words how the seeds and data of two trainings differ; empty if they do not."""
+    words = [] if saved.seed == mine.seed else [seed_difference(saved, mine)]
+    return " and ".join([*words, *([_OTHER_DATA] if are_other_data(saved, mine) else [])])
 
 
 def seed_difference(saved: RunIdentity, mine: RunIdentity) -> str:
