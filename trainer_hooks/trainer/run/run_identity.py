@@ -232,23 +232,26 @@ def _given_places(trainer: Trainer, config: TrainerConfig) -> list[str]:
     Those that say where a run's checkpoints lie are left out: so all may be moved together.
     """
     places = []
-    root = config.default_root_dir
     for logger in trainer.loggers:
+        version, name = _chosen_version(logger), ""
+        home: str | os.PathLike[str] | None = logger.save_dir
         if isinstance(logger, FolderLogger):
-            folder = logger.run_folder
-            name = logger.name or ""
-            version = _chosen_version(logger)
-            if version or name not in ("", _DEFAULT_NAME):
-                places.append(f"name={name} version={version}")
-            if root is not None and is_remote(root):
-                places.append(f"root={os.fspath(root)}")
-            elif root is not None:
-                here, there = Path(os.path.expanduser(root)).resolve(), folder.root.resolve()  # noqa: PTH111 - not `./~`
-                if not is_inside(str(there / "file"), str(here)):
-                    places.append(f"root={os.path.relpath(here, there)}")
-        elif version := _chosen_version(logger):
-            places.append(f"version={version}")
+            home, name = logger.run_folder.root, logger.name or ""
+        if version or name not in ("", _DEFAULT_NAME):
+            places.append(f"name={name} version={version}")
+        if home is not None and config.default_root_dir is not None:
+            places += _root_beside(trainer.default_root_dir, home)
     return places
+
+
+def _root_beside(root: str, home: str | os.PathLike[str]) -> list[str]:
+    """Return where the root lies as seen from a logger's folder, if that is not inside it."""
+    if is_remote(root) or is_remote(home):
+        return [f"root={root}"]
+    here, there = Path(root).resolve(), Path(home).resolve()
+    if is_inside(str(there / "file"), str(here)):
+        return []
+    return [f"root={os.path.relpath(here, there)}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,8 +279,8 @@ class RunMatcher:
         verdicts = {path: self._judge_alone(path, one) for path, one in summaries.items()}
         open_files = {p: summaries[p] for p, verdict in verdicts.items() if verdict is None}
         named = [one.identity for path, one in open_files.items() if path not in self.shared]
-        trainings = {(one.seed, one.ordinal, one.position) for one in named if one.run}
-        positions = {position for _, _, position in trainings}
+        trainings = {(one.seed, one.data, one.ordinal, one.position) for one in named if one.run}
+        positions = {one.position for one in named if one.run}
         folder = FolderContents(
             positions <= {self.label.identity.position}, is_of_one=len(trainings) == 1
         )
