@@ -350,6 +350,11 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "writes into that of the arguments, which it passes to `super().__init__`",
         ),
         (
+            "`CSVLogger` with a `version` whose folder has a `metrics.csv`, in a new training",
+            "deletes that file, with a warning",
+            "moves its rows to `metrics.earlier_run_0.csv`, and says so",
+        ),
+        (
             "Checkpoints with a logger whose class is your own and defines `log_dir`",
             "go to `save_dir/name/version_N/checkpoints`, as without `log_dir` in both",
             "go to `log_dir/checkpoints`",
@@ -408,6 +413,14 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             '`fit(ckpt_path="last")` where nothing was saved',
             "begins a new training, with a warning",
             'is an error; `"auto"` begins a new training',
+        ),
+        (
+            '`"last"` and `"best"` in a trainer that has not trained',
+            "load a file called `last`, or nothing, with a warning; `best` is an error",
+            (
+                "take the files of [the same run](checkpoints.md#several-runs-in-one-folder) of an "
+                "earlier process; where there are those of other runs alone, an error names them"
+            ),
         ),
         (
             "A resume inside an epoch",

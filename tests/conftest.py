@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -101,6 +102,15 @@ def pytest_collection_finish() -> None:
 def _without_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep callbacks of installed plugins out of the tests' trainers."""
     monkeypatch.setenv("TRAINER_HOOKS_DISABLE_PLUGINS", "1")
+
+
+@pytest.fixture(autouse=True)
+def _without_earlier_trainings() -> None:
+    """Forget the trainings of earlier tests, which a new training of the process is told from."""
+    if "trainer_hooks.trainer.run.run_identity" in sys.modules:
+        from new_processes import forget_trainings
+
+        forget_trainings()
 
 
 @pytest.fixture(scope="session", autouse=True)

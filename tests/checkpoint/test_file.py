@@ -6,6 +6,7 @@ import datetime as dt
 import os
 import pickle
 import random
+import shutil
 import stat
 import sys
 import textwrap
@@ -334,3 +335,29 @@ def test_the_object_that_asks_for_code_is_named(path):
     """The class that a file asks for is named in the message."""
     torch.save({"state_dict": {}, "when": dt.timedelta(1)}, path)
     assert "(it asks for datetime.timedelta)" in message(lambda: read_checkpoint(path))
+
+
+def test_a_folder_that_is_removed_during_a_save_is_made_again(tmp_path):
+    """A save in the background finds what a training did to the folder meanwhile."""
+    path, times = tmp_path / "c" / "run.ckpt", []
+
+    def dump(checkpoint, file):
+        times.append(len(times))
+        file.write(b"whole")
+        if len(times) == 1:
+            shutil.rmtree(tmp_path / "c")
+
+    write_checkpoint(GOOD, path, dump=dump)
+    assert times == [0, 1]
+    assert path.read_bytes() == b"whole"
+    assert names(path.parent) == ["run.ckpt"]
+
+
+def test_a_folder_that_is_removed_each_time_is_an_error(tmp_path):
+    """It is made once more, and not for ever."""
+
+    def dump(checkpoint, file):
+        shutil.rmtree(tmp_path / "c")
+
+    with pytest.raises(CheckpointError, match=r"could not be written: .*No such file"):
+        write_checkpoint(GOOD, tmp_path / "c" / "run.ckpt", dump=dump)

@@ -54,7 +54,7 @@ def test_what_differs_is_in_the_one_warning(example_run, examples, tmp_path, cap
 
 
 def test_weights_for_an_evaluation_are_no_resume(fitted, tmp_path, net_type, capsys, caplog):
-    """predict, and so validate and test, say nothing of a training's place."""
+    """predict, and so validate and test, name the file, and resume no training."""
     trainer = fitted()
     trainer.save_checkpoint(tmp_path / "a.ckpt")
 
@@ -65,7 +65,8 @@ def test_weights_for_an_evaluation_are_no_resume(fitted, tmp_path, net_type, cap
     caplog.clear()
     caplog.set_level("INFO", "trainer_hooks")
     trainer.predict(Predicting(), [[0]], ckpt_path=tmp_path / "a.ckpt")
-    assert caplog.messages == []
+    path = str(tmp_path / "a.ckpt")
+    assert caplog.messages == [f"predict: weights of {path!r} (epoch 1, step 2)"]
     assert capsys.readouterr().out == ""
     assert trainer.load_report is None or trainer.load_report.upgraded == ()
 

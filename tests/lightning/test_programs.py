@@ -29,6 +29,12 @@ ELSEWHERE = {
     "`ModelCheckpoint(save_last=True)` with a monitor": (
         "tests/callbacks/saving/test_model_checkpoint_slots.py"
     ),
+    "`CSVLogger` with a `version` whose folder has a `metrics.csv`, in a new training": (
+        "tests/loggers/test_resume.py"
+    ),
+    '`"last"` and `"best"` in a trainer that has not trained': (
+        "tests/trainer/run/test_run_identity.py"
+    ),
     "`checkpoint_callback.best_model_path = ...`": _ATTRIBUTES,
     "`config.yaml` of `LightningCLI` with `--trainer.logger=False`": (
         "tests/compat/lightning/test_cli.py"

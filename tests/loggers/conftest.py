@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from new_processes import forget_trainings
 from torch.utils.data import DataLoader
 
 from trainer_hooks import Band, Callback, Module, Trainer, seed_everything
@@ -63,6 +64,7 @@ def train(tmp_path):
     """A function that trains for two epochs of six batches with the given loggers."""
 
     def run(*loggers, callbacks=(), module=None, trainer=None, ckpt_path=None, seed=3, **options):
+        forget_trainings()
         seed_everything(seed, verbose=False)
         defaults = {
             "max_epochs": 2,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 import warm_python
 
-from trainer_hooks import Callback
+from trainer_hooks import Callback, Module, Trainer
 from trainer_hooks.errors import TrainerHooksWarning
 from trainer_hooks.loggers import CSVLogger, InMemoryLogger, TensorBoardLogger
 
@@ -328,3 +328,55 @@ def test_a_damaged_file_of_metrics_does_not_keep_a_run_from_going_on(train, save
         train(again, ckpt_path=save_each.folder / "batch-06.ckpt")
     assert again.version == 1
     assert path.read_bytes() == damaged
+
+
+class Crash(Callback):
+    """Raises after a batch."""
+
+    def __init__(self, batch: int) -> None:
+        self.batch = batch
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        if trainer.progress.batches_completed == self.batch:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("kind", [CSVLogger, TensorBoardLogger])
+def test_what_a_run_without_a_checkpoint_has_logged_is_set_aside(
+    train, tmp_path, rows, scalars, kind, caplog
+):
+    """A new training in a chosen folder has its own rows alone; those of the dead run are kept."""
+
+    def logger():
+        return kind(tmp_path, name="trial", version="seven")
+
+    def steps(folder):
+        if kind is CSVLogger:
+            return [int(row["step"]) for row in rows(folder)]
+        return [step for step, _ in scalars(folder)["loss_step"]]
+
+    uncut = train(kind(tmp_path, name="uncut"))
+    for batch in (5, 3):
+        with pytest.raises(KeyboardInterrupt):
+            train(logger(), callbacks=[Crash(batch)], ckpt_path="auto")
+    whole = train(logger(), ckpt_path="auto")
+    assert steps(whole.log_dir) == steps(uncut.log_dir)
+    kept = sorted(path for path in Path(whole.log_dir).iterdir() if "earlier_run" in path.name)
+    assert len(kept) == 2
+    if kind is CSVLogger:
+        assert [len(path.read_text().splitlines()) - 1 for path in kept] == [2, 1]
+        assert caplog.text.count("of an earlier run moved to") == 2
+    # an evaluation adds to what the training has logged, also in a process of its own
+    again = Trainer(
+        logger=logger(), accelerator="cpu", enable_progress_bar=False, default_root_dir=tmp_path
+    )
+    again.validate(LogsOnce(), [1], verbose=False)
+    if kind is CSVLogger:
+        assert [int(row["step"]) for row in rows(whole.log_dir)] == [*steps(uncut.log_dir), 0]
+
+
+class LogsOnce(Module):
+    """Logs a value in its validation."""
+
+    def validation_step(self, batch, batch_idx):
+        self.log("value", 1.0)

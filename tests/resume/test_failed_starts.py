@@ -6,6 +6,7 @@ import random
 
 import pytest
 import torch
+from new_processes import forget_trainings
 from torch.utils.data import DataLoader
 
 from trainer_hooks import Callback, Trainer
@@ -41,6 +42,7 @@ class FailingInTraining(Failing):
 
 
 def fit(kit, *callbacks, seed=1, path=None, **options):
+    forget_trainings()
     kit.scramble(seed)
     net = kit.Net(lambda net: torch.optim.Adam(net.parameters()))
     data = DataLoader(kit.Samples(), kit.BATCH_SIZE, shuffle=True), DataLoader(kit.Samples(11), 4)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 import warm_python
+from new_processes import forget_trainings
 from samples import one_in
 
 from trainer_hooks.callbacks import ModelCheckpoint
@@ -105,6 +106,7 @@ def test_each_part_of_the_saves_of_two_savers(tmp_path, quiet_trainer, Tiny, mon
             last = {"save_last": True, "save_top_k": 2, "monitor": "step", "mode": "max"}
             savers = [ModelCheckpoint(tmp_path / name, filename="a{step}", **link),
                       ModelCheckpoint(tmp_path / name / "b", **last)]  # fmt: skip
+            forget_trainings()
             trainer = quiet_trainer(*savers, max_epochs=2, enable_checkpointing=True)
             batches = [torch.full((2, 2), float(number)) for number in range(4)]
             with monkeypatch.context() as patch, suppress(Killed):

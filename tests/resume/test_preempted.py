@@ -354,3 +354,40 @@ def test_forked_children_do_not_heed_it(trainer_of, Tiny, tmp_path):
 
     trainer_of(ModelCheckpoint(tmp_path / "c"), Forks()).fit(Tiny(), BATCHES)
     assert codes == [7]
+
+
+@pytest.mark.parametrize("options", [{}, {"save_last": "link"}, {"save_last": True}], ids=str)
+def test_a_signal_in_the_last_batch_leaves_no_file_beside_the_final_one(
+    trainer_of, Tiny, tmp_path, options
+):
+    """A resume with nothing left to save deletes the signal's file, once another holds as much."""
+    folder = tmp_path / "c"
+
+    def saver():
+        return ModelCheckpoint(folder, **options)
+
+    preempted(trainer_of(saver(), Sends(8, "on_train_epoch_end")), Tiny())
+    with pytest.warns(TrainerHooksWarning, match="nothing to do"):
+        trainer_of(saver()).fit(Tiny(), BATCHES, ckpt_path="auto")
+    last = {"last.ckpt"} if options else set()
+    assert set(names(folder)) == {"epoch=1-step=8.ckpt", *last}
+    for name in names(folder):  # a link leads to a file that is there
+        assert read_checkpoint(folder / name)["global_step"] == 8
+
+
+def test_the_only_file_of_the_end_stays(trainer_of, Tiny, tmp_path):
+    """Where the best file is an older one, that of the signal is the end of the training."""
+    folder = tmp_path / "c"
+
+    class Worse(Tiny):
+        def on_train_epoch_end(self):
+            self.log("worse", float(self.current_epoch))
+
+    def saver():
+        return ModelCheckpoint(folder, monitor="worse")
+
+    preempted(trainer_of(saver(), Sends(8, "on_train_epoch_end")), Worse())
+    with pytest.warns(TrainerHooksWarning, match="nothing to do"):
+        trainer_of(saver()).fit(Worse(), BATCHES, ckpt_path="auto")
+    kept = {read_checkpoint(folder / name)["global_step"] for name in names(folder)}
+    assert kept == {4, 8}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from new_processes import forget_trainings
+
 from trainer_hooks import Trainer
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ def quiet_trainers(root: Path, *, epochs: int) -> Callable[..., Trainer]:
     """
 
     def make(*callbacks, epochs=epochs, **options) -> Trainer:
+        forget_trainings()
         quiet = {
             "accelerator": "cpu",
             "logger": False,

@@ -39,7 +39,7 @@ from trainer_hooks.checkpoint.parts import require_types
 from trainer_hooks.checkpoint.paths import absolute_path, can_be_mapped, is_remote, modified_at
 from trainer_hooks.checkpoint.pickled_object import reading_pickles_unopened
 from trainer_hooks.checkpoint.safetensors_file import SAFETENSORS_SUFFIX, read_safetensors
-from trainer_hooks.checkpoint.seal import CheckpointSummary, load_verified
+from trainer_hooks.checkpoint.seal import CheckpointSummary, RunIdentity, load_verified
 from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def write_checkpoint(
     origin: str = "",
     process: str = "",
     command: str = "",
+    identity: RunIdentity = RunIdentity(),  # noqa: B008 - frozen
 ) -> str:
     """Write `checkpoint` to `path`, making its folder; return the absolute path, or the address.
 
@@ -78,23 +79,30 @@ def write_checkpoint(
         origin: the run's origin, for the summary.
         process: the identity of this process, for the summary.
         command: the beginning of the run's command line, for the summary.
+        identity: what tells the run from others of its origin, for the summary.
 
     Raises:
         CheckpointError: it cannot be written; the file that was there before is untouched.
     """
     target = absolute_path(path)
     now = time.time_ns() if saved_at is None else saved_at
-    summary = CheckpointSummary.of(checkpoint, now, module, origin, process, command)
+    summary = CheckpointSummary.of(checkpoint, now, module, origin, process, command, identity)
 
-    # neither is entered here: the errors of opening are handled with those of writing
-    opened = _open_upload(target) if is_remote(target) else open_atomically(Path(target))
-    try:
-        with opened as file:
+    def write() -> None:
+        with _open_upload(target) if is_remote(target) else open_atomically(Path(target)) as file:
             if dump is not None:
                 dump(checkpoint, file)
             else:
                 torch.save(opened_by_trust(checkpoint), file)
                 seal.write_seal(file, summary)
+
+    try:
+        try:
+            write()
+        except FileNotFoundError:
+            # somebody has removed the folder since it was made, as a save in the background may
+            # find: it is made once more
+            write()
     except (OSError, RuntimeError, ValueError) as error:  # torch raises RuntimeError on a full disk
         if isinstance(error, CheckpointError):
             raise  # of `dump` or of a remote store, whose messages say what to do

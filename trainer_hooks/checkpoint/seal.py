@@ -51,6 +51,34 @@ _MOST_THREADS = 4
 
 
 @dataclass(frozen=True, slots=True)
+class RunIdentity:
+    """The facts that tell a training from others with the same origin, as files hold them.
+
+    Attributes:
+        run: a random name, which resumes keep; empty in files of older versions and other tools.
+        seed: the seed that the user had given to torch when the fit was called; empty without one.
+        data: a digest of the data that its loaders hold in memory; empty if they hold none.
+        ordinal: its number among the trainings of its process with the same folders, origin, seed
+            and data, counted from 0.
+        position: its number among those with the same folders, counted from 0.
+    """
+
+    run: str = ""
+    seed: str = ""
+    data: str = ""
+    ordinal: int = 0
+    position: int = 0
+
+    @classmethod
+    def of(cls, facts: object) -> RunIdentity:
+        """Return the identity in a seal; an empty one if the seal has none."""
+        if not isinstance(facts, dict):
+            return cls()
+        # a newer version may have written more
+        return cls(**{name: facts[name] for name in cls.__slots__ if name in facts})
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointSummary:
     """The facts about a checkpoint that can be read without loading it.
 
@@ -64,6 +92,7 @@ class CheckpointSummary:
         origin: a digest that the run shares with its restarts, and not with other runs; empty if
             unknown.
         process: the identity of the process that saved it; empty if unknown.
+        identity: the facts that tell the run from others of the same origin.
         command: the beginning of the run's command line, for messages; empty if unknown.
     """
 
@@ -75,7 +104,15 @@ class CheckpointSummary:
     step: int = 0
     origin: str = ""
     process: str = ""
+    identity: RunIdentity = RunIdentity()
     command: str = ""
+
+    @classmethod
+    def read(cls, facts: Mapping[str, Any]) -> CheckpointSummary:
+        """Return the summary in the facts of a seal."""
+        # a newer version may have written more
+        known = {name: facts[name] for name in cls.__slots__ if name in facts}
+        return cls(**{**known, "identity": RunIdentity.of(facts.get("identity"))})
 
     @classmethod
     def of(
@@ -86,6 +123,7 @@ class CheckpointSummary:
         origin: str = "",
         process: str = "",
         command: str = "",
+        identity: RunIdentity = RunIdentity(),
     ) -> CheckpointSummary:
         """Return the summary of a checkpoint, of another tool's as far as its keys are known."""
         own, loops = checkpoint.get("trainer_hooks"), checkpoint.get("loops")
@@ -102,7 +140,9 @@ class CheckpointSummary:
             )
         )
         is_resumable = "optimizer_states" in checkpoint
-        return cls(saved_at, module, is_resumable, epoch, batches, step, origin, process, command)
+        return cls(
+            saved_at, module, is_resumable, epoch, batches, step, origin, process, identity, command
+        )
 
 
 def write_seal(file: IO[bytes], summary: CheckpointSummary) -> None:
@@ -150,8 +190,7 @@ def read_summary(tail: bytes) -> CheckpointSummary | None:
         return None
     facts = comment.facts
     try:
-        names = CheckpointSummary.__slots__  # a newer version may have written more
-        return CheckpointSummary(**{name: facts[name] for name in names if name in facts})
+        return CheckpointSummary.read(facts)
     except TypeError as error:
         raise ValueError(f"its seal cannot be read: {error}") from error
 
@@ -269,10 +308,7 @@ def folder_summary(folder: Path) -> CheckpointSummary:
     Raises:
         ValueError: the seal cannot be read.
     """
-    facts = _read_folder_seal(folder)
-    return CheckpointSummary(
-        **{name: facts[name] for name in CheckpointSummary.__slots__ if name in facts}
-    )
+    return CheckpointSummary.read(_read_folder_seal(folder))
 
 
 def _read_folder_seal(folder: Path) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks.checkpoint.seal import RunIdentity
 from trainer_hooks.clock.clock import Timekeeper
 from trainer_hooks.clock.progress import Progress
 from trainer_hooks.metrics.history import History
@@ -43,7 +44,8 @@ class TrainingState:
         hparams: the module's saved hyperparameters at the start of the last fit, from which the
             origin is computed.
         origin: the origin of the run, by which a restart recognises its own checkpoints; None until
-            the first save of a fit.
+            the first save of a fit without savers.
+        identity: what tells the run from others of its origin.
         command: the beginning of the command line, for messages about its checkpoints; computed
             with the origin.
         saved_batches: completed batches when the last checkpoint was saved that can be resumed.
@@ -68,6 +70,7 @@ class TrainingState:
     saved_at: int = 0
     hparams: Mapping[str, Any] | None = None
     origin: str | None = None
+    identity: RunIdentity = field(default_factory=RunIdentity)
     command: str = ""
     # -1 equals no count: a fit that ends before its first batch has no checkpoint either
     saved_batches: int = -1

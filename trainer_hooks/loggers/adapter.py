@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     from torch import nn
 
+_NAMED_BY_USERS = ("CSVLogger", "TensorBoardLogger")
+"""Lightning's loggers that count their runs, so that a text for a version is the user's."""
+
 
 def is_logger_by_methods(given: object) -> bool:
     """Return whether an object is no Logger and can be called as one."""
@@ -41,6 +44,11 @@ class LoggerAdapter(Logger):
         """The number or name of the run."""
         version: int | str | None = getattr(self.foreign, "version", None)
         return version
+
+    @property
+    def is_version_chosen(self) -> bool:
+        """Whether the version is a name: numbers are counted by loggers, and names given."""
+        return isinstance(self.version, str) and type(self.foreign).__name__ in _NAMED_BY_USERS
 
     @property
     def save_dir(self) -> str | None:

@@ -10,7 +10,9 @@ from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks._files import remove_stale_temporaries, replace_file
+from trainer_hooks._log import log
 from trainer_hooks._options import STRING, Rule, check_options, is_int
+from trainer_hooks._text import count_with_noun
 from trainer_hooks.errors import OptionError
 from trainer_hooks.loggers.conversion import HPARAMS_YAML, as_dict, plain_number, write_hparams
 from trainer_hooks.loggers.run_folder import FolderLogger, RunFolder
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 STEP = "step"
 """The first column of a metrics file."""
 _METRICS = "metrics.csv"
+_AFTER_RESUME, _EARLIER_RUN = "after_resume", "earlier_run"
+"""Labels of the files beside it that rows are moved to."""
 _Row = tuple[int, dict[str, float]]
 
 _RULES = {
@@ -43,7 +47,8 @@ class CSVLogger(FolderLogger):
     The folder is made when a fit begins, or else at the first write, and no two loggers ever get
     the same number. Rows are collected in memory and written every `flush_logs_every_n_steps` steps
     and at the end of a run; rows on disk survive a killed process. A metric that appears late
-    becomes a new column. With a chosen `version`, rows are added to an existing file.
+    becomes a new column. With a chosen `version`, rows are added to an existing file; but a new
+    training moves the rows of earlier runs to `metrics.earlier_run_0.csv` first.
 
     A resumed run continues in the same folder. Rows that were written after the checkpoint will be
     written again, so the old ones are moved to `metrics.after_resume_0.csv` beside the file.
@@ -90,6 +95,7 @@ class CSVLogger(FolderLogger):
         self._written = 0
         self._last: list[str] = []
         self._cut: tuple[int, list[str]] | None = None
+        self._cut_label = _AFTER_RESUME
         self._hparams: dict[str, Any] = {}
 
     @property
@@ -178,6 +184,7 @@ class CSVLogger(FolderLogger):
         if not self.run_folder.resume(state):
             return
         self._folder, self._cut = None, (state["rows"], state["last"])
+        self._cut_label = _AFTER_RESUME
         path = self.run_folder.path / _METRICS
         # a file without the checkpoint's rows is another run's, and is left alone
         if path.is_file() and not holds_rows(path, *self._cut):
@@ -187,6 +194,12 @@ class CSVLogger(FolderLogger):
         self._logged = state["logged"]
         self._rows = [(step, dict(row)) for step, row in state["unwritten"]]
         self._write_at = self._write_every - 1
+
+    def set_earlier_run_aside(self) -> None:
+        """Move the rows of an earlier run to `metrics.earlier_run_0.csv`, at the next write."""
+        # once this logger has written to the folder, the rows there are its own
+        if self._folder is None and self._cut is None:
+            self._cut, self._cut_label = (0, []), _EARLIER_RUN
 
     def unwritten_steps(self) -> list[int]:
         """Return the step of each row held in memory."""
@@ -233,8 +246,10 @@ class CSVLogger(FolderLogger):
                 columns, self._written, self._last = continue_csv(path)
                 self._columns = dict.fromkeys(columns)
                 if cut is not None:
-                    cut_csv(path, cut[0])
+                    cut_csv(path, cut[0], self._cut_label)
                     self._written, self._last = cut
+                    if self._cut_label == _EARLIER_RUN:
+                        self._columns = {}
             # last, so that the next call tries again if the file could not be read
             self._folder, self._cut = folder, None
         return self._folder
@@ -347,13 +362,23 @@ def holds_rows(path: Path, rows: int, last: Sequence[str]) -> bool:
     return len(kept) == rows and (not kept or without_gaps(kept[-1]) == without_gaps(last))
 
 
-def cut_csv(path: Path, rows: int) -> None:
-    """Keep the first `rows` rows of a file, and move the others to a file beside it."""
+def cut_csv(path: Path, rows: int, label: str = _AFTER_RESUME) -> None:
+    """Keep the first `rows` rows of a file, and move the others to a file beside it.
+
+    Args:
+        path: the file.
+        rows: the number of rows to keep; without any the columns go, too.
+        label: the word in the other file's name.
+    """
     header, kept, surplus = _read(path, rows)
     if surplus:
+        beside = free_name(path, label)
         # the surplus first: a crash in between leaves these rows twice, and loses none
-        _write_all(free_name(path, "after_resume"), [header, *surplus])
-        _write_all(path, [header, *kept])
+        _write_all(beside, [header, *surplus])
+        _write_all(path, [header, *kept] if rows or label == _AFTER_RESUME else [[STEP]])
+        if label == _EARLIER_RUN:
+            count_of = count_with_noun(len(surplus), "row")
+            log.info("%s: %s of an earlier run moved to %r", path.name, count_of, str(beside))
 
 
 def _add_columns(path: Path, header: Sequence[str], lines: Iterable[Sequence[Any]]) -> None:

@@ -153,6 +153,11 @@ class MLflowLogger(ConvertingLogger):
         return self._experiment_name
 
     @property
+    def is_version_chosen(self) -> bool:
+        """Return whether the user chose the id."""
+        return self._is_chosen
+
+    @property
     def version(self) -> str | None:
         """Return the id of the run; None before the first write."""
         return self._run_id

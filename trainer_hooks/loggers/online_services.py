@@ -56,6 +56,11 @@ class AppendOnlyLogger(ConvertingLogger):
         return self._id
 
     @property
+    def is_version_chosen(self) -> bool:
+        """Return whether the user chose the id."""
+        return self._is_chosen
+
+    @property
     def log_dir(self) -> None:
         """Return None: the service offers no folder to which others may write."""
         return

@@ -287,6 +287,12 @@ class FolderLogger(Logger):
         """Return the folder of this run; nothing is created."""
         return str(self.run_folder.path)
 
+    def set_earlier_run_aside(self) -> None:
+        """Rename what another logger has written to this run's folder, at the next write.
+
+        It is called as a new training begins in a folder that was there, before anything is logged.
+        """
+
 
 def run_dir(logger: Logger, default_root_dir: str) -> str:
     """Return the folder that holds the checkpoints of a logger's run; nothing is created.
@@ -348,11 +354,16 @@ def assign_folders(loggers: Iterable[Logger]) -> None:
         taken.add(folder)
 
 
-def open_folders(loggers: Iterable[Logger]) -> None:
+def open_folders(loggers: Iterable[Logger], *, begins_anew: bool = False) -> None:
     """Make the folders of a run before a callback asks for them.
 
     Loggers of different classes that are free to choose share a folder: the first of each class
     with the first of the others, and so on.
+
+    Args:
+        loggers: the run's loggers.
+        begins_anew: whether a new training begins, so that what an earlier run logged in a folder
+            with a chosen version is set aside.
 
     Raises:
         OptionError: a folder cannot be made.
@@ -365,6 +376,8 @@ def open_folders(loggers: Iterable[Logger]) -> None:
         folder = logger.run_folder
         if folder.is_fixed:
             folder.open()
+            if begins_anew and folder.is_continued:
+                logger.set_earlier_run_aside()
             continue
         root = folder.root.absolute()
         key = (root, count[root, type(logger)])

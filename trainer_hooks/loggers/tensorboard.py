@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 _EVENTS = "tfevents"
 # event files have the time and the host in their names: two processes would make two of them
+_AFTER_RESUME, _EARLIER_RUN = "after_resume", "earlier_run"
+"""Labels in the names of event files that were cut off or set aside."""
 _MARK = ".tensorboard"
 """The name of the file that claims a folder for a TensorBoardLogger."""
 _FLUSH_EVERY = 10
@@ -124,6 +126,7 @@ class TensorBoardLogger(FolderLogger, ConvertingLogger):
         self._last_step = -1
         self._has_hparams = False
         self._purge_step = 0
+        self._cut_label = _AFTER_RESUME
         self._cut: dict[str, int] | None = None
         self._hparams: dict[str, Any] = {}
 
@@ -317,6 +320,7 @@ class TensorBoardLogger(FolderLogger, ConvertingLogger):
             add for row in self._unconfirmed_rows for add in self._scalar_adds(*row)
         ]
         self._sizes = self._cut = dict(state["sizes"])
+        self._cut_label = _AFTER_RESUME
         self._logged, self._last_step = state["logged"], state["last_step"]
         self._purge_step = self._last_step + 1
         self._has_hparams = state["has_hparams"]
@@ -326,6 +330,11 @@ class TensorBoardLogger(FolderLogger, ConvertingLogger):
             self._cut, self._sizes = None, {}
             if not self.run_folder.is_chosen:
                 self.run_folder.start_new()
+
+    def set_earlier_run_aside(self) -> None:
+        """Rename the event files of an earlier run, at the next write."""
+        if self._writer is None and self._cut is None and not self._sizes:
+            self._cut, self._cut_label, self._purge_step = {}, _EARLIER_RUN, 0
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes for a copy or a pickle, which begins another event file."""
@@ -390,7 +399,7 @@ class TensorBoardLogger(FolderLogger, ConvertingLogger):
         if self._cut is not None and self.run_folder.is_continued:
             for name, size in _sizes_in(folder).items():
                 if size > self._cut.get(name, 0):
-                    _cut_and_keep_whole(folder / name, self._cut.get(name))
+                    _cut_and_keep_whole(folder / name, self._cut.get(name), self._cut_label)
         elif self._cut is not None:
             # the folder of the checkpoint is gone: nothing is cut
             self._cut, self._sizes = None, {}
@@ -402,10 +411,10 @@ def _sizes_in(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_size for path in folder.glob(f"*{_EVENTS}*")}
 
 
-def _cut_and_keep_whole(path: Path, size: int | None) -> None:
+def _cut_and_keep_whole(path: Path, size: int | None, label: str) -> None:
     """Keep the first `size` bytes of an event file, and the whole file under another name."""
     # TensorBoard reads only files with `tfevents` in their names
-    names = (path.name.replace(_EVENTS, f"after_resume_{number}") for number in count())
+    names = (path.name.replace(_EVENTS, f"{label}_{number}") for number in count())
     whole = next(candidate for candidate in map(path.with_name, names) if not candidate.exists())
     if size is not None:
         shutil.copyfile(path, whole)

@@ -153,6 +153,11 @@ class WandbLogger(ConvertingLogger):
         return self._project
 
     @property
+    def is_version_chosen(self) -> bool:
+        """Return whether the user chose the id."""
+        return self._is_chosen
+
+    @property
     def version(self) -> str:
         """Return the run's id."""
         return self._id

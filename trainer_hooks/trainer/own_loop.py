@@ -85,9 +85,9 @@ class LoopTrainer(Trainer):
 
         return RunScope(self._core, self, inputs.normalized())
 
-    def find_checkpoint(self, ckpt_path: Any, module: Module) -> str | None:
-        """Return the path that `ckpt_path` stands for."""
-        return self._resolve_checkpoint(ckpt_path, "fit", module)
+    def start_of_fit(self, ckpt_path: Any, module: Module, loaders: Any) -> dict[str, Any]:
+        """Return the inputs of a fit that say what it goes on from, and which training it is."""
+        return self._start_of_fit(ckpt_path, module, loaders)
 
     def keep_states(self, states: list[RegisteredState]) -> None:
         """Keep states of the loop in checkpoints, and name `Run` in messages."""
@@ -245,7 +245,7 @@ class Run:
             "fit",
             self._module,
             train=self._train_dataloaders,
-            ckpt_path=self.trainer.find_checkpoint(self._ckpt_path, self._module),
+            **self.trainer.start_of_fit(self._ckpt_path, self._module, self._train_dataloaders),
             overrides=self._overrides,
             own_loop=self._position,
             make_optimizers=self._make_optimizers,

@@ -30,6 +30,7 @@ from trainer_hooks.errors import (
     add_note,
 )
 from trainer_hooks.hooks.relay import error_summary_with_notes
+from trainer_hooks.module.module import Module
 from trainer_hooks.module.torch_wrappers import uncompiled
 from trainer_hooks.runtime.precision import make_precision
 from trainer_hooks.trainer.options.config import (
@@ -78,7 +79,6 @@ if TYPE_CHECKING:
     from trainer_hooks.loggers.base import Logger
     from trainer_hooks.metrics.history import History
     from trainer_hooks.module.datamodule import DataModule
-    from trainer_hooks.module.module import Module
     from trainer_hooks.module.optimization import LRSchedulerConfig
     from trainer_hooks.profilers import Profiler
     from trainer_hooks.runtime.precision import Precision
@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     )
     from trainer_hooks.trainer.run.forking import ForkedRuns
     from trainer_hooks.trainer.run.lifecycle import TrainerRun
+    from trainer_hooks.trainer.run.run_identity import RunLabel
     from trainer_hooks.trainer.run.run_inputs import RunInputs
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
@@ -249,7 +250,9 @@ class Trainer:
                 train_dataloaders,
                 val_dataloaders,
                 # found before the run opens a folder of its own, in which there is none
-                self._resolve_checkpoint(ckpt_path, "fit", model),
+                **self._start_of_fit(
+                    ckpt_path, model, train_dataloaders, val_dataloaders, datamodule
+                ),
                 overrides=(
                     frozenset() if overrides is None else checked_overrides(overrides, ckpt_path)
                 ),
@@ -314,7 +317,8 @@ class Trainer:
         with ending_at_once():
             from trainer_hooks.trainer.run.run_inputs import RunInputs
 
-            module, path = self._choose_module_and_checkpoint(model, ckpt_path, "predict")
+            sources = (dataloaders, datamodule)
+            module, path = self._choose_module_and_checkpoint(model, ckpt_path, "predict", sources)
             inputs = RunInputs(
                 "predict",
                 module,
@@ -1542,7 +1546,8 @@ class Trainer:
         with ending_at_once():
             from trainer_hooks.trainer.run.run_inputs import RunInputs
 
-            module, path = self._choose_module_and_checkpoint(model, ckpt_path, fn)
+            sources = (dataloaders, datamodule)
+            module, path = self._choose_module_and_checkpoint(model, ckpt_path, fn, sources)
             # by default that of the last run
             is_last = datamodule is None and dataloaders is None
             owner = self._core.datamodule if is_last else datamodule
@@ -1556,7 +1561,11 @@ class Trainer:
         return results
 
     def _choose_module_and_checkpoint(
-        self, model: Module | None, ckpt_path: str | os.PathLike[str] | None, fn: str
+        self,
+        model: Module | None,
+        ckpt_path: str | os.PathLike[str] | None,
+        fn: str,
+        sources: tuple[Any, ...],
     ) -> tuple[Module, str | None]:
         """Return the module to run and the path of the checkpoint to load into it."""
         from trainer_hooks.trainer.run.find_checkpoint import best_of_last_fit
@@ -1569,10 +1578,45 @@ class Trainer:
             raise UsageError("no model was given, and this trainer has run none yet: pass model=.")
         if model is None and ckpt_path is None:
             ckpt_path = core.processes.run_on_rank_zero(partial(best_of_last_fit, self, core, fn))
-        return module, self._resolve_checkpoint(ckpt_path, fn, module)
+        return module, self._resolve_checkpoint(ckpt_path, fn, module, sources=sources)
+
+    def _start_of_fit(
+        self, ckpt_path: str | os.PathLike[str] | None, model: Any, *sources: Any
+    ) -> dict[str, Any]:
+        """Return the inputs of a fit that say what it goes on from, and which training it is.
+
+        Args:
+            ckpt_path: as the user passed it.
+            model: as the user passed it.
+            sources: the loaders and data modules as the user passed them; None for none.
+        """
+        core, module = self._core, adapt_if_foreign(uncompiled(model), Module)
+        # others than rank 0 save and search nothing; and a bare fit is not slowed down
+        is_labelled = (
+            core.processes.is_global_zero
+            and not core.is_trial
+            and core.fn is None
+            and isinstance(module, Module)
+            and (ckpt_path is not None or bool(self.checkpoint_callbacks))
+        )
+        if not is_labelled:
+            return {"ckpt_path": self._resolve_checkpoint(ckpt_path, "fit", model)}
+        from trainer_hooks.trainer.run.run_identity import TRAININGS, label_run, trained_object
+
+        label = label_run(self, core.config, module, *sources)
+        path = self._resolve_checkpoint(ckpt_path, "fit", model, label)
+        if path is not None:
+            is_named = core.start.named_path is not None
+            label = TRAININGS.adopt(trained_object(module), label, path, is_named=is_named)
+        return {"ckpt_path": path, "label": label}
 
     def _resolve_checkpoint(
-        self, ckpt_path: str | os.PathLike[str] | None, fn: str, module: Module
+        self,
+        ckpt_path: str | os.PathLike[str] | None,
+        fn: str,
+        module: Module,
+        label: RunLabel | None = None,
+        sources: Iterable[Any] = (),
     ) -> str | None:
         """Return the path that `ckpt_path` stands for, and record how it was named.
 
@@ -1605,7 +1649,15 @@ class Trainer:
             self._core.start.named_path = absolute_path(ckpt_path)
             return self._core.start.named_path
         from trainer_hooks.trainer.run.find_checkpoint import find_checkpoint
+        from trainer_hooks.trainer.run.run_identity import label_evaluation
 
+        core, known = self._core, uncompiled(module)
+        if label is None and isinstance(own := adapt_if_foreign(known, Module), Module):
+            label = label_evaluation(self, core.config, own, *sources)
+        if label is not None and ckpt_path != "auto":
+            # a trainer's "last" and "best" are those of its last training, of another module too
+            last = core.training.identity.run
+            label = replace(label, runs=label.runs | {last} - {""})
         # on rank 0 alone: other nodes may not see its folders
         return self._core.processes.run_on_rank_zero(
             partial(
@@ -1613,8 +1665,9 @@ class Trainer:
                 self,
                 str(ckpt_path),
                 fn,
-                uncompiled(module),
-                self._core.entry_point,
+                known,
+                core.entry_point,
+                label,
             )
         )
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import pytest
 import torch
+from new_processes import forget_trainings
 
 from trainer_hooks import Module
 from trainer_hooks.callbacks import ModelCheckpoint, SpikeDetection, TrainingSpikeException
@@ -182,6 +183,7 @@ def test_a_list_in_the_folder_of_the_checkpoints(bare, tmp_path):
     """There it is found by the run's next start, and by no other run that logs beside it."""
     saver = ModelCheckpoint(tmp_path / "c", every_n_train_steps=2, save_top_k=-1)
     for seen in (range(5), [5, 6, 7]):
+        forget_trainings()
         module = Told(LOSSES)
         with pytest.raises(TrainingSpikeException):
             bare(SpikeDetection(), saver, enable_checkpointing=True).fit(
@@ -215,6 +217,7 @@ def test_a_skipping_run_that_was_killed_is_the_uncut_one(bare, tmp_path, seed):
     ends = []
     for folder, cuts in (("whole", ()), ("cut", (cut,))):
         for at in (*cuts, None):
+            forget_trainings()
             # a resume has its random numbers from the checkpoint; without one it starts anew
             torch.manual_seed(99 if list((tmp_path / folder).glob("*.ckpt")) else 0)
             saver = ModelCheckpoint(tmp_path / folder, every_n_train_steps=every)

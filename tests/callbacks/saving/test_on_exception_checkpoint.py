@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from new_processes import forget_trainings
 
 from trainer_hooks import Callback
 from trainer_hooks.callbacks import OnExceptionCheckpoint
@@ -14,7 +15,12 @@ from trainer_hooks.testing import TinyModule
 @pytest.fixture
 def bare(bare):
     """The bare trainer, in which callbacks that save may take part."""
-    return lambda *callbacks: bare(*callbacks, enable_checkpointing=None)
+
+    def make(*callbacks):
+        forget_trainings()
+        return bare(*callbacks, enable_checkpointing=None)
+
+    return make
 
 
 class Crash(Callback):

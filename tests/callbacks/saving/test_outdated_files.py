@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 
 from trainer_hooks import Callback, Module, Trainer
 from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint
+from trainer_hooks.checkpoint.paths import file_name, files_in
 from trainer_hooks.errors import UsageError
 
 
@@ -210,3 +211,31 @@ def test_what_is_left_of_lightnings_interface(tmp_path):
     assert saver.every_n_epochs == 1
     with pytest.raises(UsageError, match="must be a local file"):
         saver.to_yaml("s3://bucket/x.yaml")
+
+
+@pytest.mark.parametrize("folder", ["mine", "memory://two-savers"])
+def test_a_resume_by_path_from_the_file_of_the_first_saver(tmp_path, folder):
+    """The second, whose turn comes again, writes over its file of then, and deletes it later."""
+    folder = folder if "://" in folder else str(tmp_path / folder)
+
+    def savers():
+        return [
+            ModelCheckpoint(folder, filename="each-{epoch}", save_top_k=-1, save_last=True),
+            ModelCheckpoint(folder, filename="top-{epoch}", monitor="validated_at", mode="max"),
+        ]
+
+    def train(epochs, ckpt_path=None):
+        both = savers()
+        module = Line()
+        quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+        trainer = Trainer(default_root_dir=tmp_path, accelerator="cpu", plugins=False,
+                          callbacks=both, max_epochs=epochs, **quiet)  # fmt: skip
+        trainer.fit(module, points(), points(4), ckpt_path=ckpt_path)
+        return both
+
+    train(3)
+    _, top = train(5, f"{folder}/last.ckpt")
+    found = sorted(file_name(path) for path in files_in(folder, ".ckpt"))
+    assert found == sorted(["last.ckpt", *(f"each-epoch={n}.ckpt" for n in range(5)),
+                            "top-epoch=4.ckpt"])  # fmt: skip
+    assert file_name(top.best_model_path) == "top-epoch=4.ckpt"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from new_processes import forget_trainings
 
 from trainer_hooks.cli.main import main
 
@@ -231,6 +232,7 @@ def ask(here, capsys):
     """Ask `trainer-hooks ...`."""
 
     def ask(*words: str) -> Answer:
+        forget_trainings()  # each command has a process of its own
         capsys.readouterr()
         try:
             code: int | str | None = main(list(words))

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from new_processes import forget_trainings
 
 from trainer_hooks import Callback, StopTraining
 from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint, Timer
@@ -231,6 +232,7 @@ def test_a_resume_says_where_it_goes_on_and_from_what(told, monkeypatch) -> None
     Where the program asks for "auto" itself, its command is the way to go on.
     """
     told(Acts(raising(ValueError("broken"))))
+    forget_trainings()
     monkeypatch.setattr("sys.argv", ["train.py", "--epochs", "3", "a b"])
     begun, ended, way_on = told(Acts(raising(ValueError("broken"))), ckpt_path="auto")
     newest = ended.split("; ")[1]

@@ -12,6 +12,7 @@ import warnings
 import pytest
 import torch
 import warm_python
+from new_processes import forget_trainings
 
 from trainer_hooks import Callback, Trainer
 from trainer_hooks.callbacks import ModelCheckpoint
@@ -40,6 +41,7 @@ def fit(tmp_path, Tiny):
     """Return a function that starts the training anew, as another process would."""
 
     def start(*callbacks, epochs=2, ckpt_path="auto", folder=tmp_path) -> list[str]:
+        forget_trainings()
         saver = ModelCheckpoint(folder, save_last=True)
         trainer = Trainer(
             max_epochs=epochs, accelerator="cpu", logger=False, plugins=False,

@@ -310,6 +310,29 @@ def test_a_read_only_folder_is_found_before_the_first_batch(
     assert names(tmp_path / "c") == []
 
 
+def test_a_full_disk_is_found_before_the_first_batch(
+    quiet_trainer, tmp_path, Tiny, batches, monkeypatch
+) -> None:
+    """The error says that it is full, and not that the folder has the wrong rights."""
+    open_ = os.open
+
+    def refuse(path, flags, *args, **options):
+        if flags & os.O_WRONLY and Path(path) == tmp_path:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return open_(path, flags, *args, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+    trained = Trained()
+    trainer = quiet_trainer(
+        callbacks=[ModelCheckpoint(tmp_path), trained], enable_checkpointing=None
+    )
+    with pytest.raises(
+        OptionError, match=r"No space left on device: .*\. Free some space, or give"
+    ):
+        trainer.fit(Tiny(), batches(), ckpt_path="auto")
+    assert trained.count == 0
+
+
 @pytest.mark.parametrize("kind", [CSVLogger, TensorBoardLogger])
 def test_a_read_only_root_is_found_by_the_loggers(
     kind, quiet_trainer, tmp_path, Tiny, batches, read_only

@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 import torch
+from new_processes import forget_trainings
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from trainer_hooks import Callback, Trainer, TrainerHooksWarning
@@ -22,6 +23,7 @@ def test_a_run_that_is_finished(ckpt_path, Tiny, quiet_trainer, batches, tmp_pat
         return quiet_trainer(max_epochs=2, enable_checkpointing=True, callbacks=saver)
 
     trainer().fit(Tiny(), batches(2))
+    forget_trainings()
     caplog.clear()
     again = trainer()
     with pytest.warns(TrainerHooksWarning) as caught, caplog.at_level("INFO", "trainer_hooks"):

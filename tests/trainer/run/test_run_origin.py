@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from new_processes import forget_trainings
 
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.checkpoint.file import summarize
-from trainer_hooks.errors import TrainerHooksWarning
+from trainer_hooks.errors import CheckpointNotFoundError, TrainerHooksWarning
 from trainer_hooks.trainer.run import run_origin as origin
 from trainer_hooks.trainer.run.run_origin import (
     compute_run_origin,
@@ -39,6 +40,7 @@ def started(quiet_trainer, net, batches, monkeypatch):
     """Start a run as a command would, with or without a logger; return its trainer."""
 
     def start(*command, rate=0.1, ckpt_path="auto", logger=True, epochs=1, callbacks=()):
+        forget_trainings()
         monkeypatch.setattr(sys, "argv", ["/some/where/train.py", *command])
         trainer = quiet_trainer(
             logger=logger, callbacks=list(callbacks), enable_checkpointing=None, max_epochs=epochs
@@ -134,12 +136,14 @@ def test_a_config_without_what_changes_no_training() -> None:
 
 
 @pytest.mark.slow
-def test_last_takes_another_runs_with_a_warning(started) -> None:
-    """`"last"` takes its own run's, and only where there is none the newest, and says so."""
+def test_last_takes_no_other_runs(started) -> None:
+    """`"last"` takes its own run's; where there is none an error says whose there are."""
     own, other = started("1"), started("2")
     assert started("1", ckpt_path="last", epochs=2).log_dir == own.log_dir
-    with pytest.warns(TrainerHooksWarning, match=r"ckpt_path='last' took .* another run has saved"):
-        assert started("3", ckpt_path="last", epochs=3).ckpt_path
+    newest = own.checkpoint_callback.best_model_path.replace("=0-step=4", "=1-step=8")
+    with pytest.raises(CheckpointNotFoundError, match="its command line was") as caught:
+        started("3", ckpt_path="last", epochs=3)
+    assert f"give its path: ckpt_path={newest!r}." in str(caught.value)
     assert other.log_dir != own.log_dir
 
 
@@ -207,7 +211,9 @@ def test_a_file_that_says_nothing_of_itself_is_taken(started, monkeypatch) -> No
     """A checkpoint of an older version, which does not say whose it is, is gone on with."""
     with monkeypatch.context() as patch:
         saving = "trainer_hooks.trainer.run.checkpoint_saving"
-        patch.setattr(f"{saving}.compute_run_origin", lambda *_: "")
+        identity = "trainer_hooks.trainer.run.run_identity"
+        patch.setattr(f"{identity}.compute_run_origin", lambda *_: "")
+        patch.setattr(f"{identity}.secrets.token_hex", lambda _: "")
         patch.setattr(f"{saving}.process_identity", lambda: "")
         patch.setattr(f"{saving}.shown_command", lambda *_: "")
         first = started("1")

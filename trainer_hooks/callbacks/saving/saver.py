@@ -378,7 +378,8 @@ class SaveTracker:
         resumed_from = trainer.ckpt_path
         if resumed_from is None or not trainer.is_global_zero or trainer.fast_dev_run:
             return
-        if any(_is_same_file(file, resumed_from) for file in plan.files):
+        is_own_save = any(_is_same_file(file, resumed_from) for file in plan.files)
+        if is_own_save:
             for file in (*plan.files, *filter(None, [plan.link])):
                 if not is_remote(file):
                     remove_stale_parts(Path(file).parent)
@@ -391,6 +392,9 @@ class SaveTracker:
         # no run goes on from weights alone: what a killed process had saved since comes once more
         if saver.save_weights_only and trainer.named_ckpt_path is None:
             self.repeated = self._files_since(resumed_from)
+        elif trainer.named_ckpt_path is not None and not is_own_save:
+            # the checkpoint is of a saver before this one, whose turn comes once more
+            self.repeated = self._files_since(resumed_from, of_its_batch=True)
         # what is to be replaced although the plan writes it is temporary; older checkpoints have
         # no plan
         written = plan.files or (resumed_from,)
@@ -400,16 +404,55 @@ class SaveTracker:
             if exists(old) and self._may_delete(old, resumed_from) and _is_older(old, resumed_from):
                 ours(saver).remove_checkpoint(trainer, old)
 
-    def _files_since(self, checkpoint: str) -> set[str]:
-        """Return the files in the saver's folder that its run saved after a checkpoint."""
+    def remove_temporary(self, trainer: Trainer) -> None:
+        """Delete the temporary checkpoint of a resume that had nothing more to save.
+
+        It stays where no file of the saver holds as much of the training.
+        """
+        temporary, self._for_now = self._for_now, ()
+        if not trainer.is_global_zero:
+            return
+        ranking = self.ranking
+        ranked = {ranking.best_model_path, ranking.last_model_path, *ranking.best_k_models} - {""}
+        for path in filter(exists, temporary):
+            batches = summarize(path).batches
+            links = [one for one in ranked if one != path and _is_same_file(one, path)]
+            others = {
+                one: summarize(one) for one in sorted(ranked.difference(links)) if exists(one)
+            }
+            enough = [
+                one
+                for one, summary in others.items()
+                if one != path and summary.is_resumable and summary.batches >= batches
+            ]
+            if enough and self._may_delete(path, trainer.named_ckpt_path):
+                for link in links:
+                    _link_to(enough[0], link)
+                ours(self._saver).remove_checkpoint(trainer, path)
+
+    def _files_since(self, checkpoint: str, *, of_its_batch: bool = False) -> set[str]:
+        """Return the files in the saver's folder that its run saved after a checkpoint.
+
+        Args:
+            checkpoint: the checkpoint.
+            of_its_batch: whether only those count that were saved after the same batch.
+        """
         files: set[str] = set()
-        loaded = summarize(checkpoint)
+        try:
+            loaded = summarize(checkpoint)
+        except CheckpointError:  # of another tool, too
+            return files
         for file in ours(self._saver).own_files():
             try:
                 summary = summarize(file)
             except CheckpointError:  # a file of another tool
                 continue
-            if summary.saved_at > loaded.saved_at and summary.origin == loaded.origin:
+            is_of_run = (summary.origin, summary.identity.run) == (
+                loaded.origin,
+                loaded.identity.run,
+            )
+            is_of_batch = not of_its_batch or summary.batches == loaded.batches
+            if is_of_run and is_of_batch and summary.saved_at > loaded.saved_at:
                 files.add(file)
         return files
 
@@ -666,6 +709,10 @@ class Saver(Checkpoint):
             ours(self).forget()
         else:
             self.tracker.finish_loaded_save(trainer)
+
+    def on_fit_end(self, trainer: Trainer, module: Module) -> None:
+        """Delete the temporary checkpoint that the fit went on from, if another holds as much."""
+        self.tracker.remove_temporary(trainer)
 
     def on_checkpoint_saved(self, trainer: Trainer, module: Module, path: str) -> None:
         """Link to the durable file, and delete the files that it replaces."""

@@ -34,10 +34,22 @@ As in Lightning, `enable_model_summary=False` leaves out the default alone, not 
 
 
 def root_dir(config: TrainerConfig) -> str:
-    """Return the folder or address that logs and checkpoints go to."""
+    """Return the folder or address that logs and checkpoints go to.
+
+    Raises:
+        OptionError: it is the working directory, and somebody has removed that.
+    """
     root = config.default_root_dir
-    # a Path would take the `~` of `./~/x` for the home folder
-    return str(Path.cwd() if root is None else os.path.expanduser(root))  # noqa: PTH111
+    if root is not None:
+        # a Path would take the `~` of `./~/x` for the home folder
+        return os.path.expanduser(root)  # noqa: PTH111
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError as error:
+        raise OptionError(
+            "Trainer(default_root_dir=None): this stands for the working directory, which somebody "
+            "has removed. Pass the path of a folder, or change to one that is there."
+        ) from error
 
 
 def default_callbacks(

@@ -199,8 +199,9 @@ def _begin_write(core: TrainerCore, *, is_sharded: bool) -> Callable[..., str]:
     # strictly later than the previous save, even if the clock was set back or is another machine's:
     # `ckpt_path="last"` compares these times
     training.saved_at = max(time.time_ns(), training.saved_at + 1)
-    if training.origin is None:  # the first save of a fit
+    if training.origin is None:  # of a fit without savers, which was not labelled as it began
         training.origin = compute_run_origin(training.hparams, core.connector.callbacks)
+    if not training.command:
         training.command = shown_command(core.connector.callbacks)
     # the values of now: by the time that a thread writes, the training may have made another save
     summary: dict[str, Any] = {
@@ -209,6 +210,7 @@ def _begin_write(core: TrainerCore, *, is_sharded: bool) -> Callable[..., str]:
         "origin": training.origin,
         "process": process_identity(),
         "command": training.command,
+        "identity": training.identity,
     }
     if is_sharded:
         from trainer_hooks.trainer.run.sharded_checkpoint import (

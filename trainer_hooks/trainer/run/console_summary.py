@@ -34,6 +34,8 @@ from trainer_hooks.module.module import Module
 from trainer_hooks.trainer.run.resume_line import resume_line, shown_path
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from trainer_hooks.callbacks import ModelCheckpoint
     from trainer_hooks.connector.callback_state import LoadReport
     from trainer_hooks.context.context import RunContext, Trainer
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from trainer_hooks.trainer.run.run_inputs import RunInputs
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
+_COUNTS = {"epoch": "epoch", "global_step": "step"}
 _LIMITS = ("max_epochs", "max_steps", "max_duration")
 
 
@@ -50,6 +53,13 @@ def log_resume(training: TrainingState, report: LoadReport, path: str) -> None:
     if report.upgraded:
         states += f", upgraded: {len(report.upgraded)}"
     log.info("resuming from %r at %s (%s)", shown_path(path), _place_of(training), states)
+
+
+def log_loaded(fn: str, checkpoint: Mapping[str, Any], path: str) -> None:
+    """Log which checkpoint an evaluation or prediction has taken its weights from."""
+    counts = (f"{unit} {checkpoint[key]}" for key, unit in _COUNTS.items() if key in checkpoint)
+    place = ", ".join(counts)
+    log.info("%s: weights of %r%s", fn, shown_path(path), f" ({place})" if place else "")
 
 
 def warn_of_nothing_to_do(context: RunContext, reason: str, name: str) -> bool:

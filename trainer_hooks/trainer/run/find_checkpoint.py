@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks._log import warn
+from trainer_hooks._log import log, warn
 from trainer_hooks._names import ours
 from trainer_hooks.callbacks.saving.saver import Saver, earlier_folders
 from trainer_hooks.checkpoint.file import load_checkpoint, summarize, verify_checkpoint
@@ -29,16 +29,20 @@ from trainer_hooks.module.module import Module
 from trainer_hooks.module.torch_wrappers import unsharded_class
 from trainer_hooks.trainer.run.failed_start import warn_of_failed_start
 from trainer_hooks.trainer.run.resume_line import resume_line
+from trainer_hooks.trainer.run.run_identity import (
+    RunLabel,
+    RunMatcher,
+    differences,
+)
 from trainer_hooks.trainer.run.run_origin import (
     compute_run_origin,
-    is_running_elsewhere,
     run_config,
     shown_command,
     training_values,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from trainer_hooks.checkpoint.seal import CheckpointSummary
     from trainer_hooks.context.context import Trainer
@@ -54,26 +58,33 @@ class CheckpointSearch:
     Only the ends of the files are read until one is chosen, and only that one is verified.
 
     Attributes:
-        asked: the user's argument, `"last"`, `"best"` or `"auto"`, for messages.
         files: the files to consider.
         module: the name of the class of the module to load.
-        is_resume: whether a training is to resume, for which weights alone are not enough, and the
-            class must be the same; an evaluation may use another with the same weights.
-        is_own: returns for a path and its summary whether this run saved it before a restart;
-            `"auto"` takes no other, `"last"` and `"best"` only where there is none.
+        matcher: tells the files of this run from those of others.
         passed_over: newer files that were skipped, each with the reason.
         of_others: files that another run saved, and when.
+        reasons: why those are of another run, as far as their summaries tell it.
+        summaries: the summaries of all files.
+        own: the summaries of the files that this run saved.
+        of_process: the summaries of the files that other trainings of this process saved.
         taken: the file that was chosen, or that named the best.
     """
 
-    asked: str
     files: Iterable[str]
     module: str
-    is_resume: bool
-    is_own: Callable[[str, CheckpointSummary], bool]
+    matcher: RunMatcher
     passed_over: list[str] = field(default_factory=list)
     of_others: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    summaries: dict[str, CheckpointSummary] = field(default_factory=dict)
+    own: dict[str, CheckpointSummary] = field(default_factory=dict)
+    of_process: dict[str, CheckpointSummary] = field(default_factory=dict)
     taken: str | None = None
+
+    @property
+    def asked(self) -> str:
+        """The user's argument: `"last"`, `"best"` or `"auto"`."""
+        return self.matcher.asked
 
     def newest(self) -> str | None:
         """Return the newest whole checkpoint of the module, or None; warn of skipped files."""
@@ -81,14 +92,14 @@ class CheckpointSearch:
         self._tell(chosen)
         return chosen
 
-    def best(self, state_key: str) -> str:
-        """Return the best checkpoint by the saver's state in the newest one.
+    def best(self, state_key: str) -> str | None:
+        """Return the best checkpoint by the saver's state in the newest one, or None.
 
         Args:
             state_key: the state key of the saver.
 
         Raises:
-            CheckpointNotFoundError: no checkpoint names a best one, or that file is gone.
+            CheckpointNotFoundError: the best file is gone, or another run has written over it.
             CheckpointError: the best one is damaged.
         """
         for path in self._newest_first():
@@ -100,52 +111,84 @@ class CheckpointSearch:
             for candidate in (named, join_path(parent_folder(path), file_name(named))):
                 if exists(candidate):
                     verify_checkpoint(candidate)
+                    if summarize(candidate).saved_at > summarize(path).saved_at:
+                        raise CheckpointNotFoundError(
+                            f"ckpt_path={self.asked!r}: {candidate!r}, which {path!r} records as "
+                            "the best checkpoint, was written over since. Give a path, or 'last'."
+                        )
                     return candidate
             raise CheckpointNotFoundError(
                 f"ckpt_path={self.asked!r}: the best checkpoint that {path!r} records is "
                 f"{named!r}, which is not there. Give a path, or 'last'."
             )
         self._tell(None)
-        raise CheckpointNotFoundError(
-            f"ckpt_path={self.asked!r}: no checkpoint callback of this trainer has saved one that "
-            "says what is best. Train first, without save_weights_only, or give a path."
-        )
+        return None
 
     def _newest_first(self) -> Iterator[str]:
-        """Yield the usable files, latest first, other runs' last; record why files are skipped."""
-        # a set: two savers may have one folder
-        # each path is there once, so that reasons, None or a text, are never compared
-        for _, _, _, path, reason in sorted(map(self._looked_at, set(self.files)), reverse=True):
-            if reason is None:
-                yield path
-            elif reason:
-                self.passed_over.append(f"{path!r} ({reason})")
+        """Yield the usable files of this run, surest and latest first; record skipped ones.
 
-    def _looked_at(self, path: str) -> tuple[bool, int, int, str, str | None]:
-        """Return a file's sort key: whether it is the run's own, and when it was saved.
-
-        The last item is the reason for which the file cannot be used: None if it can, and an empty
-        text if it is skipped silently.
+        Raises:
+            CheckpointNotFoundError: nothing says which of several trainings is meant.
         """
-        try:
-            summary = summarize(path)
-        except CheckpointNotFoundError:
-            return False, 0, 0, path, ""  # another process deleted it meanwhile
-        except CheckpointError as error:
-            # no summary says when it was saved: the file's own time places it among the others
-            return True, modified_at(path), 0, path, _reason(error)
-        reason, is_own = None, self.is_own(path, summary)
-        if self.is_resume and not summary.is_resumable:
-            reason = ""
-        elif not is_own and self.asked == "auto":
-            reason = ""
-            self.of_others[path] = summary.saved_at
-        # an empty name: another tool wrote the file
-        elif self.is_resume and summary.module not in ("", self.module):
-            reason = f"saved with a {summary.module}"
-        elif not is_own:
-            self.of_others[path] = summary.saved_at
-        return is_own, summary.saved_at, summary.batches, path, reason
+        summaries, order = self.summaries, list[tuple[int, int, int, str, str]]()
+        damaged = list[tuple[int, int, str, str]]()
+        for path in set(self.files):  # two savers may have one folder
+            try:
+                summaries[path] = summarize(path)
+            except CheckpointNotFoundError:
+                continue  # another process deleted it meanwhile
+            except CheckpointError as error:
+                # no summary says when it was saved: the file's own time places it among the others
+                damaged.append((modified_at(path), 0, path, _reason(error)))
+        for path, verdict in self.matcher.judge(summaries).items():
+            summary, reason = summaries[path], ""
+            if self.matcher.is_resume and not summary.is_resumable:
+                continue
+            if not verdict.rank:
+                if not (verdict.is_silent and self.asked == "auto"):
+                    self.of_others[path] = summary.saved_at
+                    self.reasons[path] = verdict.reason
+                if verdict.is_of_process:
+                    self.of_process[path] = summary
+                continue
+            self.own[path] = summary
+            # an empty name: another tool wrote the file
+            if self.matcher.is_resume and summary.module not in ("", self.module):
+                reason = f"saved with a {summary.module}"
+            order.append((verdict.rank, summary.saved_at, summary.batches, path, reason))
+        surest = max((rank for rank, *_ in order), default=0)
+        self._require_one_training(surest)
+        order += [(surest, *each) for each in damaged]
+        for _, _, _, path, reason in sorted(order, reverse=True):
+            if reason:
+                self.passed_over.append(f"{path!r} ({reason})")
+            else:
+                yield path
+
+    def _require_one_training(self, surest: int) -> None:
+        """Refuse to choose among several trainings of a process for a word that names none.
+
+        Raises:
+            CheckpointNotFoundError: the files are of several, and none is the trainer's own.
+        """
+        # an exact match, and the trainer's own, leave no choice; but an evaluation has neither
+        if self.asked == "auto" or surest != 1:
+            return
+        newest: dict[tuple[Any, ...], tuple[int, str]] = {}
+        # what this process has trained is as likely to be meant as what an earlier one has
+        for path, summary in {**self.own, **self.of_process}.items():
+            one = summary.identity
+            if one.run:
+                own_run = one.run if path in self.of_process else ""
+                key = (own_run, one.seed, one.data, one.ordinal, one.position)
+                newest[key] = max(newest.get(key, (0, "")), (summary.saved_at, path))
+        if len(newest) > 1:
+            listed = ", ".join(repr(path) for _, path in sorted(newest.values(), reverse=True))
+            raise CheckpointNotFoundError(
+                f"ckpt_path={self.asked!r}: the checkpoints here are of {len(newest)} trainings, "
+                "such as folds or seeds, and nothing says which is meant. Give the path of one; "
+                f"the newest of each: {listed}."
+            )
 
     def _is_whole(self, path: str) -> bool:
         try:
@@ -199,7 +242,12 @@ def refuse_misspelt(asked: str) -> None:
 
 
 def find_checkpoint(
-    trainer: Trainer, asked: str, fn: str, module: Module, entry_point: str = "fit"
+    trainer: Trainer,
+    asked: str,
+    fn: str,
+    module: Module,
+    entry_point: str = "fit",
+    label: RunLabel | None = None,
 ) -> str | None:
     """Return the path of a checkpoint, or None where `"auto"` finds none.
 
@@ -209,10 +257,11 @@ def find_checkpoint(
         fn: `"fit"`, `"validate"`, `"test"` or `"predict"`; fit needs more than weights.
         module: the module to load, of another framework too.
         entry_point: the name of the user's call that trains.
+        label: the label of the run; None if nothing is known but the command and the module.
 
     Raises:
         OptionError: `"auto"` was passed to another entry point than fit.
-        CheckpointNotFoundError: there is none.
+        CheckpointNotFoundError: there is none of this run.
         CheckpointError: the best one is damaged.
     """
     if asked == "auto" and fn != "fit":
@@ -220,17 +269,63 @@ def find_checkpoint(
             f"ckpt_path='auto' of {fn}: starting anew makes sense for fit alone. Give a path, "
             "'last' or 'best'."
         )
-    search = _search(trainer, asked, fn, adapt_if_foreign(module, Module))
+    module = adapt_if_foreign(module, Module)
     if asked == "best":
-        saver = next(iter(_with_books(trainer)), None)
         # what this process has recorded itself comes before what files say
+        saver = next(iter(_with_books(trainer)), None)
         if saver is not None and saver.best_model_path and exists(saver.best_model_path):
             verify_checkpoint(saver.best_model_path)
             return str(saver.best_model_path)
-        checkpoint_path: str | None = search.best("" if saver is None else saver.state_key)
+    if label is None:
+        origin = compute_run_origin(ours(module).saved_hparams, trainer.callbacks)
+        label = RunLabel(origin)
+    search = _search(trainer, asked, fn, module, label)
+    if asked == "best":
+        checkpoint_path = search.best("" if saver is None else saver.state_key)
     else:
         checkpoint_path = search.newest()
-    if checkpoint_path is None and asked == "last":
+    if checkpoint_path is None:
+        _tell_of_none(trainer, search, fn, module, entry_point)
+    elif fn == "fit":
+        _tell_of_doubt(search, label)
+        warn_of_failed_start(checkpoint_path, asked)
+    return checkpoint_path
+
+
+def _tell_of_none(
+    trainer: Trainer, search: CheckpointSearch, fn: str, module: Module, entry_point: str
+) -> None:
+    """Report where `"auto"` found checkpoints of other runs alone.
+
+    Raises:
+        CheckpointNotFoundError: another word found none of this run.
+    """
+    asked, others = search.asked, ""
+    newest = max(search.of_others, key=search.of_others.__getitem__, default=None)
+    if newest is not None:
+        reasons = _differences(trainer, module, newest, search.reasons[newest])
+        others = (
+            f"All checkpoints here ({len(search.of_others)}) are of other runs; the newest is "
+            f"{newest!r}, and {'; '.join(reasons)}."
+        )
+    if asked == "auto":
+        if newest is not None:
+            cure = (
+                " Give each run its own default_root_dir, or its logger a version."
+                if search.reasons[newest]
+                else ""
+            )
+            trainer.print(
+                f"ckpt_path='auto': a new training. {others}{cure} To resume it all the same: "
+                f"{resume_line(trainer, newest, entry_point)}"
+            )
+        return
+    if asked == "best":
+        message = (
+            "no checkpoint callback of this trainer has saved one that says what is best. "
+            f"{others or 'Train first, without save_weights_only, or give a path.'}"
+        )
+    else:
         folders = [
             repr(folder)
             for saver in map(ours, trainer.checkpoint_callbacks)
@@ -238,16 +333,51 @@ def find_checkpoint(
             for folder in saver.folders()
         ]
         looked = f" Looked in {', '.join(folders)}." if folders else ""
-        raise CheckpointNotFoundError(
-            "ckpt_path='last': no checkpoint callback of this trainer has saved one"
-            f"{'' if fn != 'fit' else ' that a training can go on from'}."
-            f"{looked} Train first, give a path, or "
-            "let fit start anew where there is none: ckpt_path='auto'."
+        message = (
+            "no checkpoint callback of this trainer has saved one"
+            f"{'' if fn != 'fit' else ' that a training can go on from'}.{looked}"
         )
-    _tell_of_others(trainer, search, adapt_if_foreign(module, Module), entry_point)
-    if checkpoint_path is not None and fn == "fit":
-        warn_of_failed_start(checkpoint_path, asked)
-    return checkpoint_path
+        message += f" {others}" if others else ""
+        if not others:
+            message += (
+                " Train first, give a path, or let fit start anew where there is none: "
+                "ckpt_path='auto'."
+            )
+    if others:
+        message += f" To take it all the same, give its path: ckpt_path={newest!r}."
+    raise CheckpointNotFoundError(f"ckpt_path={asked!r}: {message}")
+
+
+def _tell_of_doubt(search: CheckpointSearch, label: RunLabel) -> None:
+    """Report where a checkpoint was taken for this run's although another might be meant."""
+    path = search.taken
+    summary = search.own.get(path or "")
+    if summary is None:
+        return
+    mine = label.identity
+    if summary.identity.run and (difference := differences(summary.identity, mine)):
+        log.info(
+            "ckpt_path=%r takes %r for this run's by its folder, although %s. Give each run a "
+            "dirpath of its own.",
+            search.asked,
+            path,
+            difference,
+        )
+    alike = {
+        one.identity.ordinal
+        for one in search.summaries.values()
+        if one.origin == label.origin
+        and (one.identity.seed, one.identity.data) == (mine.seed, mine.data)
+    }
+    if len(alike) > 1 and summary.identity.run not in label.runs:
+        log.info(
+            "ckpt_path=%r: %d trainings of one process with this command, seed and data saved "
+            "here. This is number %d of its process, and takes that one's. A seed, a "
+            "default_root_dir or a logger's version for each tells them apart in any order.",
+            search.asked,
+            len(alike),
+            mine.ordinal + 1,
+        )
 
 
 def best_of_last_fit(trainer: Trainer, core: TrainerCore, fn: str) -> str | None:
@@ -278,11 +408,13 @@ def _with_books(trainer: Trainer) -> list[Any]:
     return [one for one in trainer.checkpoint_callbacks if hasattr(one, "best_model_path")]
 
 
-def _search(trainer: Trainer, asked: str, fn: str, module: Module) -> CheckpointSearch:
+def _search(
+    trainer: Trainer, asked: str, fn: str, module: Module, label: RunLabel
+) -> CheckpointSearch:
     """Return a search of all files that the trainer's savers, now or in earlier runs, have saved.
 
-    All files of a folder that the user named belong to this run. In default folders, which several
-    runs share, a run is recognised by its origin; and a fit ignores runs that are still going.
+    Files of a folder that the user named belong to this run, as `RunMatcher` says. In default
+    folders, which several runs share, a run is recognised; and a fit ignores runs that go on.
     """
     savers = [ours(saver) for saver in trainer.checkpoint_callbacks]
     named = [path for one in savers if one.has_named_folder for path in one.candidates(trainer)]
@@ -292,54 +424,25 @@ def _search(trainer: Trainer, asked: str, fn: str, module: Module) -> Checkpoint
     if asked == "auto" and not savers:
         folders = earlier_folders(trainer)
         shared = {path for folder in folders for path in files_in(folder, Saver.FILE_EXTENSION)}
-    # "auto" must not resume another run's training by accident, nor one that is still going
-    origin, is_resume = (
-        compute_run_origin(ours(module).saved_hparams, trainer.callbacks),
-        fn == "fit",
-    )
-
-    def is_own(path: str, summary: CheckpointSummary) -> bool:
-        if path not in shared:
-            return True
-        return summary.origin in ("", origin) and not (is_resume and is_running_elsewhere(summary))
-
-    return CheckpointSearch(
-        asked, [*named, *shared], unsharded_class(module).__name__, is_resume, is_own
-    )
+    shared -= set(named)
+    matcher = RunMatcher(asked, fn == "fit", label, frozenset(shared))
+    return CheckpointSearch([*named, *shared], unsharded_class(module).__name__, matcher)
 
 
-def _tell_of_others(
-    trainer: Trainer, search: CheckpointSearch, module: Module, entry_point: str
-) -> None:
-    """Report if all checkpoints, or the chosen one, belong to other runs."""
-    if not search.of_others:
-        return
-    if search.taken is None:
-        newest = max(search.of_others, key=search.of_others.__getitem__)
-        trainer.print(
-            f"ckpt_path={search.asked!r}: a new training. All checkpoints here "
-            f"({len(search.of_others)}) are of other runs; the newest is {newest!r}, and "
-            f"{'; '.join(_differences(trainer, module, newest))}. To resume it all the same: "
-            f"{resume_line(trainer, newest, entry_point)}"
-        )
-    elif search.taken in search.of_others:
-        warn(
-            f"ckpt_path={search.asked!r} took {search.taken!r}, which another run has saved "
-            f"({'; '.join(_differences(trainer, module, search.taken))}): this one has saved none. "
-            "Give the path of the one that is meant.",
-            TrainerHooksWarning,
-        )
+def _differences(trainer: Trainer, module: Module, path: str, reason: str) -> list[str]:
+    """Return why a checkpoint is not taken for one of this run, each reason as text.
 
-
-def _differences(trainer: Trainer, module: Module, path: str) -> list[str]:
-    """Return why a checkpoint is not taken for one of this run, each reason as text."""
+    Args:
+        trainer: the trainer.
+        module: the module.
+        path: the checkpoint.
+        reason: the reason that its summary tells; empty if it tells none.
+    """
     from trainer_hooks.callbacks.reporting.run_config import config_differences
     from trainer_hooks.trainer.run.restoring import setting_changes
 
     summary = summarize(path)
-    reasons = []
-    if is_running_elsewhere(summary):
-        reasons.append("its process is still going")
+    reasons = [reason] if reason else []
     name = unsharded_class(module).__name__
     if summary.module not in ("", name):
         reasons.append(f"it was saved with a {summary.module}, not a {name}")
@@ -361,4 +464,9 @@ def _differences(trainer: Trainer, module: Module, path: str) -> list[str]:
     reasons += [f"hyperparameter {change}" for change in changes]
     hidden = len(reasons) - _SHOWN
     more = [f"{hidden} more differences"] if hidden > 0 else []
-    return [*reasons[:_SHOWN], *more] or ["it does not say how it was started"]
+    unknown = (
+        "it had other hyperparameters of the data, or another folder, logger name or version"
+        if summary.origin
+        else "it does not say how it was started"
+    )
+    return [*reasons[:_SHOWN], *more] or [unknown]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -245,6 +246,10 @@ class TrainerRun:
             # before any hook: the other ranks wait for this one until they hear of it
             self._distributed_run.tell_failure(error)
         self.core.state.status = TrainerStatus.INTERRUPTED
+        if self.inputs.label is not None:
+            from trainer_hooks.trainer.run.run_identity import TRAININGS
+
+            TRAININGS.broken.add(self.core.training.identity.run)
         self.core.training.metrics.enter(LogScope.CLOSED)
         hooks, module = self.core.connector.relay, self.inputs.module
         is_in_order = isinstance(error, TerminationSignal) and error.is_in_order
@@ -381,7 +386,9 @@ class TrainerRun:
             self._distributed_run.find_folders(inputs)
         if core.processes.is_global_zero and inputs.fn == "fit":
             # before a callback asks a logger for its folder: no other run may get the same one
-            open_folders(core.loggers)
+            progress = core.training.progress
+            is_new = inputs.ckpt_path is None and progress.is_untrained and not core.is_trial
+            open_folders(core.loggers, begins_anew=is_new)
         if self._distributed_run is not None:
             self._distributed_run.share_loggers()
         brings = defines(module, "configure_callbacks", Module)
@@ -630,10 +637,17 @@ def check_folders(core: TrainerCore, trainer: Trainer) -> None:
             check_writable(Path(folder))
         except OSError as error:
             path = "" if error.filename is None else f": {error.filename}"
+            is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            cure = (
+                "Free some space, or give another path."
+                if is_full
+                else (
+                    "It must be a folder that is there, or can be made, and takes files. Give "
+                    "another path, or change its rights."
+                )
+            )
             raise OptionError(
-                f"{what}, {folder!r}: nothing can be written there ({error.strerror}{path}). It "
-                "must be a folder that is there, or can be made, and takes files. Give another "
-                "path, or change its rights."
+                f"{what}, {folder!r}: nothing can be written there ({error.strerror}{path}). {cure}"
             ) from error
         if own is not None and not is_inside(str(Path(folder, "file")), own):
             elsewhere[f"{what}: {folder!r}"] = None

@@ -28,7 +28,7 @@ from trainer_hooks.module.optimization import (
     require_same_classes,
 )
 from trainer_hooks.runtime.state_backup import WeightsBackup
-from trainer_hooks.trainer.run.console_summary import log_resume
+from trainer_hooks.trainer.run.console_summary import log_loaded, log_resume
 from trainer_hooks.trainer.run.registered_state import owners_of
 from trainer_hooks.trainer.run.run_inputs import restore_datamodule
 
@@ -221,6 +221,8 @@ class CheckpointRestorer:
                 _warn_of_callbacks(start.report)
         if self._is_fit:
             self._restore_fitting_optimizers()
+        else:
+            log_loaded(self._inputs.fn, checkpoint, self._path)
 
     def restore_optimizers(self) -> None:
         """Restore the optimizers and schedulers, as hooks have left them.

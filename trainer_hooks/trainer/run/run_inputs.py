@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from trainer_hooks.context.context import RunContext
     from trainer_hooks.loops.loop_position import LoopPosition
+    from trainer_hooks.trainer.run.run_identity import RunLabel
 
 _LIMITS = {
     "validate": "limit_val_batches",
@@ -64,6 +65,8 @@ class RunInputs:
         train: the training loaders passed by the user, or None.
         evaluation: the evaluation loaders passed by the user, or None.
         ckpt_path: the checkpoint to start from, or None.
+        label: of a fit the origin and identity that its checkpoints hold; None without savers, and
+            on other ranks than 0.
         overrides: names of optimizer options whose values come from this run, not the checkpoint.
         keeps_predictions: whether predict returns the predictions.
         compiled: the wrapper that `torch.compile(module)` returned, if it was passed; or None.
@@ -80,6 +83,7 @@ class RunInputs:
     train: Any = None
     evaluation: Any = None
     ckpt_path: str | None = None
+    label: RunLabel | None = None
     keeps_predictions: bool = True
     overrides: frozenset[str] = frozenset()
     compiled: Any = None

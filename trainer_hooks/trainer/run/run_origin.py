@@ -32,6 +32,13 @@ _OF_TRAINING = frozenset(
     }
 )
 """The options of the Trainer that change the weights which a training leads to."""
+_OF_LOADERS = frozenset(
+    {
+        *("data_dir", "num_workers", "persistent_workers", "pin_memory", "prefetch_factor"),
+        *("root", "val_batch_size", "test_batch_size", "workers"),
+    }
+)
+"""Hyperparameters of data modules that a restart on another machine may change."""
 _FLAGS = frozenset(
     {
         *("bar", "no_bar", "no_progress", "no_progress_bar", "progress", "progress_bar"),
@@ -52,10 +59,16 @@ _CHECKPOINT_WORDS = frozenset({"auto", "best", "false", "last", "true"})
 """Values of those options that name no checkpoint of another run."""
 
 
-def compute_run_origin(hparams: Mapping[str, Any] | None, callbacks: Iterable[Any] = ()) -> str:
+def compute_run_origin(
+    hparams: Mapping[str, Any] | None,
+    callbacks: Iterable[Any] = (),
+    data_hparams: Iterable[Mapping[str, Any]] = (),
+    places: Iterable[str] = (),
+) -> str:
     """Return a digest that a restart of this run shares, and other trainings do not.
 
-    It covers the module's hyperparameters, and the command line without the program's folder and
+    It covers the hyperparameters of the module and the data module, folders and versions that the
+    user gave, and the command line without the program's folder and
     without what changes no training, such as the number of epochs. In a notebook the command line
     is the server's, and is left out. If the run was made from a config, what the config says of the
     training replaces the command line.
@@ -63,10 +76,19 @@ def compute_run_origin(hparams: Mapping[str, Any] | None, callbacks: Iterable[An
     Args:
         hparams: the module's hyperparameters, as checkpoints hold them.
         callbacks: the run's callbacks, which may include its config.
+        data_hparams: the hyperparameters of its data modules, of which those of loaders are left
+            out, such as the number of workers.
+        places: folders, names and versions that the user gave.
     """
     config = run_config(callbacks)
     told = run_command(callbacks) if config is None else [_plain(training_values(config.identity))]
-    text = "\0".join([*told, _plain(dict(hparams or {}))])
+    data = (
+        {name: value for name, value in each.items() if name not in _OF_LOADERS}
+        for each in data_hparams
+    )
+    # nothing is added for what is not there: so runs of older versions are found
+    more = [*(_plain(each) for each in data if each), *places]
+    text = "\0".join([*told, _plain(dict(hparams or {})), *more])
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:_DIGITS]
 
 

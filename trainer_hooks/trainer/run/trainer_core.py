@@ -172,6 +172,10 @@ class TrainerCore:
             self.training = TrainingState(inputs.module, begins)
         if inputs.fn == "fit":
             self.training.hparams, self.training.origin = ours(inputs.module).saved_hparams, None
+            self.training.command = ""
+            if inputs.label is not None:
+                self.training.origin = inputs.label.origin
+                self.training.identity = inputs.label.identity
         # a new one for each run, with the loss scale of this training alone
         self.precision = make_precision(self.config.precision, self.device)
         if self.training.scaler:
