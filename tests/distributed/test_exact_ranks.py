@@ -30,6 +30,11 @@ def test_three_ranks_reduce_in_the_same_buckets_from_the_first_step_on(launched)
         }
 
 
+def test_buffers_that_no_state_dict_holds_are_restored(launched):
+    """Those that changed, in place or made anew, in one file and in a file for each rank."""
+    require_exact(launched("exact_buffers", processes=2), "exact_buffers")
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("processes", "cases"),

@@ -28,6 +28,7 @@ _OWN_TYPES: dict[str, type | tuple[type, ...]] = {
     "clock": dict,
     "evaluated": dict,
     "evaluators": dict,
+    "extra_buffers": dict,
     "generators": dict,
     "gradients": dict,
     "history": dict,

@@ -406,6 +406,8 @@ class TrainerRun:
             units=self.inputs.units,
         )
         hooks.on_after_configure_model(trainer, module)
+        if self.inputs.fn == "fit":
+            core.training.buffers.begin(module)
         if self._profiler is not None:
             self._profiler.attach()
 
