@@ -24,6 +24,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 _OWN_TYPES: dict[str, type | tuple[type, ...]] = {
     "accumulate_grad_batches": int,
     "added_groups": list,
+    "added_weights": list,
     "buffers": dict,
     "clock": dict,
     "evaluated": dict,

@@ -24,7 +24,7 @@ from trainer_hooks.checkpoint.safetensors_file import (
 from trainer_hooks.errors import TrainerHooksWarning, UsageError
 from trainer_hooks.hooks.relay import current_hook
 from trainer_hooks.module.torch_wrappers import unsharded_class
-from trainer_hooks.runtime.parameter_names import with_plain_names
+from trainer_hooks.runtime.parameter_names import tensor_names, with_plain_names
 from trainer_hooks.trainer.run.registered_state import build_state_registry
 from trainer_hooks.trainer.run.run_origin import (
     compute_run_origin,
@@ -280,6 +280,13 @@ def build_checkpoint(
     return encoded
 
 
+def _names_since(built: frozenset[str], state_dict: Mapping[str, Any], module: Module) -> list[str]:
+    """Return the names of parameters and buffers in a state_dict that are not among `built`."""
+    later = state_dict.keys() - built
+    # beside them, a state_dict may hold states of other kinds
+    return sorted(later & tensor_names(module)) if later else []
+
+
 def _contents(
     core: TrainerCore, trainer: Trainer, module: Module, weights_only: bool
 ) -> dict[str, Any]:
@@ -324,6 +331,8 @@ def _contents(
             own["plugins"] = connector.plugin_records()
             own["world_size"] = core.processes.world_size
             own["setup"] = {**training.setup, "precision": core.precision.name}
+            # of layers that hooks have added since
+            own["added_weights"] = _names_since(training.built, checkpoint["state_dict"], module)
             context = core.context if core.fn == "fit" else None
             # every entry of the state registry: the callbacks' states too, as the entry `callbacks`
             # calls `connector.state_dict`

@@ -119,7 +119,7 @@ class StartingPoint:
             core, context, self._inputs, checkpoint, start.path, read_shards=self._reader
         )
         restorer.check()
-        with restorer.undone_on_error(with_weights=may_change):
+        with restorer.undone_on_error(with_weights=may_change or restorer.awaits_weights):
             if is_fit:
                 # those of an earlier fit may have more groups than the checkpoint
                 drop_added_groups(core.training.optimization, core.training.setup)
