@@ -280,11 +280,19 @@ def build_checkpoint(
     return encoded
 
 
-def _names_since(built: frozenset[str], state_dict: Mapping[str, Any], module: Module) -> list[str]:
-    """Return the names of parameters and buffers in a state_dict that are not among `built`."""
+def _added_weights(
+    built: frozenset[str], state_dict: Mapping[str, Any], module: Module
+) -> dict[str, list[str]]:
+    """Return the entry with the names of weights of layers that hooks have added, if there are any.
+
+    Args:
+        built: the names of the parameters and buffers before that.
+        state_dict: the weights, among which may be states of other kinds.
+        module: the module.
+    """
     later = state_dict.keys() - built
-    # beside them, a state_dict may hold states of other kinds
-    return sorted(later & tensor_names(module)) if later else []
+    added = sorted(later & tensor_names(module)) if later else []
+    return {"added_weights": added} if added else {}
 
 
 def _contents(
@@ -331,8 +339,7 @@ def _contents(
             own["plugins"] = connector.plugin_records()
             own["world_size"] = core.processes.world_size
             own["setup"] = {**training.setup, "precision": core.precision.name}
-            # of layers that hooks have added since
-            own["added_weights"] = _names_since(training.built, checkpoint["state_dict"], module)
+            own.update(_added_weights(training.built, checkpoint["state_dict"], module))
             context = core.context if core.fn == "fit" else None
             # every entry of the state registry: the callbacks' states too, as the entry `callbacks`
             # calls `connector.state_dict`
