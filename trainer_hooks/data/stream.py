@@ -498,8 +498,11 @@ class TrainStream:
 
     def _last_indices(self) -> dict[str, list[int]]:
         """Return the fingerprint of the last batch's indices; empty where they are not recorded."""
-        if self._sampler is None or not self._opened_with or _items_ahead(self.loader):
+        # a resume puts a recorder around torch's samplers too, and the files must be the same
+        is_recorded = self._sampler is not None and self._sampler.make_recorder is not None
+        if not is_recorded or not self._opened_with or _items_ahead(self.loader):
             return {}
+        assert self._sampler is not None
         return fingerprint(self._sampler.item_before(self.is_ahead))
 
     def require_same(self, state: dict[str, Any]) -> None:

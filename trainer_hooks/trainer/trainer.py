@@ -236,7 +236,8 @@ class Trainer:
             weights_only: without effect, for Lightning's scripts: no file is opened in a way that
                 could run code.
             overrides: names of optimizer options, such as `["lr"]`, whose values come from this
-                run's `configure_optimizers` instead of the checkpoint.
+                run's `configure_optimizers` instead of the checkpoint. `"lr_schedulers"` and
+                `"optimizers"` take this run's schedulers, or optimizers, where others were saved.
         """
         from trainer_hooks.trainer.run.run_inputs import RunInputs, checked_overrides
 

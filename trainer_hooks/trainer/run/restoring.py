@@ -27,6 +27,7 @@ from trainer_hooks.module.optimization import (
     changed_options,
     require_same_classes,
 )
+from trainer_hooks.module.replaced_states import REPLACEABLE, SCHEDULERS, replace_states
 from trainer_hooks.runtime.parameter_names import plain_name, tensor_names, with_names_of
 from trainer_hooks.runtime.state_backup import WeightsBackup
 from trainer_hooks.trainer.run.console_summary import log_resume
@@ -367,12 +368,26 @@ class CheckpointRestorer:
             log.debug("the optimizers do not fit the checkpoint before on_fit_start", exc_info=True)
 
     def _require_same_kinds(self) -> None:
-        """Require as many optimizers and schedulers as were saved, of the same classes."""
+        """Require as many optimizers and schedulers as were saved, of the same classes.
+
+        Those that this run has in the place of saved ones have taken it before.
+        """
+        self._replace_states()
         training, checkpoint = self._context.training, self._checkpoint
         saved_setup = checkpoint["trainer_hooks"].get("setup", {})
         training.optimization.require_same_numbers(checkpoint)
         with restoring_part("setup", self._path):
             require_same_classes(training.optimization, checkpoint, saved_setup, training.setup)
+
+    def _replace_states(self) -> None:
+        """Put the states of this run's schedulers and optimizers where it overrides saved ones."""
+        training, names = self._context.training, self._inputs.overrides & REPLACEABLE
+        with restoring_part("setup", self._path):
+            replaced = replace_states(
+                self._checkpoint, training.optimization, training.setup, names
+            )
+        if replaced:
+            log.info("in the place of the checkpoint's: %s", ", ".join(replaced))
 
     def _require_same_groups(self) -> None:
         """Require the groups that the optimizers had when they were saved."""
@@ -395,7 +410,8 @@ class CheckpointRestorer:
             self._tell_differences()
             # before they are loaded: an override replaces options in the file
             with restoring_part("setup", self._path):
-                _reconcile_settings(self._core, checkpoint, self._path, self._inputs.overrides)
+                options = self._inputs.overrides - REPLACEABLE
+                _reconcile_settings(self._core, checkpoint, self._path, options)
         with restoring_part("optimizer_states", self._path):
             optimization.load_state_dict(checkpoint)
         self._restored_parts, self._restored_states = _parts_of(optimization), checkpoint
@@ -465,9 +481,9 @@ def _reconcile_settings(
         name = option.partition(" ")[0]
         if kind == "optimizers" and name in overrides:
             continue  # changed on purpose
-        # told once; of an option of a scheduler it would not be true
-        is_advised = kind == "optimizers" and not any(theirs.values())
-        advice = f" (overrides=[{name!r}] takes this run's)" if is_advised else ""
+        word = name if kind == "optimizers" else SCHEDULERS
+        # told once
+        advice = "" if any(theirs.values()) else f" (overrides=[{word!r}] takes this run's)"
         theirs.setdefault(_told(option, before, now), advice)
     was = noted.get("precision", core.precision.name)
     if was != core.precision.name:

@@ -11,6 +11,7 @@ from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
 from trainer_hooks.hooks.spec import may_change_optimizers
 from trainer_hooks.metrics.store import LogScope
 from trainer_hooks.module.added_groups import drop_added_groups
+from trainer_hooks.module.replaced_states import REPLACEABLE
 from trainer_hooks.trainer.run.run_origin import is_running_elsewhere
 
 if TYPE_CHECKING:
@@ -94,7 +95,10 @@ class StartingPoint:
         # the module's hook may replace layers, whose parameters the optimizers take, and the hooks
         # from here on may look at the optimizers
         if is_fit:
-            make_optimizers(is_rebuilt=before != list(map(id, module.parameters())))
+            is_rebuilt = before != list(map(id, module.parameters()))
+            # those of an earlier fit have made steps
+            is_replaced = start.path is not None and self._inputs.overrides & REPLACEABLE
+            make_optimizers(is_rebuilt=is_rebuilt or bool(is_replaced))
         if checkpoint is None or start.path is None:
             if is_fit and core.training.progress.stage is EpochStage.BATCHES:
                 # an exception ended the last fit inside an epoch, which is repeated from its start
