@@ -102,7 +102,9 @@ def _plan_option(name: str, note: str = "") -> Any:
     """
 
     def read(self: Trainer) -> Any:
-        return getattr(self._core.plan, name)
+        # that of a run may differ from the options, which the next run begins with
+        context = self._core.context
+        return getattr(self._core.plan if context is None else context.plan, name)
 
     def change(self: Trainer, value: Any) -> None:
         self._core.change_plan(name, value)
