@@ -265,6 +265,68 @@ def exact_buffers(folder: Path) -> dict:
     return found
 
 
+class Rescheduled(Logs):
+    """Notes its rates, which follow a scheduler of its class."""
+
+    optimizer: Any = torch.optim.Adam
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rates: list[float] = []
+
+    def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+        self.rates.append(self.optimizers().param_groups[0]["lr"])
+        return super().training_step(batch, batch_idx)
+
+    def schedule(self, optimizer: Any) -> Any:
+        return torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+
+    def configure_optimizers(self) -> Any:
+        optimizer = self.optimizer(self.parameters(), lr=0.01)
+        return [optimizer], [{"scheduler": self.schedule(optimizer), "interval": "step"}]
+
+
+class OtherSchedule(Rescheduled):
+    def schedule(self, optimizer: Any) -> Any:
+        return torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=60)
+
+
+class OtherOptimizer(OtherSchedule):
+    optimizer = torch.optim.NAdam
+
+
+def replaced(folder: Path) -> dict:
+    """Resume with another schedule or optimizer, and resume that run by the same line."""
+    layers = {"auto_wrap_policy": nn.Linear}
+    strategies = {
+        "ddp": "ddp", "fsdp": FSDPStrategy(**layers),
+        "parts": FSDPStrategy(**layers, state_dict_type="sharded"),
+    }  # fmt: skip
+    found = {}
+    for name, strategy in strategies.items():
+
+        def fit(kind: Any, *callbacks: Any, strategy: Any = strategy, **how: Any) -> Any:
+            torch.manual_seed(4)
+            module = kind()
+            if "ckpt_path" in how:
+                how["overrides"] = ["lr_schedulers", "optimizers"]
+            run = trainer(folder, *callbacks, max_epochs=2, strategy=strategy)
+            run.fit(module, some(), **how)
+            return whole(module), module.rates
+
+        old, new = folder / name / "old", folder / name / "new"
+        fit(Rescheduled, Slots(old))
+        for kind in (OtherSchedule, OtherOptimizer):
+            _, from_start = fit(kind)
+            first, rates = fit(kind, Slots(new), ckpt_path=old / "batch3.ckpt")
+            again, later = fit(kind, ckpt_path=new / f"batch{BATCHES + 2}.ckpt")
+            found[f"{name}, {kind.__name__}"] = {
+                "as from the start": rates == from_start[3:],
+                "later": later == rates[BATCHES - 1 :] and again == first,
+            }
+    return found
+
+
 def buckets(folder: Path) -> dict:
     """Record the buckets of each step, as a communication hook sees them."""
     seen: list[list[str]] = []
@@ -288,5 +350,13 @@ def buckets(folder: Path) -> dict:
 
 CASES = {
     function.__name__: function
-    for function in (exact_plain, exact_ddp, exact_own_loop, exact_shards, exact_buffers, buckets)
+    for function in (
+        exact_plain,
+        exact_ddp,
+        exact_own_loop,
+        exact_shards,
+        exact_buffers,
+        replaced,
+        buckets,
+    )
 }

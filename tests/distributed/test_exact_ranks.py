@@ -35,6 +35,13 @@ def test_buffers_that_no_state_dict_holds_are_restored(launched):
     require_exact(launched("exact_buffers", processes=2), "exact_buffers")
 
 
+def test_another_scheduler_or_optimizer_is_taken(launched):
+    """Rates are those of a run that had the scheduler from the start, and later resumes exact."""
+    for found in launched("replaced", processes=2).found("replaced"):
+        assert len(found) == 6
+        assert all(all(values.values()) for values in found.values()), found
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("processes", "cases"),
