@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import pytest
 import torch
@@ -28,13 +29,18 @@ class Counted(Dataset):
     """Twelve samples that count how often one is loaded."""
 
     def __init__(self) -> None:
-        self.loaded = 0
+        # no plain attribute, which a resume would restore
+        self.counts: Counter[str] = Counter()
+
+    @property
+    def loaded(self) -> int:
+        return self.counts["loaded"]
 
     def __len__(self) -> int:
         return 12
 
     def __getitem__(self, index: int) -> int:
-        self.loaded += 1
+        self.counts["loaded"] += 1
         return index
 
 

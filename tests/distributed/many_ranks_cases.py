@@ -278,6 +278,127 @@ def static_accumulates(folder: Path) -> dict:
     return {}
 
 
+class Memory(nn.Module):
+    """Adds the mean of earlier inputs, from a queue in place and from one that is made anew."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("queue", torch.zeros(6, 5), persistent=False)
+        self.register_buffer("newest", None, persistent=False)
+        self.register_buffer("mask", torch.ones(300, 300), persistent=False)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            before = self.queue.mean(0) if self.newest is None else self.newest.mean(0)
+            if self.training:
+                self.queue.copy_(torch.cat([inputs, self.queue])[:6])
+                self.newest = torch.cat([self.queue[:2], inputs[:1]])
+        return inputs + before * self.mask[0, 0]
+
+
+class Remembering(Logs):
+    """Has a memory in front of its layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net.insert(0, Memory())
+
+
+class Grown(Callback):
+    """Checks that files hold no buffer that never changes."""
+
+    def on_save_checkpoint(self, trainer: Trainer, module: Any, checkpoint: Any) -> None:
+        changed = checkpoint["trainer_hooks"]["extra_buffers"]["changed"]
+        assert sorted(name.split(".")[-1] for name in changed) == ["newest", "queue"]
+
+
+def exact_buffers(folder: Path) -> dict:
+    """Buffers that no state_dict holds, under DDP, with shards of the weights, and in a Run."""
+    ways: Ways = {
+        "plain": ("ddp", {}),
+        "accumulated": ("ddp", {"accumulate_grad_batches": 3}),
+        "of each rank": (DDPStrategy(broadcast_buffers=False), {}),
+        "fsdp": (FSDPStrategy(auto_wrap_policy=nn.Linear), {}),
+        "fsdp parts": (FSDPStrategy(auto_wrap_policy=nn.Linear, state_dict_type="sharded"), {}),
+    }
+    found = {
+        name: differing(folder / name, trained(folder, Remembering, strategy, options, Grown()))
+        for name, (strategy, options) in ways.items()
+    }
+
+    def fit(seed: int, *callbacks: Any, ckpt_path: Path | None = None) -> dict[str, Any]:
+        torch.manual_seed(seed)
+        net = nn.Sequential(Memory(), nn.Linear(5, 8), nn.Dropout(0.3), nn.Linear(8, 1))
+        run = a_run(folder, net, *callbacks, ckpt_path=ckpt_path, max_epochs=2, strategy="ddp")
+        train(run, net, some(), validates=True)
+        return {"weights": digest(net), "queue": of_rank(net[0].queue)}
+
+    found["own loop"] = differing(folder / "own loop", fit)
+    return found
+
+
+class Rescheduled(Logs):
+    """Notes its rates, which follow a scheduler of its class."""
+
+    optimizer: Any = torch.optim.Adam
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rates: list[float] = []
+
+    def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+        self.rates.append(self.optimizers().param_groups[0]["lr"])
+        return super().training_step(batch, batch_idx)
+
+    def schedule(self, optimizer: Any) -> Any:
+        return torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+
+    def configure_optimizers(self) -> Any:
+        optimizer = self.optimizer(self.parameters(), lr=0.01)
+        return [optimizer], [{"scheduler": self.schedule(optimizer), "interval": "step"}]
+
+
+class OtherSchedule(Rescheduled):
+    def schedule(self, optimizer: Any) -> Any:
+        return torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=60)
+
+
+class OtherOptimizer(OtherSchedule):
+    optimizer = torch.optim.NAdam
+
+
+def replaced(folder: Path) -> dict:
+    """Resume with another schedule or optimizer, and resume that run by the same line."""
+    layers = {"auto_wrap_policy": nn.Linear}
+    strategies = {
+        "ddp": "ddp", "fsdp": FSDPStrategy(**layers),
+        "parts": FSDPStrategy(**layers, state_dict_type="sharded"),
+    }  # fmt: skip
+    found = {}
+    for name, strategy in strategies.items():
+
+        def fit(kind: Any, *callbacks: Any, strategy: Any = strategy, **how: Any) -> Any:
+            torch.manual_seed(4)
+            module = kind()
+            if "ckpt_path" in how:
+                how["overrides"] = ["lr_schedulers", "optimizers"]
+            run = trainer(folder, *callbacks, max_epochs=2, strategy=strategy)
+            run.fit(module, some(), **how)
+            return whole(module), module.rates
+
+        old, new = folder / name / "old", folder / name / "new"
+        fit(Rescheduled, Slots(old))
+        for kind in (OtherSchedule, OtherOptimizer):
+            _, from_start = fit(kind)
+            first, rates = fit(kind, Slots(new), ckpt_path=old / "batch3.ckpt")
+            again, later = fit(kind, ckpt_path=new / f"batch{BATCHES + 2}.ckpt")
+            found[f"{name}, {kind.__name__}"] = {
+                "as from the start": rates == from_start[3:],
+                "later": later == rates[BATCHES - 1 :] and again == first,
+            }
+    return found
+
+
 def buckets(folder: Path) -> dict:
     """Record the buckets of each step, as a communication hook sees them."""
     seen: list[list[str]] = []
@@ -302,7 +423,7 @@ def buckets(folder: Path) -> dict:
 CASES = {
     function.__name__: function
     for function in (
-        exact_plain, exact_ddp, exact_own_loop, exact_shards, exact_planned, comm_states,
-        few_to_validate, static_accumulates, buckets,
+        exact_plain, exact_ddp, exact_own_loop, exact_shards, exact_planned, exact_buffers,
+        replaced, comm_states, few_to_validate, static_accumulates, buckets,
     )
 }  # fmt: skip

@@ -51,6 +51,18 @@ def test_what_cannot_be_exact_is_told(launched):
         assert found["steps"] == 0
 
 
+def test_buffers_that_no_state_dict_holds_are_restored(launched):
+    """Those that changed, in place or made anew, in one file and in a file for each rank."""
+    require_exact(launched("exact_buffers", processes=2), "exact_buffers")
+
+
+def test_another_scheduler_or_optimizer_is_taken(launched):
+    """Rates are those of a run that had the scheduler from the start, and later resumes exact."""
+    for found in launched("replaced", processes=2).found("replaced"):
+        assert len(found) == 6
+        assert all(all(values.values()) for values in found.values()), found
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("processes", "cases"),

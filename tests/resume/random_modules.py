@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections import deque
 from typing import Any
@@ -27,7 +28,14 @@ class Net(Module):
         super().__init__()
         norm = nn.BatchNorm1d(4) if options["batch_norm"] else nn.Identity()
         drop = nn.Dropout(0.4) if options["dropout"] else nn.Identity()
-        self.layers = nn.Sequential(nn.Linear(3, 4), norm, nn.Tanh(), drop, nn.Linear(4, 1))
+        first = nn.LazyLinear(4) if options["layers"] == "lazy" else nn.Linear(3, 4)
+        last: Any = nn.Linear(4, 1)
+        if options["layers"] == "compiled":
+            last = torch.compile(last, backend="eager")
+        self.layers = nn.Sequential(first, norm, nn.Tanh(), drop, last)
+        if options["memory"] != "none":
+            rows = None if options["memory"] == "grows" else torch.zeros(1, 3)
+            self.register_buffer("memory", rows, persistent=False)
         self.options, self.make_optimizers = options, make_optimizers
         self.automatic_optimization = options["optimization"] == "automatic"
         if options["optimization"] == "two optimizers":
@@ -57,12 +65,36 @@ class Net(Module):
         if self.options["module_generator"]:
             noise = torch.randn(inputs.shape, generator=self.generator)
             inputs = inputs + noise.to(inputs.device)
-        loss = (self.layers(inputs.to(self.layers[0].weight.dtype)) - batch[1]).square().mean()
+        made = self.layers(self.remembered(inputs).to(self.layers[0].weight.dtype))
+        loss = (made - batch[1]).square().mean()
+        if hasattr(self, "added"):
+            verdict = self.added(made.to(self.added[0].weight.dtype))
+            loss = loss + verdict.square().mean().to(loss.dtype)
         self._log_training(loss, batch_idx)
         kind = self.options["optimization"]
         if kind != "automatic":
             self._step_by_hand(kind, loss, batch, batch_idx)
         return loss
+
+    def remembered(self, inputs: Tensor) -> Tensor:
+        """Return inputs with a mean of those before, and remember these."""
+        kind = self.options["memory"]
+        if kind == "none":
+            return inputs
+        before = self.memory
+        with torch.no_grad():
+            newest = inputs.mean(0, keepdim=True)
+            if kind == "in place":
+                inputs = inputs + self.memory
+                self.memory.mul_(0.8).add_(newest * 0.1)
+            elif kind == "assigned":
+                inputs = inputs + before
+                self.memory = before * 0.8 + newest.to(before.dtype) * 0.1
+            else:
+                inputs = inputs if before is None else inputs + before.mean(0) * 0.1
+                rows = newest if before is None else torch.cat([newest.to(before.dtype), before])
+                self.memory = rows[:5]
+        return inputs
 
     def _log_training(self, loss: Tensor, batch_idx: int) -> None:
         self.log("loss", loss, on_step=True, on_epoch=True)
@@ -100,7 +132,7 @@ class Net(Module):
             self.kept["worst"].reset()
 
     def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
-        loss = (self.layers(batch[0]) - batch[1]).square().mean()
+        loss = (self.layers(self.remembered(batch[0])) - batch[1]).square().mean()
         self.log("val_loss", loss)
         if self.options["logs"] == "everywhere":
             self.log("val_noise", torch.rand(()))
@@ -194,3 +226,61 @@ class Ending(Callback):
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx) -> None:
         if trainer.progress.batches_completed % 6 == 2:
             trainer.end_epoch()
+
+
+class AddsLayers(Callback):
+    """Adds layers to the module, which are not trained."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def setup(self, trainer, module, stage) -> None:
+        if self.where == "in setup":
+            self._add(module)
+
+    def on_fit_start(self, trainer, module) -> None:
+        if self.where == "at the start":
+            self._add(module)
+
+    def _add(self, module) -> None:
+        module.added = nn.Sequential(nn.Linear(1, 2), nn.Linear(2, 1)).to(module.device)
+        module.added.requires_grad_(False)
+
+
+class Timed(Callback):
+    """Draws and counts in a hook that others wrap."""
+
+    def __init__(self) -> None:
+        self.total = 0.0
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx) -> None:
+        self.total = self.total * 0.5 + random.random() + float(torch.rand(()))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"total": self.total}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.total = state["total"]
+
+
+def _counted(hook: Any) -> Any:
+    """Wrap a hook, as tools that measure do."""
+
+    @functools.wraps(hook)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return hook(*args, **kwargs)
+
+    return wrapped
+
+
+class TimedByClass(Timed):
+    on_train_batch_end = _counted(Timed.on_train_batch_end)
+
+
+def wrapping(where: str) -> Callback:
+    """Return a callback whose hook is wrapped in its class, or on the object."""
+    if where == "in the class":
+        return TimedByClass()
+    callback = Timed()
+    callback.on_train_batch_end = _counted(callback.on_train_batch_end)
+    return callback

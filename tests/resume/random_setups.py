@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import random_data as data
+import random_schedulers
 import torch
 from random_data import BATCH, Noise, Numbered, Order, OwnBatches, seeded
 from random_guests import make_guest
-from random_modules import Asking, Counter, Ending, Journal, Net, Skipper
+from random_modules import AddsLayers, Asking, Counter, Ending, Journal, Net, Skipper, wrapping
 from torch.optim.lr_scheduler import OneCycleLR, ReduceLROnPlateau, StepLR
 from torch.utils.data import (
     BatchSampler,
@@ -96,6 +97,8 @@ def train_loader(o: Options) -> Any:
     source: Any = samples
     if o["is_deep"] and o["data"] == "map":  # a Subset would hide the state of the samples
         source = Subset(samples, range(o["samples"]))
+    if o["collate"] == "with a state":
+        worked["collate_fn"] = data.Collate()
     return loader(source, **ordered(o, source), **worked)
 
 
@@ -106,6 +109,10 @@ def ordered(o: Options, source: Any) -> dict[str, Any]:
     kind, _, how = order.partition(": ")
     if kind == "own":
         return {"sampler": Order(count, how), **whole}
+    if how == "shuffles its list":
+        return {"batch_sampler": data.ShufflesList(count)}
+    if how == "counts its passes":
+        return {"batch_sampler": data.CountsPasses(count)}
     if kind == "own batches":
         return {"batch_sampler": OwnBatches(Order(count, how))}
     if order == "batches":
@@ -171,6 +178,14 @@ def make_optimizers(net: Net) -> Any:
     elif o["scheduler"] == "plateau":
         plateau = ReduceLROnPlateau(optimizer, patience=0, threshold=10.0)
         schedulers = [{"scheduler": plateau, "monitor": "loss", "strict": False}]
+    elif o["scheduler"] == "plateau by step":
+        plateau = ReduceLROnPlateau(optimizer, patience=1, factor=0.9)
+        schedulers = [
+            {"scheduler": plateau, "monitor": "loss", "strict": False, "interval": "step"}
+        ]
+    elif o["scheduler"] in random_schedulers.KINDS:
+        made = random_schedulers.make(o["scheduler"], optimizer)
+        schedulers = [{"scheduler": made, "interval": "step"}]
     elif o["scheduler"] == "one cycle":
         schedulers = [{"scheduler": OneCycleLR(optimizer, 0.1, total_steps=99), "interval": "step"}]
     return optimizers, schedulers
@@ -181,6 +196,10 @@ def callbacks_of(o: Options, folder: Path, module: Net) -> list[Callback]:
     keeps = not o["callback_generator"]
     events = [*o["counts"], *(["on_validation_batch_end"] if o["counts_validation"] else [])]
     found: list[Callback] = [Counter(event, keeps=keeps) for event in events]
+    if o["adds_layers"] != "no":
+        found.append(AddsLayers(o["adds_layers"]))
+    if o["wraps_hooks"] != "no":
+        found.append(wrapping(o["wraps_hooks"]))
     found += [Journal()] * o["journal"] + [Asking()] * o["asks"]
     found += [Ending()] * o["ends_epochs"]
     if o["skips"] in ("batch", "gradients"):

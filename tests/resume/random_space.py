@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import random_schedulers
 from random_guests import GUESTS
 
 from trainer_hooks import Trainer
@@ -53,7 +54,10 @@ SPACE: dict[str, tuple[Any, ...]] = {
         "own batches: as it goes",
         "own batches: own torch generator",
         "own batches: by epoch",
+        "own batches: shuffles its list",
+        "own batches: counts its passes",
     ),
+    "collate": ("of torch", "with a state"),
     "drop_last": (False, True),
     "workers": (0, 0, 0, 0, 1, 2),
     "persistent": (False, True),
@@ -69,7 +73,15 @@ SPACE: dict[str, tuple[Any, ...]] = {
     "metric_objects": (False, True),
     "optimization": ("automatic", "manual", "manual window", "two optimizers"),
     "optimizer": ("SGD", "Adam", "AdamW", "NAdam", "LBFGS"),
-    "scheduler": ("none", "by step", "by epoch", "plateau", "one cycle"),
+    "scheduler": (
+        "none",
+        "by step",
+        "by epoch",
+        "plateau",
+        "one cycle",
+        "plateau by step",
+        *random_schedulers.KINDS,
+    ),
     "precision": ("32-true", "64-true", "bf16-mixed", "16-mixed"),
     "accumulate_grad_batches": (1, 2, 3),
     "microbatch_size": (None, 2, 3),
@@ -94,6 +106,10 @@ SPACE: dict[str, tuple[Any, ...]] = {
     "log_every_n_steps": (1, 2),
     "renews": (0, 1, 2),
     "ends_epochs": (False, True),
+    "memory": ("none", "in place", "assigned", "grows"),  # a buffer that no state_dict holds
+    "layers": ("plain", "lazy", "compiled"),
+    "adds_layers": ("no", "in setup", "at the start"),
+    "wraps_hooks": ("no", "in the class", "on the object"),
     # of chains alone: the cuts, savers, loggers, and a callback of another framework
     "chain": ((),),  # drawn by itself: see `random_chains.draw_chain`
     "save_every": (1, 2, 3, "epoch", "2 epochs"),
@@ -145,6 +161,9 @@ RULES: tuple[tuple[Callable[[Options], bool], tuple[str, ...]], ...] = (
     (lambda o: o["data"] not in ("map", *STATEFUL_MAP), ("order", "drop_last", "is_deep")),
     (lambda o: o["data"] in ("list", "iterable", "own sized"), ("workers",)),
     (lambda o: o["data"] == "list", ("augment",)),
+    (lambda o: o["data"] != "map", ("collate",)),
+    # each worker has a copy of its own, whose state no checkpoint holds
+    (lambda o: o["workers"] > 0, ("collate",)),
     (lambda o: o["workers"] == 0, ("persistent", "prefetch")),
     (lambda o: o["augment"] == "none", ("is_deep",)),
     (lambda o: o["data"] in WITHOUT_LENGTH and o["average"] == "swa", ("average",)),
@@ -182,6 +201,20 @@ RULES: tuple[tuple[Callable[[Options], bool], tuple[str, ...]], ...] = (
     (lambda o: bool(o["chain"]), ("cut", "second_cut", "saver")),
     # an average cannot follow parameters that pruning replaces
     (lambda o: o["guest"].endswith("average") or o["average"] != "none", ("prunes",)),
+    # pruning takes weights as they are registered, with a size and without a wrapper
+    (lambda o: o["prunes"], ("layers",)),
+    # torch refuses to freeze a weight without a size
+    (lambda o: o["layers"] == "lazy" and o["changes_mode"] == "freeze", ("layers",)),
+    # an average begins with the layers that there are before
+    (
+        lambda o: (
+            (o["average"] != "none" or o["guest"].endswith("average"))
+            and o["adds_layers"] == "at the start"
+        ),
+        ("adds_layers",),
+    ),
+    # torchdata's loader keeps the state of a sampler that has a state_dict, and refuses others
+    (lambda o: "stateful" in o["data"] and "its" in o["order"], ("order",)),
     # two callbacks that put their average into the module are refused
     (lambda o: o["guest"] == "lightning: average", ("average",)),
     # the file of a save that fails is not there, and is not saved later

@@ -11,7 +11,8 @@ from own_loops import fit_by_run
 from saving_callbacks import SaveEachStep
 from torch.optim import lr_scheduler
 
-from trainer_hooks import Module
+from trainer_hooks import Callback, Module
+from trainer_hooks.hooks.spec import HOOKS
 from trainer_hooks.testing import nested_diff
 
 STEPS = 7
@@ -139,3 +140,93 @@ def test_a_scheduler_is_resumed_in_a_loop_of_ones_own(name, tmp_path) -> None:
     fit_by_run(resumed, BATCHES, ckpt_path=tmp_path / "3.ckpt", **options)
     assert resumed.rates == whole.rates[3:]
     assert torch.equal(resumed.layer.weight, whole.layer.weight)
+
+
+PLATEAU_BATCHES, EPOCHS = 4, 2
+SAVED_IN = [
+    "on_train_batch_end", "on_validation_start", "on_validation_epoch_end",
+    "on_validation_end", "on_batch_checkpoint", "on_train_batches_end", "on_epoch_checkpoint",
+]  # fmt: skip
+
+
+class Watched(Module):
+    """Its validation logs its own number, by which a scheduler that counts steps goes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+        torch.nn.init.constant_(self.layer.weight, 0.5)
+        torch.nn.init.constant_(self.layer.bias, 0.1)
+        self.register_buffer("validations", torch.zeros(()))
+        self.rates, self.watched = [], []
+
+    def training_step(self, batch, batch_idx):
+        self.rates.append(self.optimizers().param_groups[0]["lr"])
+        return self.layer(batch).square().mean()
+
+    def on_validation_epoch_start(self) -> None:
+        self.validations += 1
+
+    def validation_step(self, batch, batch_idx) -> None:
+        self.log("number", self.validations.clone())
+
+    def lr_scheduler_step(self, scheduler, metric) -> None:
+        self.watched.append(float(metric))
+        scheduler.step(metric)
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        plateau = lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=0)
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": plateau, "monitor": "number", "interval": "step"},
+        }
+
+
+def saving_in(hook: str, folder) -> Callback:
+    """Return a callback that saves in each call of a hook, with the steps that were watched."""
+
+    class Saving(Callback):
+        cuts = ()
+
+        def save(self, trainer, module, *_) -> None:
+            if not trainer.sanity_checking:
+                self.cuts += ((folder / f"{len(self.cuts)}.ckpt", len(module.watched)),)
+                trainer.save_checkpoint(self.cuts[-1][0])
+
+    setattr(Saving, hook, Saving.save)
+    assert hook in HOOKS
+    return Saving()
+
+
+@pytest.mark.filterwarnings("ignore:a checkpoint was saved in the hook")
+@pytest.mark.parametrize("by_run", [False, True])
+@pytest.mark.parametrize("hook", SAVED_IN)
+def test_a_scheduler_by_step_with_a_monitor_is_resumed(hook, by_run, bare, tmp_path) -> None:
+    """It steps once for each step, with the value of that step's validation, wherever it is cut."""
+    data = [torch.full((2, 1), float(number)) for number in range(PLATEAU_BATCHES)]
+    options = {"max_epochs": EPOCHS, "val_check_interval": 1, "num_sanity_val_steps": 0}
+    quiet = {
+        "logger": False, "enable_checkpointing": False, "enable_progress_bar": False,
+        "enable_model_summary": False,
+    }  # fmt: skip
+
+    def fit(net, *callbacks, ckpt_path=None):
+        if by_run:
+            more = {"callbacks": callbacks, "ckpt_path": ckpt_path, "accelerator": "cpu"}
+            return fit_by_run(net, data, [torch.ones(1, 1)], **more, **quiet, **options)
+        trainer = bare(*callbacks, **options)
+        trainer.fit(net, data, [torch.ones(1, 1)], ckpt_path=ckpt_path)
+        return trainer
+
+    whole, saving = Watched(), saving_in(hook, tmp_path)
+    state = fit(whole, saving).lr_scheduler_configs[0].scheduler.state_dict()
+    assert whole.watched == [float(number + 1) for number in range(PLATEAU_BATCHES * EPOCHS)]
+    for path, steps in saving.cuts[:-1]:
+        resumed = Watched()
+        again = fit(resumed, ckpt_path=path)
+        assert resumed.watched == whole.watched[steps:], path.name
+        assert resumed.rates == whole.rates[len(whole.rates) - len(resumed.rates) :]
+        assert torch.equal(resumed.layer.weight, whole.layer.weight)
+        resumed_state = again.lr_scheduler_configs[0].scheduler.state_dict()
+        assert nested_diff.nested_differences(state, resumed_state) == []

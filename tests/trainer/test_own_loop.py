@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader
 from trainer_hooks import Callback, Module, Run, StopTraining
 from trainer_hooks.callbacks import (
     BatchSizeFinder,
+    EarlyStopping,
     LearningRateFinder,
     ModelCheckpoint,
     StochasticWeightAveraging,
@@ -953,6 +954,49 @@ def test_steps_begin_the_loader_again() -> None:
         numbers = [train_on(run, net, batch) for batch in run.steps(batches(4))]
     assert len(numbers) == 6
     assert run.progress.epochs_completed == 2
+
+
+def validated_steps(folder: Any, *callbacks: Any, **options: Any) -> list[int]:
+    """Train in steps, with a validation after every second one that logs a value of a list."""
+    values = [5.0, 3.0, 4.0, 2.0, 6.0, 6.0, 6.0, 1.0]
+    saver = ModelCheckpoint(
+        folder, monitor="val", filename="{step}", auto_insert_metric_name=False, save_top_k=2
+    )
+    options = {"max_epochs": -1, "max_steps": 16, "enable_checkpointing": True} | options
+    run, net = a_run(saver, *callbacks, **options)
+    steps = []
+    with run:
+        assert run.trainer.check_val_every_n_epoch == 1
+        for batch in run.steps(batches(5)):
+            assert run.trainer.check_val_every_n_epoch is None
+            train_on(run, net, batch)
+            steps.append(run.trainer.global_step)
+            if run.trainer.global_step % 2 == 0:
+                with run.validation():
+                    run.log("val", values[run.trainer.global_step // 2 - 1])
+    return steps
+
+
+def test_callbacks_that_monitor_act_at_each_validation_between_steps(tmp_path) -> None:
+    """A saver keeps the best of all validations, and a stopper counts each."""
+    validated_steps(tmp_path / "all")
+    assert sorted(path.name for path in (tmp_path / "all").iterdir()) == ["16.ckpt", "8.ckpt"]
+    stopping = EarlyStopping("val", patience=3)
+    steps = validated_steps(tmp_path / "stopped", stopping)
+    assert steps == [*range(1, 15)]
+    assert stopping.stopped_epoch == 2
+    assert sorted(p.name for p in (tmp_path / "stopped").iterdir()) == ["4.ckpt", "8.ckpt"]
+
+
+def test_they_do_so_after_a_resume_inside_an_epoch(tmp_path) -> None:
+    """The files and the stop are those of the run that was not cut."""
+    validated_steps(tmp_path / "cut", EarlyStopping("val", patience=3), max_steps=9)
+    path = tmp_path / "cut" / "8.ckpt"
+    stopping = EarlyStopping("val", patience=3)
+    # the batch of the checkpoint is gone through once more, without effect
+    steps = validated_steps(tmp_path / "cut", stopping, ckpt_path=path)
+    assert steps[-6:] == [*range(9, 15)]
+    assert sorted(p.name for p in (tmp_path / "cut").iterdir()) == ["4.ckpt", "8.ckpt"]
 
 
 def rollouts(folder: Any = None, ckpt_path: Any = None, *, saves_at: int = -1) -> Any:

@@ -30,7 +30,7 @@ _CHUNK = 1 << 22
 """Elements of two tensors that are compared at once, so that memory stays small."""
 
 _KEYS = {
-    "weights": {"state_dict"},
+    "weights": {"state_dict", "extra_buffers"},
     "optimizers": {
         "optimizer_states", "lr_schedulers", "MixedPrecision", "gradients", "added_groups",
     },

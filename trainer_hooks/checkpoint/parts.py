@@ -24,10 +24,12 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 _OWN_TYPES: dict[str, type | tuple[type, ...]] = {
     "accumulate_grad_batches": int,
     "added_groups": list,
+    "added_weights": list,
     "buffers": dict,
     "clock": dict,
     "evaluated": dict,
     "evaluators": dict,
+    "extra_buffers": dict,
     "generators": dict,
     "gradients": dict,
     "history": dict,

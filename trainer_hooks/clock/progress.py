@@ -42,6 +42,8 @@ class Progress:
         microbatch_size: samples of a microbatch that `microbatch_size="auto"` chose, or 0.
         samples_completed: samples of the completed batches, as the module counts them.
         tokens_completed: tokens of the completed batches, as the module counts them.
+        is_plateau_due: whether a scheduler that counts steps and monitors a metric has still to
+            step for the last one, after the validation of its batch.
         validated_at: `batches_completed` at the last validation inside fit, or -1.
         is_validation_requested: whether a `trainer.request_validation()` is not fulfilled yet.
         is_checkpoint_requested: whether a `trainer.request_checkpoint()` is not fulfilled yet.
@@ -62,6 +64,7 @@ class Progress:
     microbatch_size: int = 0
     samples_completed: int = 0
     tokens_completed: int = 0
+    is_plateau_due: bool = False
     validated_at: int = -1
     is_validation_requested: bool = False
     is_checkpoint_requested: bool = False

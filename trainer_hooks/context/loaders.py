@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.clock.progress import EpochStage
+from trainer_hooks.data.attributes import PlainAttributes
 from trainer_hooks.data.generators import generator_states, generators_in, restore_generators
 from trainer_hooks.data.loaders import (
     CombinedLoader,
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 
 _SEEDS = "sampler seeds"
-"""Key of the seeds among the states of generators, whose keys are paths."""
+_ATTRIBUTES = "plain attributes"
+"""Keys of the seeds and attributes among the states of generators, whose keys are paths."""
 
 
 @dataclass(slots=True)
@@ -38,6 +40,7 @@ class EvalLoaders:
         most: for each loader the largest number of batches that any rank has; empty with one rank.
         fewest: for each loader the smallest number that any rank has; 0 where it is unknown.
         given: the loaders as the user passed them: one, or a list or dict of them.
+        attributes: the plain attributes of the samplers and data sets of each loader.
     """
 
     loaders: list[Any] = field(default_factory=list)
@@ -47,6 +50,10 @@ class EvalLoaders:
     most: list[int | float] = field(default_factory=list)
     fewest: list[int | float] = field(default_factory=list)
     given: Any = None
+    attributes: list[PlainAttributes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.attributes = [PlainAttributes(loader) for loader in self.loaders]
 
     def __bool__(self) -> bool:
         return any(self.most_batches)
@@ -91,20 +98,28 @@ class EvalLoaders:
         """Take over another object's loaders, in place: the loops keep a reference to this one."""
         self.loaders, self.num_batches, self.given = made.loaders, made.num_batches, made.given
         self.evaluators, self.most, self.fewest = made.evaluators, made.most, made.fewest
+        self.attributes = made.attributes
 
     def generator_states(self) -> dict[str, Any]:
-        """Return the states of the random generators that the loaders hold, and samplers' seeds."""
+        """Return what the loaders hold: states of generators, seeds and plain attributes."""
         states = generator_states(generators_in({"loaders": self.loaders}))
         seeds = [sampler_seeds(loader) for loader in self.loaders]
-        return {**states, _SEEDS: seeds} if any(seeds) else states
+        if any(seeds):
+            states[_SEEDS] = seeds
+        if any(self.attributes):
+            states[_ATTRIBUTES] = [each.changed() for each in self.attributes]
+        return states
 
     def set_generator_states(self, states: Any) -> None:
-        """Restore the states of the random generators that the loaders still hold, and seeds."""
+        """Restore what the loaders still hold of `generator_states`."""
         restore_generators(generators_in({"loaders": self.loaders}), states)
         # Older checkpoints have a list of the generators' states.
         seeds = states.get(_SEEDS, []) if isinstance(states, dict) else []
         for loader, of_loader in zip(self.loaders, seeds, strict=False):
             restore_sampler_seeds(loader, of_loader)
+        attributes = states.get(_ATTRIBUTES, []) if isinstance(states, dict) else []
+        for each, of_loader in zip(self.attributes, attributes, strict=False):
+            each.restore(of_loader)
 
 
 @dataclass(slots=True)
@@ -175,4 +190,5 @@ class RunLoaders:
             self.stream = self.reopened = None
         for data in self.evaluation.values():
             data.loaders, data.evaluators, data.chosen, data.given = [], [], None, None
+            data.attributes = []
         self.renew = self.reload_as_saved = None

@@ -12,6 +12,7 @@ from trainer_hooks.clock.progress import Progress
 from trainer_hooks.metrics.history import History
 from trainer_hooks.metrics.store import MetricStore
 from trainer_hooks.module.optimization import Optimization
+from trainer_hooks.runtime.buffers import BufferRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +34,8 @@ class TrainingState:
         is_configured: whether a fit has made the optimizers.
         setup: the options of the optimizers and schedulers when they were made, as plain data.
         began: `modes_of(module)` at the start of the training.
+        built: the plain names of the parameters and buffers before the first `on_fit_start`.
+        buffers: the buffers that no `state_dict` holds, at the start of the training.
         scaler: the state of the loss scaler, between two fits.
         num_batches: number of training batches of the last epoch; infinity where it is unknown.
         length: number of training batches of an epoch that nothing ends early.
@@ -62,6 +65,8 @@ class TrainingState:
     is_configured: bool = False
     setup: dict[str, Any] = field(default_factory=dict)
     began: dict[str, Any] = field(default_factory=dict)
+    built: frozenset[str] = frozenset()
+    buffers: BufferRecord = field(default_factory=BufferRecord)
     scaler: dict[str, Any] = field(default_factory=dict)
     num_batches: int | float = math.inf
     length: int | float = math.inf

@@ -7,6 +7,7 @@ state before each item is known.
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any
@@ -145,6 +146,8 @@ class RecordedSampler:
         # `bool` stands for no function: it takes any argument or none, and does nothing.
         self.skip_first: Callable[[Iterator[Any]], object] = bool
         self.on_first_item: Callable[[], object] = bool
+        # Two: where the length is unknown, the loader is one item ahead of the training.
+        self._last_items: deque[Any] = deque(maxlen=2)
 
     def __iter__(self) -> Iterator[Any]:
         items = self._open_lazily() if self._is_lazy else self._open()
@@ -166,8 +169,15 @@ class RecordedSampler:
         # From the first item on that is not skipped, draws belong to batches that are loaded.
         for item in islice(items, 1):
             self.on_first_item()
+            self._last_items.append(item)
             yield item
-        yield from items
+        for item in items:
+            self._last_items.append(item)
+            yield item
+
+    def item_before(self, number: int) -> Any:
+        """Return the item that was yielded before the last `number` (0 or 1) ones, or None."""
+        return self._last_items[-1 - number] if len(self._last_items) > number else None
 
     def __len__(self) -> int:
         return len(self._sampler)

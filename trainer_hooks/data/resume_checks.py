@@ -33,6 +33,9 @@ LAST_DIGESTS = "last_digests"
 Older checkpoints have `last_print` instead: a fingerprint of more numbers, which is not compared.
 """
 
+LAST_INDICES = "last_indices"
+"""The key of the fingerprint of the last batch's indices, as a sampler gave them."""
+
 
 class LastBatch:
     """The last batch that was fetched, so that a checkpoint can hold its fingerprint.
@@ -277,6 +280,25 @@ def compare_last(
         "its data set or its sampler; or give it state_dict and load_state_dict.",
         TrainerHooksWarning,
     )
+
+
+def compare_indices(loader: Any, indices: Any, state: dict[str, Any]) -> None:
+    """Warn if the sampler gave other indices for the last batch before the interruption.
+
+    Args:
+        loader: the training loader.
+        indices: the indices, as the sampler gives them now.
+        state: state of the data stream that was saved in that epoch.
+    """
+    if differing_part(state.get(LAST_INDICES, {}), fingerprint(indices)):
+        warn(
+            "this run does not go on exactly where the one that was cut would have: the sampler of "
+            f"{describe_loader(loader)} gives other samples for the last batch before the cut. It "
+            "depends on a state that no checkpoint holds. Keep that in plain attributes of the "
+            "sampler (numbers, lists, tensors, generators), or draw the order from the global "
+            "random numbers in __iter__.",
+            TrainerHooksWarning,
+        )
 
 
 def _list_changes(loader: Any, saved: list[dict[str, Any]], workers_have_drawn: bool) -> list[str]:

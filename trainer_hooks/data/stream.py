@@ -27,6 +27,7 @@ from torch.utils.data import (
 from torch.utils.data.distributed import DistributedSampler
 
 from trainer_hooks._log import log, warn
+from trainer_hooks.data.attributes import PlainAttributes, has_data_moved
 from trainer_hooks.data.draw_recorder import DrawRecorder, RecordedSampler
 from trainer_hooks.data.generators import (
     StatefulGenerator,
@@ -49,7 +50,9 @@ from trainer_hooks.data.loaders import (
 )
 from trainer_hooks.data.resume_checks import (
     LAST_DIGESTS,
+    LAST_INDICES,
     LastBatch,
+    compare_indices,
     compare_last,
     describe_structure,
     differing_part,
@@ -118,6 +121,7 @@ class TrainStream:
         self.looks_ahead = self._size == math.inf
         self._keeps_position = has_state(loader)
         self._positions = LoaderPositions(loader)
+        self._attributes = PlainAttributes(loader)
         self._opened_loader: Any = loader
         self._sampler: RecordedSampler | None = None
         # Of the current epoch; and those from which a resume is opening it.
@@ -164,6 +168,7 @@ class TrainStream:
             "rng": rng.capture(),
             "generators": generator_states(self._generators()),
             "positions": self._positions.read(reads_unopened=True),
+            "attributes": self._attributes.changed(),
         }
         # After `read`, whose answer depends on whether the loaders were opened before.
         self._positions.mark_opened()
@@ -199,7 +204,18 @@ class TrainStream:
         self.last.forget(state.get(LAST_DIGESTS))
         # Last: opening and skipping have drawn from these generators.
         restore_generators(self._generators(), state["generators"])
+        self._restore_attributes(state)
         return iterator
+
+    def _restore_attributes(self, state: dict[str, Any]) -> None:
+        """Restore the attributes at the save, unless the sampler is at another place.
+
+        By its workers' number a loader goes through its sampler ahead of the training.
+        """
+        ahead = [_items_ahead(single) for single in individual_loaders(self.loader)]
+        # none in older checkpoints
+        if "attributes" in state and (not self._opened_with or state["ahead"] == ahead):
+            self._attributes.restore(state["attributes"])
 
     def _return_to(self, epoch: int, num_done: int, state: dict[str, Any]) -> Iterator[Any]:
         """Open an epoch with the state of its first opening, and return its iterator at a batch.
@@ -258,6 +274,8 @@ class TrainStream:
         """Restore the random state with which the epoch was opened first."""
         rng.restore(self._opened_with["rng"])
         restore_generators(self._generators(), self._opened_with["generators"])
+        if "attributes" in self._opened_with:
+            self._attributes.restore(self._opened_with["attributes"])
 
     def _iterate_from(
         self, position: dict[str, Any], epoch: int, num_done: int, state: dict[str, Any]
@@ -273,8 +291,7 @@ class TrainStream:
         if self._sampler is not None:
             # With its first batch such a loader goes through its sampler up to the position, and
             # the random states are those of the position by then.
-            num_ahead = self.loader.num_workers * (self.loader.prefetch_factor or 0)
-            self._sampler.num_early = position["batches"] + num_ahead
+            self._sampler.num_early = position["batches"] + _items_ahead(self.loader)
         try:
             iterator = self._iterate(epoch)
         except StopIteration:  # a loader that counts too far as it restores its position
@@ -316,6 +333,7 @@ class TrainStream:
             self._positions.restore(state.get("positions", []))
         self.num_batches = state["num_batches"]
         restore_generators(self._generators(), state["generators"])
+        self._restore_attributes(state)
 
     def _go_through_end(self, last_epoch: dict[str, Any]) -> None:
         """Load the last batches of the epoch before, so that the loader is where that ended.
@@ -401,6 +419,7 @@ class TrainStream:
         self.loader = self._opened_loader = ()
         self.reloaded = None
         self._positions, self._sampler = LoaderPositions(()), None
+        self._attributes = PlainAttributes(())
         self._lookahead = self._recorder = None
         self.last.forget()
 
@@ -409,6 +428,7 @@ class TrainStream:
         """Restore the loader's position and generators at the end of the context."""
         generators, num_batches = generator_states(self._generators()), self.num_batches
         positions, draws = self._positions.read(reads_unopened=True), self._draws
+        attributes = self._attributes.changed()
         try:
             yield
         finally:
@@ -416,6 +436,7 @@ class TrainStream:
             self._positions.restore(positions)
             # Last: opening a loader at its position may draw from them.
             restore_generators(self._generators(), generators)
+            self._attributes.restore(attributes)
 
     @contextmanager
     def replayed(self, epoch: int) -> Iterator[Iterator[Any]]:
@@ -452,6 +473,8 @@ class TrainStream:
         return {
             "opened_with": self._opened_with,
             "generators": generator_states(self._generators()),
+            "attributes": self._attributes.changed(),
+            "ahead": [_items_ahead(single) for single in individual_loaders(self.loader)],
             "sampler_seeds": sampler_seeds(self.loader),
             "position": position,
             "positions": [] if is_open else self._positions.read(),
@@ -469,7 +492,18 @@ class TrainStream:
             "workers_have_drawn": is_open and self._have_workers_drawn(),
             # the fingerprint of the last batch, which a resume compares; none of a batch not done
             LAST_DIGESTS: {} if inside_batch else self.last.fingerprint,
+            # and that of its indices, for a batch that cannot be compared
+            LAST_INDICES: {} if inside_batch else self._last_indices(),
         }
+
+    def _last_indices(self) -> dict[str, list[int]]:
+        """Return the fingerprint of the last batch's indices; empty where they are not recorded."""
+        # a resume puts a recorder around torch's samplers too, and the files must be the same
+        is_recorded = self._sampler is not None and self._sampler.make_recorder is not None
+        if not is_recorded or not self._opened_with or _items_ahead(self.loader):
+            return {}
+        assert self._sampler is not None
+        return fingerprint(self._sampler.item_before(self.is_ahead))
 
     def require_same(self, state: dict[str, Any]) -> None:
         """Check that the batches of an interrupted epoch can be found again.
@@ -564,9 +598,16 @@ class TrainStream:
         last = skip_items(iterator, num_loaded, "the last one is compared with what it was")
         self.reloaded = last
         self._sampler.on_first_item = bool
-        # If loading draws random numbers, this batch got other ones than in the interrupted run.
-        if not (self._have_workers_drawn() if workers else detector.has_drawn):
+        # If loading draws random numbers, this batch got other ones than in the interrupted run. A
+        # data set that counts its samples did not count those that were skipped.
+        has_drawn = self._have_workers_drawn() if workers else detector.has_drawn
+        if not has_drawn and not (
+            _is_other_batch(last, state)
+            and has_data_moved(self._opened_with.get("attributes", {}), state.get("attributes", {}))
+        ):
             compare_last(self.loader, last, state)
+        elif not workers:
+            compare_indices(self.loader, self._sampler.item_before(0), state)
         return iterator
 
     def _load_and_drop(self, epoch: int, num_done: int, state: dict[str, Any]) -> Iterator[Any]:
@@ -832,6 +873,11 @@ class PositionRecorder:
         if not self.records_all:
             self._next_recorded = _next_recorded(self.num_fetched + 1)
         return batch
+
+
+def _items_ahead(loader: Any) -> int:
+    """Return how many items of its sampler a loader requests ahead of its batches."""
+    return getattr(loader, "num_workers", 0) * (getattr(loader, "prefetch_factor", None) or 0)
 
 
 def _next_recorded(number: int) -> int:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from trainer_hooks.loops.batch_end import BatchEnd
     from trainer_hooks.loops.duration import DurationLimit
     from trainer_hooks.loops.rank_consensus import RankConsensus
+    from trainer_hooks.loops.scheduler_stepper import SchedulerStepper
 
 
 END = object()
@@ -33,6 +34,7 @@ class BatchFetcher:
     Args:
         context: the run context.
         batch_end: finishes the accumulation window if the loader ends early.
+        schedulers: steps the learning rate schedulers.
         duration: the limit of `max_duration`.
         consensus: shares requests between ranks; None in a run of one rank.
     """
@@ -41,11 +43,13 @@ class BatchFetcher:
         self,
         context: RunContext,
         batch_end: BatchEnd,
+        schedulers: SchedulerStepper,
         duration: DurationLimit | RankConsensus,
         consensus: RankConsensus | None,
     ) -> None:
         self._context = context
         self._batch_end = batch_end
+        self._schedulers = schedulers
         self._duration = duration
         self._consensus = consensus
         self._has_timed_loader = False
@@ -120,6 +124,10 @@ class BatchFetcher:
         if self._consensus is not None and self._consensus.is_last(is_last):
             is_last, stream.num_batches = True, progress.batches_in_epoch + 1
         context.batch.is_last = is_last
+        # Only now it is certain that the epoch goes on: after its last batch, whose number a wrong
+        # length or a limit may hide, its validation comes first.
+        if self._schedulers.has_waiting_schedulers:
+            self._schedulers.after_validation()
         if context.transfer.is_needed and batch is not None:
             batch = context.transfer(batch)
         return batch

@@ -86,7 +86,9 @@ class FitLoop:
             self._requested_saves,
             self._consensus,
         )
-        self._fetcher = BatchFetcher(context, self._batch_end, self._duration, self._consensus)
+        self._fetcher = BatchFetcher(
+            context, self._batch_end, self._schedulers, self._duration, self._consensus
+        )
 
     def run(self) -> None:
         """Train until a limit is reached, a stop is requested or a signal arrives.
@@ -209,6 +211,7 @@ class FitLoop:
 
             for each batch:
                 on_before_dataloader, fetch it, on_after_dataloader      (BatchFetcher)
+                schedulers that count steps and monitor a metric
                 on_train_batch_start
                 forward, backward, and at the end of a window the step   (TrainStep)
                 schedulers that count steps
@@ -423,6 +426,8 @@ class FitLoop:
             self._close_batches()
         if progress.stage is EpochStage.VALIDATING:
             self._validation.after_batches(is_complete=self._is_complete())
+            if self._schedulers.has_waiting_schedulers:
+                self._schedulers.after_validation()
             progress.stage = EpochStage.CLOSING
         if progress.stage is EpochStage.CLOSING:
             self._end_epoch()

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from trainer_hooks.data.attributes import PlainAttributes
 from trainer_hooks.data.generators import generator_states, generators_in, restore_generators
+
+_ATTRIBUTES = "plain attributes"
+"""Key of the attributes among the states of generators, whose keys are paths."""
 
 
 @dataclass(slots=True)
@@ -18,6 +22,7 @@ class LoopPosition:
             of the epoch's batches.
         generators: states of the generators in validation loaders that were not handed over yet.
         loaders: the validation loaders by their places.
+        attributes: the plain attributes of their samplers and data sets.
         is_validating: whether the last of these is a validation that is open.
         kept: the values of `run.keep` of this epoch.
         counts: the numbers of batches of the last validation of each name.
@@ -28,6 +33,7 @@ class LoopPosition:
     is_validating: bool = False
     generators: dict[str, Any] = field(default_factory=dict)
     loaders: dict[str, Any] = field(default_factory=dict)
+    attributes: dict[str, PlainAttributes] = field(default_factory=dict)
     kept: dict[str, Any] = field(default_factory=dict)
     counts: dict[str, list[int | float]] = field(default_factory=dict)
 
@@ -48,11 +54,14 @@ class LoopPosition:
         self.is_validating, self.kept = bool(state["is_validating"]), dict(state["kept"])
 
     def loader_states(self) -> dict[str, Any]:
-        """Return the states of the generators in validation loaders, by the loaders' places."""
+        """Return the generators' states and attributes in validation loaders, by their places."""
         present = {
             place: generator_states(generators_in({"loader": loader}))
             for place, loader in self.loaders.items()
         }
+        for place, attributes in self.attributes.items():
+            if attributes:
+                present[place][_ATTRIBUTES] = attributes.changed()
         return {**self.generators, **{place: state for place, state in present.items() if state}}
 
     def load_loader_states(self, states: dict[str, Any]) -> None:
@@ -62,13 +71,17 @@ class LoopPosition:
             self.take_loader(place, loader)
 
     def take_loader(self, place: str, loader: Any) -> None:
-        """Note a validation loader, and restore its generators if a checkpoint holds them."""
+        """Note a validation loader, and restore its state if a checkpoint holds it."""
+        if self.loaders.get(place) is not loader:
+            self.attributes[place] = PlainAttributes(loader)
         self.loaders[place] = loader
         state = self.generators.pop(place, None)
         if state is not None:
             restore_generators(generators_in({"loader": loader}), state)
+            if _ATTRIBUTES in state:
+                self.attributes[place].restore(state[_ATTRIBUTES])
 
     def let_go(self) -> None:
         """Drop the loaders, whose workers live as long as there is a reference."""
         self.generators = self.loader_states()
-        self.loaders = {}
+        self.loaders, self.attributes = {}, {}

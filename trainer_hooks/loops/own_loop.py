@@ -13,6 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
+from trainer_hooks._names import ours
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.data.stream import AwaitedStream
 from trainer_hooks.errors import (
@@ -277,8 +278,8 @@ class OwnLoop(FitLoop):
 
     def steps(self, loader: Any) -> Iterator[Any]:
         """Yield batches without epochs: when the loader ends, it begins again."""
-        progress = self._progress
-        if progress.stage is EpochStage.BETWEEN and not self._has_batches:
+        # also in a resume, which begins inside an epoch
+        if not self._is_epoch_entered:
             # validations lie between the steps, and callbacks that monitor act at each
             self.context.plan = replace(self.context.plan, check_val_every_n_epoch=None)
         source = UpdateNumbers() if loader is None else loader
@@ -757,6 +758,9 @@ class OwnLoop(FitLoop):
         if evaluation.has_effect:
             self._validation.end()
             self._position.is_validating = False
+            # they learn only now that the loop validates, and whether it does between steps
+            for saver in self.context.trainer.checkpoint_callbacks:
+                ours(saver).follow_validations(self.context.trainer)
         if self._batch is not None:
             self.context.training.metrics.batch = self._batch.batch
             if not self._is_plain:

@@ -19,8 +19,15 @@ if TYPE_CHECKING:
 class SchedulerStepper:
     """Step the learning rate schedulers of a run, each at its own interval.
 
+    A scheduler that counts optimizer steps and monitors a metric waits for the validation of its
+    batch: it steps once the next batch is there, or after the epoch's own validation.
+
     Args:
         context: the run context.
+
+    Attributes:
+        has_step_schedulers: whether a scheduler counts optimizer steps.
+        has_waiting_schedulers: whether one of those monitors a metric.
     """
 
     def __init__(self, context: RunContext) -> None:
@@ -28,7 +35,9 @@ class SchedulerStepper:
         configs = context.training.optimization.schedulers
         # With manual optimization the module steps its schedulers itself.
         self._configs = configs if context.module.automatic_optimization else []
-        self.has_step_schedulers = any(config.interval == "step" for config in self._configs)
+        by_step = [config for config in self._configs if config.interval == "step"]
+        self.has_step_schedulers = bool(by_step)
+        self.has_waiting_schedulers = any(config.reduce_on_plateau for config in by_step)
         self._steps = context.training.progress.steps_completed
         self._groups = context.training.optimization.num_groups
         # An overridden `lr_scheduler_step` is called between batches, where a logged value would
@@ -39,7 +48,8 @@ class SchedulerStepper:
     def after_step(self) -> None:
         """Step the schedulers that count optimizer steps, unless no step was made.
 
-        The loop calls it at the end of each accumulation window.
+        Those that monitor a metric become due. The loop calls it at the end of each accumulation
+        window.
         """
         count = self._context.training.progress.steps_completed
         # All batches of the window were skipped: without a step the same count must not be due
@@ -47,9 +57,16 @@ class SchedulerStepper:
         if count == self._steps:
             return
         self._steps = count
-        for config in self._configs:
-            if config.interval == "step" and count % config.frequency == 0:
-                self._step(config)
+        # In the counters, so that a checkpoint from before the due step holds it.
+        self._context.training.progress.is_plateau_due = self.has_waiting_schedulers
+        self._step_step_schedulers(on_plateau=False)
+
+    def after_validation(self) -> None:
+        """Step the schedulers that count optimizer steps and monitor a metric, if they are due."""
+        progress = self._context.training.progress
+        if progress.is_plateau_due:
+            progress.is_plateau_due = False
+            self._step_step_schedulers(on_plateau=True)
 
     def after_batches(self) -> None:
         """Step the schedulers that count epochs and monitor no metric, after the last batch."""
@@ -62,6 +79,17 @@ class SchedulerStepper:
     def after_epoch(self) -> None:
         """Step the schedulers that count epochs and monitor a metric, once it is complete."""
         self._step_epoch_schedulers(on_plateau=True)
+
+    def _step_step_schedulers(self, on_plateau: bool) -> None:
+        """Step the schedulers that count optimizer steps, with or without a monitored metric."""
+        count = self._context.training.progress.steps_completed
+        for config in self._configs:
+            if (
+                config.interval == "step"
+                and config.reduce_on_plateau is on_plateau
+                and count % config.frequency == 0
+            ):
+                self._step(config)
 
     def _step_epoch_schedulers(self, on_plateau: bool) -> None:
         """Step the schedulers that count epochs, with or without a monitored metric."""

@@ -139,6 +139,12 @@ class MetricStore:
             is_held: whether no reader sees the values before the epoch's end.
             keeps: returns whether values of a name are kept; values of other names are dropped.
         """
+        before, aggregators = self._entered
+        if scope in _BATCH_SCOPES and before in scope.family and before not in _BATCH_SCOPES:
+            # as in Lightning: what the hooks of the start have logged is read from the epoch's end
+            # on, unless one of them has read it
+            for aggregator in aggregators.values():
+                aggregator.unread &= ~FOR_READERS
         # of the scope that is left, before its table is out of reach
         self._publish_unread()
         self._is_held = is_held

@@ -256,7 +256,8 @@ class Optimization:
             if len(saved) != len(owners):
                 raise OptimizationError(
                     f"the checkpoint holds {len(saved)} entries under {key!r}, but "
-                    f"configure_optimizers returned {len(owners)}: {_SAME_HINT}"
+                    f"configure_optimizers returned {len(owners)}: {_SAME_HINT} To take this run's "
+                    f"on purpose, resume with overrides=[{key.replace('_states', 's')!r}]."
                 )
 
     def require_same_groups(self, state_dict: Mapping[str, Any]) -> None:
@@ -699,10 +700,6 @@ _ADDED_BY_TORCH = frozenset(
 )
 """Options that later versions of torch add to states that lack them."""
 
-_HINT = (
-    "Return what it was saved with, or start anew from its weights with Module.load_from_checkpoint"
-)
-
 
 def describe_setup(
     optimization: Optimization, hparams: Mapping[str, Any] | None = None
@@ -791,8 +788,10 @@ def require_same_classes(
                     continue
                 name = _class_of(owner)
                 difference = f"is {name}, and its saved state holds no {', '.join(missing)}"
+            word = "optimizers" if kind == "optimizer" else key
             raise OptimizationError(
-                f"{kind} {number} {difference}: the state of one is of no use to another. {_HINT}."
+                f"{kind} {number} {difference}: the state of one is of no use to another. Return "
+                f"what it was saved with, or take this run's with overrides=[{word!r}]."
             )
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from torch import nn
+
 WRAPPERS = ("_orig_mod", "_checkpoint_wrapped_module")
 """The attributes in which torch.compile and activation checkpointing keep the layer they wrap."""
 
@@ -17,6 +19,18 @@ def plain_name(name: str) -> str:
     if not any(wrapper in name for wrapper in WRAPPERS):
         return name
     return ".".join(part for part in name.split(".") if part not in WRAPPERS)
+
+
+def tensor_names(module: nn.Module) -> frozenset[str]:
+    """Return the plain names of a module's parameters and buffers, those of tied ones, too."""
+    return frozenset(
+        plain_name(name)
+        for tensors in (
+            module.named_parameters(remove_duplicate=False),
+            module.named_buffers(remove_duplicate=False),
+        )
+        for name, _ in tensors
+    )
 
 
 def with_plain_names(mapping: Mapping[str, Any]) -> dict[str, Any]:

@@ -104,7 +104,9 @@ def _plan_option(name: str, note: str = "") -> Any:
     """
 
     def read(self: Trainer) -> Any:
-        return getattr(self._core.plan, name)
+        # that of a run may differ from the options, which the next run begins with
+        context = self._core.context
+        return getattr(self._core.plan if context is None else context.plan, name)
 
     def change(self: Trainer, value: Any) -> None:
         self._core.change_plan(name, value)
@@ -238,7 +240,8 @@ class Trainer:
             weights_only: without effect, for Lightning's scripts: no file is opened in a way that
                 could run code.
             overrides: names of optimizer options, such as `["lr"]`, whose values come from this
-                run's `configure_optimizers` instead of the checkpoint.
+                run's `configure_optimizers` instead of the checkpoint. `"lr_schedulers"` and
+                `"optimizers"` take this run's schedulers, or optimizers, where others were saved.
         """
         with ending_at_once():
             from trainer_hooks.trainer.run.run_inputs import RunInputs, checked_overrides

@@ -69,6 +69,81 @@ def in_hooks_of_a_module(x):
     return {"rows": journal.rows, **x.metrics(trainer)}
 
 
+_OF_BATCHES = (
+    "on_train_batch_start", "on_before_backward", "on_after_backward", "on_before_optimizer_step",
+    "on_train_batch_end", "on_validation_batch_start", "on_validation_batch_end",
+)  # fmt: skip
+_OF_EPOCHS = (
+    "on_train_start", "on_train_epoch_start", "on_train_epoch_end", "on_validation_start",
+    "on_validation_epoch_start", "on_validation_epoch_end",
+)  # fmt: skip
+_WITHOUT_LOGGING = ("on_validation_end", "on_train_end", "on_fit_end")
+_HOWS = {
+    "default": {},
+    "by step": {"on_step": True, "on_epoch": False},
+    "by epoch": {"on_step": False, "on_epoch": True},
+    "both": {"on_step": True, "on_epoch": True},
+}
+
+
+def _seen(x, run, how, *, reads_twice=False, **options):
+    """Return `callback_metrics` at each hook of a run, where each hook logs a value of its own."""
+    seen, calls = {}, {}
+
+    def visit(hook, trainer, module):
+        count = calls[hook] = calls.get(hook, 0) + 1
+        seen[f"{hook} {count}"] = x.metrics(trainer)["callback"]
+        if hook in _WITHOUT_LOGGING:
+            return
+        arguments = {} if hook in _OF_EPOCHS else how
+        module.log(hook, float(count), batch_size=1, **arguments)
+        if reads_twice:  # as another callback does in the same hook
+            seen[f"{hook} {count}, after log"] = x.metrics(trainer)["callback"]
+
+    class Net(x.Net):
+        def training_step(self, batch, batch_idx):
+            visit("training_step", self.trainer, self)
+            return self.cost(batch)
+
+        def validation_step(self, batch, batch_idx):
+            visit("validation_step", self.trainer, self)
+
+    def hook_of(name):
+        return lambda self, trainer, module, *args: visit(name, trainer, module)
+
+    hooks = {name: hook_of(name) for name in (*_OF_BATCHES, *_OF_EPOCHS, *_WITHOUT_LOGGING)}
+    visiting = type("Visiting", (x.Callback,), hooks)()
+    trainer = x.trainer(visiting, max_epochs=3, **options)
+    if run == "fit":
+        trainer.fit(Net(), x.loader(3), x.loader(2))
+    else:
+        trainer.validate(Net(), x.loader(2), verbose=False)
+    return seen
+
+
+def seen_at_each_hook(x):
+    """Which value each hook reads of what each hook has logged: all pairs of hooks."""
+    settings = {
+        "plain": {}, "validations inside": {"val_check_interval": 1},
+        "accumulated": {"accumulate_grad_batches": 2}, "sanity check": {"num_sanity_val_steps": 1},
+        "each step": {"log_every_n_steps": 1},
+    }  # fmt: skip
+    return {
+        f"{name}, {setting}": _seen(x, "fit", how, **options)
+        for name, how in _HOWS.items()
+        for setting, options in settings.items()
+    } | {f"{name}, validate": _seen(x, "validate", how) for name, how in _HOWS.items()}
+
+
+def seen_by_a_later_callback(x):
+    """The same, where each hook reads once more after it has logged."""
+    return {
+        f"{name}, {run}": _seen(x, run, how, reads_twice=True)
+        for name, how in _HOWS.items()
+        for run in ("fit", "validate")
+    }
+
+
 def where_logging_is_refused(x):
     """Hooks in which nothing can be logged."""
     names = (

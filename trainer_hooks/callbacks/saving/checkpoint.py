@@ -76,6 +76,12 @@ class Checkpoint(Callback):
             TrainerHooksWarning,
         )
 
+    def follow_validations(self, trainer: Trainer) -> None:
+        """Learn when validations are due, after one in a loop by `Run`; the base class need not.
+
+        Only there it is not known as the training begins.
+        """
+
     def save_before_leaving(self, trainer: Trainer, module: Module) -> bool:
         """Save because the process is told to end (SIGTERM, SIGUSR1); return whether it did.
 

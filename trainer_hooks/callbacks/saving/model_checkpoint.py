@@ -332,6 +332,10 @@ class ModelCheckpoint(Saver):
             plan, ranking = decide_on_rank_zero(trainer, lambda: self._plan_request(trainer))
             self.tracker.write(trainer, plan, ranking)
 
+    def follow_validations(self, trainer: Trainer) -> None:
+        """Save after validations or after epochs, as this loop has them."""
+        self._schedule.follow_validations(trainer)
+
     def save_before_leaving(self, trainer: Trainer, module: Module) -> bool:
         """Save the last checkpoint, or without one a temporary `preempted-epoch=E-step=S.ckpt`."""
         if not is_real_fit(trainer):
@@ -599,18 +603,19 @@ class SaveSchedule:
 
     def start(self, trainer: Trainer) -> None:
         """Start the clock of a fit; counts continue from a resumed fit's."""
-        self._at_train_epoch_end = acts_at_train_epoch_end(trainer, self._choice)
-        by_steps = self.triggers.every_n_train_steps > 0
-        by_time = self.triggers.train_time_interval is not None
-        self._watches_batches = by_steps or by_time or not self._at_train_epoch_end
+        self.follow_validations(trainer)
         if self._interval is not None:
             self._interval.start(trainer.clock)
-            self._watches_batches = True
         self._last_time = _now(trainer)
         self._batches_at_start = trainer.progress.batches_completed
         # a resume restored the count, which goes on
         if self._step_seen is None:
             self._step_seen = trainer.global_step
+
+    def follow_validations(self, trainer: Trainer) -> None:
+        """Decide whether saves follow validations or training epochs, as the trainer has them."""
+        self._at_train_epoch_end = acts_at_train_epoch_end(trainer, self._choice)
+        self._watches_batches = not (self._is_by_epochs and self._at_train_epoch_end)
 
     def stop(self) -> None:
         """Record that the run has ended."""

@@ -24,7 +24,7 @@ from trainer_hooks.checkpoint.safetensors_file import (
 from trainer_hooks.errors import TrainerHooksWarning, UsageError
 from trainer_hooks.hooks.relay import current_hook
 from trainer_hooks.module.torch_wrappers import unsharded_class
-from trainer_hooks.runtime.parameter_names import with_plain_names
+from trainer_hooks.runtime.parameter_names import tensor_names, with_plain_names
 from trainer_hooks.trainer.run.registered_state import build_state_registry
 from trainer_hooks.trainer.run.run_origin import (
     compute_run_origin,
@@ -282,6 +282,21 @@ def build_checkpoint(
     return encoded
 
 
+def _added_weights(
+    built: frozenset[str], state_dict: Mapping[str, Any], module: Module
+) -> dict[str, list[str]]:
+    """Return the entry with the names of weights of layers that hooks have added, if there are any.
+
+    Args:
+        built: the names of the parameters and buffers before that.
+        state_dict: the weights, among which may be states of other kinds.
+        module: the module.
+    """
+    later = state_dict.keys() - built
+    added = sorted(later & tensor_names(module)) if later else []
+    return {"added_weights": added} if added else {}
+
+
 def _contents(
     core: TrainerCore, trainer: Trainer, module: Module, weights_only: bool
 ) -> dict[str, Any]:
@@ -326,6 +341,7 @@ def _contents(
             own["plugins"] = connector.plugin_records()
             own["world_size"] = core.processes.world_size
             own["setup"] = {**training.setup, "precision": core.precision.name}
+            own.update(_added_weights(training.built, checkpoint["state_dict"], module))
             context = core.context if core.fn == "fit" else None
             # every entry of the state registry: the callbacks' states too, as the entry `callbacks`
             # calls `connector.state_dict`

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
 from trainer_hooks.clock.progress import EpochStage
-from trainer_hooks.data.resume_checks import LAST_DIGESTS
+from trainer_hooks.data.resume_checks import LAST_DIGESTS, LAST_INDICES
 from trainer_hooks.errors import TrainerHooksWarning
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def fit_to_world_size(
         "loader": None,
         "position": None,
         LAST_DIGESTS: {},
+        LAST_INDICES: {},
         "rng_ahead": None,
         "draws": {},
     }

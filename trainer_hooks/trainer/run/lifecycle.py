@@ -43,6 +43,7 @@ from trainer_hooks.module.optimization import (
     warn_of_foreign_parameters,
 )
 from trainer_hooks.module.torch_wrappers import exclude_run_methods
+from trainer_hooks.runtime.parameter_names import tensor_names
 from trainer_hooks.trainer.run.console_summary import (
     advise,
     advise_on_shuffling,
@@ -429,6 +430,8 @@ class TrainerRun:
             units=self.inputs.units,
         )
         hooks.on_after_configure_model(trainer, module)
+        if self.inputs.fn == "fit":
+            core.training.buffers.begin(module)
         if self._profiler is not None:
             self._profiler.attach()
 
@@ -494,6 +497,8 @@ class TrainerRun:
         # the modes at the beginning: by these a resume tells a module that was built otherwise from
         # one whose parts a hook froze
         training.began = training.began or modes_of(module)
+        # likewise the names, by which a resume knows the layers that hooks add later
+        training.built = training.built or tensor_names(module)
 
     def _make_loop(self, context: RunContext) -> FitLoop | EvaluationLoop | PredictionLoop:
         advise_on_shuffling(self.core, context)

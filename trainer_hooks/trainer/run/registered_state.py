@@ -10,9 +10,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, cast
 
-import torch
-from torch.nn.parameter import is_lazy
-
 from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks._log import warn
 from trainer_hooks.context.state_registry import REFUSE, RegisteredState, StateRegistry
@@ -23,12 +20,13 @@ from trainer_hooks.metrics.metric_objects import load_metric_states, metric_part
 from trainer_hooks.module.added_groups import added_groups
 from trainer_hooks.module.module import Module
 from trainer_hooks.runtime import rng
+from trainer_hooks.runtime.buffers import buffers_of, load_buffers
 from trainer_hooks.runtime.parameter_names import plain_name, with_plain_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from torch import Tensor, nn
+    from torch import nn
 
     from trainer_hooks.callbacks import Checkpoint
     from trainer_hooks.context.context import RunContext
@@ -149,15 +147,20 @@ def build_state_registry(
         entry("sharding_seed",
               lambda: left.get("sharding_seed") if context is None else context.data.sharding_seed,
               lambda s: setattr(run.data, "sharding_seed", s), only_training_changes=True),
+        # by the loop: hooks that open a training may fill them, in a resume once more
+        entry("extra_buffers", lambda: training.buffers.state_dict(module) or None,
+              lambda s: training.buffers.load_state_dict(
+                  module, s, warns=processes.is_global_zero),
+              is_restored_by_loop=True, is_rolled_back=False),
         # buffers that differ between ranks, as they do inside an accumulation window
         *([entry("own_buffers",
                  lambda: ({} if processes.has_common_buffers and not progress.batches_in_window
-                          else _buffers(module)),
-                 lambda s: _load_buffers(module, s),
+                          else buffers_of(module)),
+                 lambda s: load_buffers(module, s),
                  is_restored_by_loop=True, only_training_changes=True, is_per_rank=True)]
           if processes.is_distributed else []),
-        # only from a snapshot: as they are now, they stand among the weights
-        entry("buffers", lambda: _buffers(module), lambda s: _load_buffers(module, s),
+        # only from a snapshot: as they are now, they stand among the weights or above
+        entry("buffers", lambda: buffers_of(module), lambda s: load_buffers(module, s),
               only_from_snapshot=True),
         entry("gradients", lambda: _gradients(core, module),
               # an older file has torch's names of compiled layers
@@ -212,22 +215,6 @@ def _gradients(core: TrainerCore, module: Module) -> dict[str, Any]:
     if not core.training.progress.batches_in_window and not clears_itself:
         return {}
     return dict(core.processes.gradients(module))
-
-
-def _buffers(module: Module) -> dict[str, Tensor]:
-    """Return the buffers by plain name, without those of lazy layers that have no size yet."""
-    return {
-        plain_name(name): buffer for name, buffer in module.named_buffers() if not is_lazy(buffer)
-    }
-
-
-def _load_buffers(module: Module, states: dict[str, Any]) -> None:
-    states = with_plain_names(states)
-    with torch.no_grad():
-        for name, buffer in ((plain_name(name), b) for name, b in module.named_buffers()):
-            # in place: other objects may hold the buffer
-            if name in states and states[name] is not buffer:
-                buffer.copy_(states[name])
 
 
 def modes_of(module: nn.Module) -> dict[str, list[str]]:

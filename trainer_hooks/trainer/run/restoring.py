@@ -27,6 +27,8 @@ from trainer_hooks.module.optimization import (
     changed_options,
     require_same_classes,
 )
+from trainer_hooks.module.replaced_states import REPLACEABLE, SCHEDULERS, replace_states
+from trainer_hooks.runtime.parameter_names import plain_name, tensor_names, with_names_of
 from trainer_hooks.runtime.state_backup import WeightsBackup
 from trainer_hooks.trainer.run.console_summary import log_loaded, log_resume
 from trainer_hooks.trainer.run.registered_state import owners_of
@@ -72,6 +74,7 @@ class CheckpointRestorer:
         self._core, self._context, self._inputs = core, context, inputs
         self._checkpoint, self._path, self._read_shards = checkpoint, path, read_shards
         self._weights: dict[str, Any] = {}
+        self._awaited_weights: dict[str, Any] = {}
         self._is_fit = inputs.fn == "fit"
         self._is_compared = self._is_accepted = False
         self._loaded: list[str] = []
@@ -155,7 +158,50 @@ class CheckpointRestorer:
                 with restoring_part("stream", self._path):
                     checkpoint = fit_to_world_size(context, checkpoint, self._path)
                 self._checkpoint = checkpoint
-            _require_resumable(context, checkpoint, self._path)
+            with restoring_part("added_weights", self._path):
+                self._awaited_weights = self._find_awaited_weights()
+            _require_resumable(context, checkpoint, self._path, self._present_weights())
+
+    @property
+    def awaits_weights(self) -> bool:
+        """Whether hooks have yet to add layers of the checkpoint."""
+        return bool(self._awaited_weights)
+
+    def _find_awaited_weights(self) -> dict[str, Any]:
+        """Return the weights of layers that a hook had added to the built module, not yet here.
+
+        A strategy that shards weights has divided the layers before such a hook.
+        """
+        if self._context.processes.is_sharded:
+            return {}
+        added = self._checkpoint.get("trainer_hooks", {}).get("added_weights", [])
+        here = tensor_names(self._context.module)
+        return {
+            name: value
+            for name, value in self._checkpoint["state_dict"].items()
+            if name in added and plain_name(name) not in here
+        }
+
+    def _present_weights(self) -> dict[str, Any]:
+        """Return the weights of the checkpoint but for those of layers that are still to come."""
+        weights: dict[str, Any] = self._checkpoint["state_dict"]
+        if not self._awaited_weights:
+            return weights
+        return {name: v for name, v in weights.items() if name not in self._awaited_weights}
+
+    def _load_awaited_weights(self) -> None:
+        """Load the weights of layers that hooks have added by now.
+
+        Raises:
+            CheckpointError: no hook has added them, or with another shape.
+        """
+        module, awaited = self._context.module, self._awaited_weights
+        with restoring_part("state_dict", self._path):
+            self._weights = {**self._weights, **awaited}
+            is_strict = module.strict_loading
+            require_fitting(module, self._weights, self._path, strict=is_strict)
+            module.load_state_dict(with_names_of(module.state_dict(), awaited), strict=False)
+        self._awaited_weights = {}
 
     def restore(self) -> None:
         """Restore all but the optimizers, and call the callbacks' `on_load_checkpoint`.
@@ -182,7 +228,9 @@ class CheckpointRestorer:
         is_strict = context.module.strict_loading
         with restoring_part("state_dict", self._path):
             self._weights = context.processes.shard_checkpoint(
-                checkpoint, context.module, self._read_shards
+                {**checkpoint, "state_dict": self._present_weights()},
+                context.module,
+                self._read_shards,
             )["state_dict"]
             self._loaded.append("the module")
             load_weights(context.module, self._weights, self._path, strict=is_strict)
@@ -280,6 +328,8 @@ class CheckpointRestorer:
         again, as in Lightning: the uncut run had changed them since.
         """
         core, training = self._core, self._core.training
+        if self._awaited_weights:
+            self._load_awaited_weights()
         if self._are_optimizers_restored():
             training.optimization.load_options(self._restored_states)
         self.restore_optimizers()
@@ -320,12 +370,26 @@ class CheckpointRestorer:
             log.debug("the optimizers do not fit the checkpoint before on_fit_start", exc_info=True)
 
     def _require_same_kinds(self) -> None:
-        """Require as many optimizers and schedulers as were saved, of the same classes."""
+        """Require as many optimizers and schedulers as were saved, of the same classes.
+
+        Those that this run has in the place of saved ones have taken it before.
+        """
+        self._replace_states()
         training, checkpoint = self._context.training, self._checkpoint
         saved_setup = checkpoint["trainer_hooks"].get("setup", {})
         training.optimization.require_same_numbers(checkpoint)
         with restoring_part("setup", self._path):
             require_same_classes(training.optimization, checkpoint, saved_setup, training.setup)
+
+    def _replace_states(self) -> None:
+        """Put the states of this run's schedulers and optimizers where it overrides saved ones."""
+        training, names = self._context.training, self._inputs.overrides & REPLACEABLE
+        with restoring_part("setup", self._path):
+            replaced = replace_states(
+                self._checkpoint, training.optimization, training.setup, names
+            )
+        if replaced:
+            log.info("in the place of the checkpoint's: %s", ", ".join(replaced))
 
     def _require_same_groups(self) -> None:
         """Require the groups that the optimizers had when they were saved."""
@@ -348,7 +412,8 @@ class CheckpointRestorer:
             self._tell_differences()
             # before they are loaded: an override replaces options in the file
             with restoring_part("setup", self._path):
-                _reconcile_settings(self._core, checkpoint, self._path, self._inputs.overrides)
+                options = self._inputs.overrides - REPLACEABLE
+                _reconcile_settings(self._core, checkpoint, self._path, options)
         with restoring_part("optimizer_states", self._path):
             optimization.load_state_dict(checkpoint)
         self._restored_parts, self._restored_states = _parts_of(optimization), checkpoint
@@ -418,9 +483,9 @@ def _reconcile_settings(
         name = option.partition(" ")[0]
         if kind == "optimizers" and name in overrides:
             continue  # changed on purpose
-        # told once; of an option of a scheduler it would not be true
-        is_advised = kind == "optimizers" and not any(theirs.values())
-        advice = f" (overrides=[{name!r}] takes this run's)" if is_advised else ""
+        word = name if kind == "optimizers" else SCHEDULERS
+        # told once
+        advice = "" if any(theirs.values()) else f" (overrides=[{word!r}] takes this run's)"
         theirs.setdefault(_told(option, before, now), advice)
     was = noted.get("precision", core.precision.name)
     if was != core.precision.name:
@@ -561,8 +626,16 @@ def _warn_of_callbacks(report: LoadReport) -> None:
         )
 
 
-def _require_resumable(context: RunContext, checkpoint: dict[str, Any], source: str) -> None:
+def _require_resumable(
+    context: RunContext, checkpoint: dict[str, Any], source: str, weights: dict[str, Any]
+) -> None:
     """Raise unless a training can resume from a checkpoint, but for its optimizers.
+
+    Args:
+        context: the run context.
+        checkpoint: the checkpoint.
+        source: its path, for messages.
+        weights: those of its weights whose layers are there.
 
     Raises:
         CheckpointError: it holds weights alone, is of another module, or was saved under other
@@ -595,7 +668,7 @@ def _require_resumable(context: RunContext, checkpoint: dict[str, Any], source: 
         )
     is_strict = context.module.strict_loading
     with restoring_part("state_dict", source):
-        require_fitting(context.module, checkpoint["state_dict"], source, strict=is_strict)
+        require_fitting(context.module, weights, source, strict=is_strict)
     if context.data.stream is not None:
         try:
             with restoring_part("stream", source):

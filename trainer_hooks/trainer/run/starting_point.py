@@ -11,6 +11,7 @@ from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
 from trainer_hooks.hooks.spec import may_change_optimizers
 from trainer_hooks.metrics.store import LogScope
 from trainer_hooks.module.added_groups import drop_added_groups
+from trainer_hooks.module.replaced_states import REPLACEABLE
 from trainer_hooks.trainer.run.run_origin import is_running_elsewhere
 
 if TYPE_CHECKING:
@@ -97,7 +98,10 @@ class StartingPoint:
         # the module's hook may replace layers, whose parameters the optimizers take, and the hooks
         # from here on may look at the optimizers
         if is_fit:
-            make_optimizers(is_rebuilt=before != list(map(id, module.parameters())))
+            is_rebuilt = before != list(map(id, module.parameters()))
+            # those of an earlier fit have made steps
+            is_replaced = start.path is not None and self._inputs.overrides & REPLACEABLE
+            make_optimizers(is_rebuilt=is_rebuilt or bool(is_replaced))
         if checkpoint is None or start.path is None:
             if is_fit and core.training.progress.stage is EpochStage.BATCHES:
                 # an exception ended the last fit inside an epoch, which is repeated from its start
@@ -122,7 +126,7 @@ class StartingPoint:
             core, context, self._inputs, checkpoint, start.path, read_shards=self._reader
         )
         restorer.check()
-        with restorer.undone_on_error(with_weights=may_change):
+        with restorer.undone_on_error(with_weights=may_change or restorer.awaits_weights):
             if is_fit:
                 # those of an earlier fit may have more groups than the checkpoint
                 drop_added_groups(core.training.optimization, core.training.setup)

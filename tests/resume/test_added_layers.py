@@ -1,0 +1,141 @@
+"""Layers that a callback adds to the module are there again when the training is resumed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from own_loops import fit_by_run
+from saving_callbacks import SaveEachStep
+from torch import nn
+
+from trainer_hooks import Callback, Module
+from trainer_hooks.errors import CheckpointError
+from trainer_hooks.testing.nested_diff import nested_differences
+
+BATCHES = [torch.arange(6.0).reshape(2, 3).sin() * number for number in range(1, 4)]
+QUIET = {
+    "accelerator": "cpu", "logger": False, "enable_checkpointing": False,
+    "enable_progress_bar": False, "enable_model_summary": False,
+}  # fmt: skip
+
+
+class Net(Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+
+    def training_step(self, batch, batch_idx):
+        features = self.layer(batch)
+        probe = getattr(self, "probe", None)
+        loss = features.square().mean()
+        return loss if probe is None else loss + probe(features).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
+
+
+def add(module) -> None:
+    module.probe = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.Linear(2, 1))
+
+
+class AddsInSetup(Callback):
+    def setup(self, trainer, module, stage) -> None:
+        add(module)
+
+
+class AddsAtStart(Callback):
+    """The layers are in no optimizer of the trainer; the callback trains them itself."""
+
+    def on_fit_start(self, trainer, module) -> None:
+        add(module)
+
+    def on_train_batch_end(self, trainer, module, *_) -> None:
+        with torch.no_grad():
+            for parameter in module.probe.parameters():
+                parameter.sub_(0.1 * parameter.grad)
+                parameter.grad = None
+
+
+class AddsAndTrains(Callback):
+    """The layers are in a group of the optimizer."""
+
+    def on_fit_start(self, trainer, module) -> None:
+        add(module)
+        trainer.optimizers[0].add_param_group({"params": list(module.probe.parameters())})
+
+
+@pytest.mark.parametrize("by_run", [False, True])
+@pytest.mark.parametrize("adds", [AddsInSetup, AddsAtStart, AddsAndTrains])
+def test_a_run_is_resumed_at_each_step(adds, by_run, bare, tmp_path) -> None:
+    """With the weights and statistics that the layers had."""
+
+    def fit(net, *callbacks, path=None):
+        if by_run:
+            more = {"callbacks": callbacks, "ckpt_path": path, "max_epochs": 2}
+            return fit_by_run(net, BATCHES, **more, **QUIET)
+        trainer = bare(*callbacks, max_epochs=2)
+        trainer.fit(net, BATCHES, ckpt_path=path)
+        return trainer
+
+    torch.manual_seed(2)
+    whole = Net()
+    trainer = fit(whole, adds(), SaveEachStep(tmp_path))
+    states = trainer.optimizers[0].state_dict()
+    for step in (1, 3, 5):
+        torch.manual_seed(5)
+        resumed = Net()
+        again = fit(resumed, adds(), path=tmp_path / f"{step}.ckpt")
+        assert nested_differences(dict(whole.state_dict()), dict(resumed.state_dict())) == []
+        assert nested_differences(states, again.optimizers[0].state_dict()) == []
+
+
+def test_a_preempted_run_starts_again_by_the_same_line(quiet_trainer, tmp_path) -> None:
+    """With `ckpt_path="auto"`, twice: the file of a resumed run knows the layers, too."""
+    from trainer_hooks.callbacks import ModelCheckpoint
+
+    torch.manual_seed(2)
+    whole = Net()
+    quiet_trainer(callbacks=[AddsAtStart()], max_epochs=3).fit(whole, BATCHES)
+    for epochs in (1, 2, 3):
+        torch.manual_seed(2)
+        net = Net()
+        callbacks = [AddsAtStart(), ModelCheckpoint(tmp_path, save_last=True)]
+        trainer = quiet_trainer(callbacks=callbacks, max_epochs=epochs, enable_checkpointing=True)
+        trainer.fit(net, BATCHES, ckpt_path="auto")
+        assert trainer.current_epoch == epochs
+    assert nested_differences(dict(whole.state_dict()), dict(net.state_dict())) == []
+
+
+class AddsAnother(Callback):
+    def on_fit_start(self, trainer, module) -> None:
+        module.probe = nn.Linear(2, 1)
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "words"),
+    [([], r"Unexpected key\(s\) in state_dict: probe.0"), ([AddsAnother()], "Missing key")],
+)
+def test_layers_that_do_not_come_are_an_error(callbacks, words, bare, tmp_path) -> None:
+    """After `on_fit_start`, and the module is as it was: the layers are gone again."""
+    bare(AddsAtStart(), SaveEachStep(tmp_path)).fit(Net(), BATCHES)
+    net = Net()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    with pytest.raises(CheckpointError, match=words):
+        bare(*callbacks).fit(net, BATCHES, ckpt_path=tmp_path / "2.ckpt")
+    assert nested_differences(before, dict(net.state_dict())) == []
+
+
+def test_other_weights_are_refused_before_any_hook(bare, tmp_path) -> None:
+    """Only layers that a hook had added are waited for."""
+    started = []
+
+    class Notes(Callback):
+        def on_fit_start(self, trainer, module) -> None:
+            started.append(module)
+
+    wide = Net()
+    wide.probe = nn.Linear(2, 1)
+    bare(SaveEachStep(tmp_path)).fit(wide, BATCHES)
+    with pytest.raises(CheckpointError, match=r"Unexpected key\(s\) in state_dict: probe"):
+        bare(Notes()).fit(Net(), BATCHES, ckpt_path=tmp_path / "2.ckpt")
+    assert not started
