@@ -111,8 +111,8 @@ class CheckpointSummary:
     def read(cls, facts: Mapping[str, Any]) -> CheckpointSummary:
         """Return the summary in the facts of a seal."""
         # a newer version may have written more
-        known = {name: facts[name] for name in cls.__slots__ if name in facts}
-        return cls(**{**known, "identity": RunIdentity.of(facts.get("identity"))})
+        present = {name: facts[name] for name in cls.__slots__ if name in facts}
+        return cls(**{**present, "identity": RunIdentity.of(facts.get("identity"))})
 
     @classmethod
     def of(

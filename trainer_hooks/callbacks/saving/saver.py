@@ -416,15 +416,9 @@ class SaveTracker:
         ranked = {ranking.best_model_path, ranking.last_model_path, *ranking.best_k_models} - {""}
         for path in filter(exists, temporary):
             batches = summarize(path).batches
-            links = [one for one in ranked if one != path and _is_same_file(one, path)]
-            others = {
-                one: summarize(one) for one in sorted(ranked.difference(links)) if exists(one)
-            }
-            enough = [
-                one
-                for one, summary in others.items()
-                if one != path and summary.is_resumable and summary.batches >= batches
-            ]
+            links = [file for file in ranked if file != path and _is_same_file(file, path)]
+            others = [file for file in sorted(ranked.difference(links, [path])) if exists(file)]
+            enough = [file for file in others if _holds(file, batches)]
             if enough and self._may_delete(path, trainer.named_ckpt_path):
                 for link in links:
                     _link_to(enough[0], link)
@@ -823,6 +817,12 @@ def earlier_folders(trainer: Trainer) -> list[str]:
     else:
         return folders
     return [*folders, *map(str, runs.glob(f"*/{_FOLDER}"))]
+
+
+def _holds(path: str, batches: int) -> bool:
+    """Return whether a training can go on from a file after at least so many batches."""
+    summary = summarize(path)
+    return summary.is_resumable and summary.batches >= batches
 
 
 def _is_same_file(path: str, other: str) -> bool:

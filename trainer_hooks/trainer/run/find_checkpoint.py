@@ -177,10 +177,10 @@ class CheckpointSearch:
         newest: dict[tuple[Any, ...], tuple[int, str]] = {}
         # what this process has trained is as likely to be meant as what an earlier one has
         for path, summary in {**self.own, **self.of_process}.items():
-            one = summary.identity
-            if one.run:
-                own_run = one.run if path in self.of_process else ""
-                key = (own_run, one.seed, one.data, one.ordinal, one.position)
+            identity = summary.identity
+            if identity.run:
+                run = identity.run if path in self.of_process else ""
+                key = (run, identity.seed, identity.data, identity.ordinal, identity.position)
                 newest[key] = max(newest.get(key, (0, "")), (summary.saved_at, path))
         if len(newest) > 1:
             listed = ", ".join(repr(path) for _, path in sorted(newest.values(), reverse=True))
@@ -364,10 +364,10 @@ def _tell_of_doubt(search: CheckpointSearch, label: RunLabel) -> None:
             difference,
         )
     alike = {
-        one.identity.ordinal
-        for one in search.summaries.values()
-        if one.origin == label.origin
-        and (one.identity.seed, one.identity.data) == (mine.seed, mine.data)
+        other.identity.ordinal
+        for other in search.summaries.values()
+        if other.origin == label.origin
+        and (other.identity.seed, other.identity.data) == (mine.seed, mine.data)
     }
     if len(alike) > 1 and summary.identity.run not in label.runs:
         log.info(

@@ -105,9 +105,9 @@ class ProcessTrainings:
             seed: its seed; empty without one.
             data: the digest of its data.
         """
-        known = self.label_of(module)
-        if known is not None:
-            return replace(known, origin=origin)
+        label = self.label_of(module)
+        if label is not None:
+            return replace(label, origin=origin)
         position, ordinal = self._in_place[place], self._alike[place, origin, seed, data]
         self._in_place[place] += 1
         self._alike[place, origin, seed, data] += 1
@@ -192,8 +192,8 @@ def _chosen_version(logger: Logger) -> str:
     for name, kind in (("online_services", "AppendOnlyLogger"), ("mlflow", "MLflowLogger"),
                        ("wandb", "WandbLogger"), ("adapter", "LoggerAdapter")):  # fmt: skip
         if isinstance(logger, class_if_loaded(f"{home}.{name}", kind)):
-            known = cast("AppendOnlyLogger | LoggerAdapter | MLflowLogger | WandbLogger", logger)
-            return str(known.version) if known.is_version_chosen else ""
+            service = cast("AppendOnlyLogger | LoggerAdapter | MLflowLogger | WandbLogger", logger)
+            return str(service.version) if service.is_version_chosen else ""
     return ""
 
 
@@ -276,11 +276,11 @@ class RunMatcher:
 
     def judge(self, summaries: Mapping[str, CheckpointSummary]) -> dict[str, FileVerdict]:
         """Return for each file whether it is this run's."""
-        verdicts = {path: self._judge_alone(path, one) for path, one in summaries.items()}
+        verdicts = {path: self._judge_alone(path, each) for path, each in summaries.items()}
         open_files = {p: summaries[p] for p, verdict in verdicts.items() if verdict is None}
-        named = [one.identity for path, one in open_files.items() if path not in self.shared]
-        trainings = {(one.seed, one.data, one.ordinal, one.position) for one in named if one.run}
-        positions = {one.position for one in named if one.run}
+        named = [each.identity for path, each in open_files.items() if path not in self.shared]
+        trainings = {replace(each, run="") for each in named if each.run}
+        positions = {each.position for each in named if each.run}
         folder = FolderContents(
             positions <= {self.label.identity.position}, is_of_one=len(trainings) == 1
         )
@@ -289,12 +289,12 @@ class RunMatcher:
             for path, verdict in verdicts.items()
         }
         # a run that was found by one of its files has all of them
-        exact = {summaries[path].identity.run for path, one in judged.items() if one.rank == 2}
+        exact = {summaries[path].identity.run for path, found in judged.items() if found.rank == 2}
         return {
-            path: replace(one, rank=2)
-            if one.rank == 1 and summaries[path].identity.run in exact - {""}
-            else one
-            for path, one in judged.items()
+            path: replace(found, rank=2)
+            if found.rank == 1 and summaries[path].identity.run in exact - {""}
+            else found
+            for path, found in judged.items()
         }
 
     def _judge_alone(self, path: str, summary: CheckpointSummary) -> FileVerdict | None:
