@@ -115,6 +115,7 @@ VALUES = {
 }  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:Validating sparse tensor invariants:UserWarning")
 @pytest.mark.parametrize("name", VALUES)
 def test_it_comes_back_equal_and_of_its_type(name):
     """Every kind of value survives a file that torch opens without knowing of this package."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 import sys
 from pathlib import Path
@@ -140,7 +141,7 @@ def test_a_docstring_is_read_in_parts(monkeypatch) -> None:
     monkeypatch.setattr(
         Documented,
         "__doc__",
-        Documented.__doc__.replace("**others", "second: two.\n        **others"),
+        inspect.cleandoc(Documented.__doc__).replace("**others", "second: two.\n    **others"),
     )
     read = docstrings.read_class(Documented)
     assert (read.summary, read.body) == ("Do a thing.", "More of it.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import warnings
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from trainer_hooks.errors import (
     CheckpointError,
     ModuleError,
     OptionError,
+    TrainerHooksAdvice,
     TrainerHooksWarning,
     UsageError,
 )
@@ -20,6 +22,7 @@ from trainer_hooks.errors import (
 # torch says of its own exporters that they are on their way out, and what they lack
 pytestmark = [
     pytest.mark.filterwarnings(r"ignore:.torch\.jit\.:DeprecationWarning"),
+    pytest.mark.filterwarnings(r"ignore:.torch\.jit\.:FutureWarning"),
     pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
 ]
 
@@ -50,6 +53,22 @@ class Net(Module):
 
 def modes(net: Net) -> list[bool]:
     return [part.training for part in net.modules()]
+
+
+def test_what_takes_its_place_is_said_where_torch_warns(monkeypatch) -> None:
+    """One line in the place of each warning of torch, whose other warnings stay."""
+
+    def script(module):
+        warnings.warn("`torch.jit.script` is deprecated.", FutureWarning, stacklevel=2)
+        warnings.warn("another", UserWarning, stacklevel=2)
+        return module
+
+    monkeypatch.setattr(torch.jit, "script", script)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        Module().to_torchscript()
+    assert [warning.category for warning in caught] == [UserWarning, TrainerHooksAdvice]
+    assert "torch.export.export(module" in str(caught[1].message)
 
 
 class TestToTorchscript:

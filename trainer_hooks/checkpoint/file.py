@@ -376,6 +376,8 @@ def _unpickle(file: Path | IO[bytes], name: str, **options: Any) -> dict[str, An
         with warnings.catch_warnings(), reading_pickles_unopened():
             # torch itself causes this warning when it reads int8 weights
             warnings.filterwarnings("ignore", message="TypedStorage is deprecated")
+            # of each sparse tensor, from torch 2.15 on: the check is wanted
+            warnings.filterwarnings("ignore", message="Validating sparse tensor invariants")
             checkpoint = torch.load(file, weights_only=True, **options)
     except MemoryError:
         raise  # the machine is too small, the file may be whole

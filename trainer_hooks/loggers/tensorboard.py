@@ -439,7 +439,8 @@ def _traced(model: torch.nn.Module, inputs: Any) -> Iterator[tuple[torch.nn.Modu
         model.__class__ = type(kind.__name__, (kind,), {"__dir__": lambda _: names})
         with rng.isolated(), torch.no_grad(), warnings.catch_warnings():
             # add_graph uses torch.jit, which warns; a user cannot change that
-            warnings.filterwarnings("ignore", r".*torch\.jit", DeprecationWarning)
+            for category in (DeprecationWarning, FutureWarning):
+                warnings.filterwarnings("ignore", r".*torch\.jit", category)
             yield model, move_to_device(inputs, device)
     finally:
         model.__class__ = kind

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import tempfile
+import warnings
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer_hooks._log import warn
 from trainer_hooks._options import Rule, check_option
-from trainer_hooks.errors import OptionError, UsageError
+from trainer_hooks.errors import OptionError, TrainerHooksAdvice, UsageError
 from trainer_hooks.module.torch_wrappers import hide_run_attributes
 from trainer_hooks.runtime.nested_tensors import move_to_device
 
@@ -25,6 +28,9 @@ _METHOD = Rule(
     "'script', which keeps what depends on the data, or 'trace'",
     lambda value: value in ("script", "trace"),
 )
+
+
+_DEPRECATED_JIT = re.compile(r"torch\.jit\.\w+` is deprecated")
 
 
 def to_onnx(
@@ -103,17 +109,39 @@ def to_torchscript(
     inputs = None
     if method == "trace":
         inputs = _example(module, example, "to_torchscript", "example_inputs")
-    with evaluation_mode(module), hide_run_attributes(module, base):
-        if method == "script":
-            scripted = jit.script(module, **options)
-        else:
-            scripted = jit.trace(func=module, example_inputs=inputs, **options)
+    # to memory first: the file is then written whole or not at all, also to an address
+    content = io.BytesIO()
+    with _told_of_torch_export(owner):
+        with evaluation_mode(module), hide_run_attributes(module, base):
+            if method == "script":
+                scripted = jit.script(module, **options)
+            else:
+                scripted = jit.trace(func=module, example_inputs=inputs, **options)
+        if file_path is not None:
+            jit.save(scripted, content)
     if file_path is not None:
-        # to memory first: the file is then written whole or not at all, also to an address
-        content = io.BytesIO()
-        jit.save(scripted, content)
         _write(absolute_path(file_path), content.getvalue())
     return scripted
+
+
+@contextmanager
+def _told_of_torch_export(owner: str) -> Iterator[None]:
+    """Say in one line what takes the place of TorchScript, where torch warns of it."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    is_told = False
+    for warning in caught:
+        if _DEPRECATED_JIT.search(str(warning.message)):
+            is_told = True
+            continue
+        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    if is_told:
+        warn(
+            f"{owner}: torch deprecates TorchScript. torch.export.export(module, (example,)) takes "
+            "its place, and torch.export.save writes what it returns.",
+            TrainerHooksAdvice,
+        )
 
 
 def _example(module: Any, given: Any, method: str, argument: str) -> Any:
