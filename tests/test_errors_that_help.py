@@ -304,9 +304,10 @@ def test_a_generator_for_several_epochs(Tiny, quiet_trainer, batches) -> None:
 def test_an_empty_part_of_a_combined_loader(quiet_trainer, batches) -> None:
     """A part that cannot be repeated to the longest's end is shown, and no fit of 0 steps ends."""
 
-    parts = {"full": batches(3), "empty": []}
+    trainer, parts = quiet_trainer(), {"full": batches(3), "empty": []}
     with refused(DataError, "loader [] of a CombinedLoader gives no batch", "Leave it out"):
-        quiet_trainer().fit(ValidatedLinear(), CombinedLoader(parts, "max_size_cycle"))
+        trainer.fit(ValidatedLinear(), CombinedLoader(parts, "max_size_cycle"))
+    assert trainer.global_step == 0
 
 
 @pytest.mark.parametrize("stage", ["validate", "test", "predict"])
