@@ -137,6 +137,7 @@ def test_four_interruptions_inside_windows(lab, kit):
     assert kit.differences(*map(weights_in, ends)) == []
 
 
+@pytest.mark.slow
 def test_a_schedule_of_accumulation_is_resumed_at_each_step(lab, kit):
     """The number of batches to accumulate changes by a dict, and each slot is resumed exactly."""
 
