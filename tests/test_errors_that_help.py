@@ -301,6 +301,15 @@ def test_a_generator_for_several_epochs(Tiny, quiet_trainer, batches) -> None:
     assert trainer.global_step == 3
 
 
+def test_an_empty_part_of_a_combined_loader(quiet_trainer, batches) -> None:
+    """A part that cannot be repeated to the longest's end is shown, and no fit of 0 steps ends."""
+
+    trainer, parts = quiet_trainer(), {"full": batches(3), "empty": []}
+    with refused(DataError, "loader [] of a CombinedLoader gives no batch", "Leave it out"):
+        trainer.fit(ValidatedLinear(), CombinedLoader(parts, "max_size_cycle"))
+    assert trainer.global_step == 0
+
+
 @pytest.mark.parametrize("stage", ["validate", "test", "predict"])
 @pytest.mark.parametrize("loader", [[], DataLoader(torch.zeros(0, 2))])
 def test_an_evaluation_loader_without_a_batch(quiet_trainer, stage, loader) -> None:

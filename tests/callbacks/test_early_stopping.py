@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from trainer_hooks import Module
-from trainer_hooks.callbacks import EarlyStopping
+from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint
 from trainer_hooks.connector.connector import CallbackConnector
 from trainer_hooks.errors import MetricError, OptionError, StateKeyError, TrainerHooksWarning
 from trainer_hooks.hooks.band import Band
@@ -362,3 +362,29 @@ def test_a_metric_that_cannot_come_is_advised_of_if_not_strict(quiet_trainer):
     with pytest.warns(TrainerHooksWarning, match="runs no validation"):
         trainer.fit(Validated(), [torch.ones(2, 2)] * 3)
     assert trainer.global_step == 6
+
+
+class Scored(Validated):
+    """Logs the next of some scores at each validation."""
+
+    def __init__(self, *scores: float) -> None:
+        super().__init__()
+        self.scores = iter(scores)
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val_score", next(self.scores))
+
+
+def test_a_stopper_and_a_saver_for_several_fits_begin_afresh(quiet_trainer, tmp_path):
+    """The second fit has worse scores throughout: it trains on while these improve."""
+    stopper = EarlyStopping("val_score", patience=1)
+    saver = ModelCheckpoint(tmp_path, monitor="val_score")
+    data = [torch.ones(2, 2)] * 3
+    for scores, epochs, best in (((3.0, 1.0, 2.0), 3, 1.0), ((9.0, 8.0, 7.0, 7.5), 4, 7.0)):
+        trainer = quiet_trainer(
+            max_epochs=9, callbacks=[stopper, saver], num_sanity_val_steps=0,
+            enable_checkpointing=True,
+        )  # fmt: skip
+        trainer.fit(Scored(*scores), data, data[:1])
+        assert trainer.current_epoch == epochs
+        assert (stopper.best_score, saver.best_model_score) == (best, best)

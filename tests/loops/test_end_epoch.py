@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trainer_hooks import Callback
+from trainer_hooks import Callback, once
+from trainer_hooks.clock.schedules import DueTracker
 from trainer_hooks.errors import UsageError
 
 
@@ -123,6 +124,31 @@ def test_asked_for_at_its_start_one_batch_is_left(Seen, quiet_trainer, batches) 
     module = Seen()
     quiet_trainer(max_epochs=2, callbacks=AtOnce()).fit(module, batches(4))
     assert module.seen == [(0, 0), (1, 0)]
+
+
+@pytest.mark.parametrize("hook", ["on_train_batch_start", "on_train_batch_end"])
+def test_a_filter_that_ends_the_epoch_is_due_once(hook, Seen, quiet_trainer, batches) -> None:
+    """`once` is due where its callback ends the epoch by it, and not again in the next epoch."""
+    due_at = []
+
+    class EndsOnce(Callback):
+        def on_train_start(self, trainer, module):
+            self.due = DueTracker(once("6ba"))
+            self.due.start(trainer.clock)
+
+        def run_event(self, event: str, *args) -> None:
+            super().run_event(event, *args)
+            if event == hook and self.due.is_due(args[0].clock):
+                due_at.append(args[0].clock.batches)
+                args[0].end_epoch()
+
+    module = Seen()
+    quiet_trainer(max_epochs=4, callbacks=EndsOnce()).fit(module, batches(4))
+    assert due_at == [6]
+    # asked for before a batch, that batch is trained too
+    early = 1 if hook == "on_train_batch_start" else 0
+    lengths = [[epoch for epoch, _ in module.seen].count(number) for number in range(4)]
+    assert lengths == [4, 2 + early, 4, 4]
 
 
 @pytest.mark.filterwarnings("ignore:a checkpoint was saved in the hook")

@@ -238,6 +238,21 @@ def test_an_interval_longer_than_an_epoch(bare, tiny, batches) -> None:
         bare(val_check_interval=9).fit(tiny(), batches(5), batches(1))
 
 
+def test_an_interval_longer_than_an_epoch_without_validation_data(bare, tiny, batches) -> None:
+    """Where nothing is validated the interval is not compared with the epoch: it trains."""
+    trainer = bare(max_epochs=2, val_check_interval=9)
+    trainer.fit(tiny(), batches(5))
+    assert trainer.global_step == 10
+
+
+def test_a_stream_shorter_than_its_limit(bare, tiny, batches, counted) -> None:
+    """A loader without length that ends before limit_train_batches is validated at its end."""
+    trainer = bare(counted, max_epochs=2, limit_train_batches=9)
+    trainer.fit(tiny(), DataLoader(Stream(4)), batches(1))
+    assert counted.trained == [0, 1, 2, 3] * 2
+    assert counted.validated_at == [4, 8]
+
+
 def test_a_share_of_an_unknown_length(bare, tiny, batches) -> None:
     """A share of an epoch needs a loader that knows its length."""
     unknown = DataLoader(Stream(4))

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 import warm_python
 import yaml
 
@@ -219,9 +220,14 @@ def test_links_stand_in_the_config(ask, config) -> None:
 
 @pytest.mark.slow
 def test_several_processes_train_from_one_config(config, classes) -> None:
-    """Two processes resolve the same config, and the first alone writes it down."""
+    """Two processes resolve the same config, and the first alone writes it down.
+
+    The optimizer is the config's, which both step with.
+    """
     path = os.pathsep.join([str(Path(__file__).parents[3]), str(classes)])
-    words = ["fit", "--config", config(LINE), "--trainer.devices", "2"]
+    optimizer = "optimizer: {class_path: SGD, init_args: {lr: 0.5, momentum: 0.9}}"
+    file = config(LINE.replace("Trained", "Line") + optimizer)
+    words = ["fit", "--config", file, "--trainer.devices", "2"]
     done = warm_python.run(
         [sys.executable, "-m", "trainer_hooks", *words],
         env={**os.environ, "PYTHONPATH": path},
@@ -229,6 +235,10 @@ def test_several_processes_train_from_one_config(config, classes) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert [path.name for path in Path("trainer_logs").glob("*/config*")] == ["config.yaml"]
+    (saved,) = Path("trainer_logs").glob("*/checkpoints/*.ckpt")
+    (state,) = torch.load(saved, weights_only=True)["optimizer_states"]
+    assert state["param_groups"][0]["lr"] == 0.5
+    assert len(state["state"]) == 2  # each parameter has its momentum
 
 
 @pytest.mark.slow
