@@ -208,7 +208,7 @@ RULES: tuple[tuple[Callable[[Options], bool], tuple[str, ...]], ...] = (
     # an average begins with the layers that there are before
     (
         lambda o: (
-            (o["average"] != "none" or o["guest"].endswith("average"))
+            (o["average"] not in ("none", "swa") or o["guest"].endswith("average"))
             and o["adds_layers"] == "at the start"
         ),
         ("adds_layers",),
