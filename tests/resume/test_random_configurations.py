@@ -86,6 +86,16 @@ def test_a_chain_of_cuts_is_the_uncut_run(chains, fuzzer, first, draw_seed) -> N
             },
         ),
         (3389, {"cut": "signal in validation", "batch_norm": True, "average": "ema"}),
+        (800347, {"scheduler": "plateau by step", "average": "swa"}),
+        (
+            800027,
+            {
+                "cut": "signal in validation",
+                "average": "validated ema",
+                "limit_train_batches": 3,
+                "memory": "in place",
+            },
+        ),
         (5336, {"evaluators": "1ep", "asks": True, "val_check_interval": "2ba or 1ep"}),
     ],
     ids=[
@@ -93,6 +103,8 @@ def test_a_chain_of_cuts_is_the_uncut_run(chains, fuzzer, first, draw_seed) -> N
         "request of the last slot",
         "metric object of two loaders",
         "buffers of exchanged weights",
+        "due, and its scheduler is gone",
+        "average of buffers from before a validation",
         "due, and nobody goes by it",
     ],
 )
