@@ -203,6 +203,8 @@ RULES: tuple[tuple[Callable[[Options], bool], tuple[str, ...]], ...] = (
     (lambda o: o["guest"].endswith("average") or o["average"] != "none", ("prunes",)),
     # pruning takes weights that have a size
     (lambda o: o["prunes"] and o["layers"] == "lazy", ("layers",)),
+    # averages of other frameworks copy the weights before the first batch
+    (lambda o: o["guest"].endswith("average") and o["layers"] == "lazy", ("layers",)),
     # torch refuses to freeze a weight without a size
     (lambda o: o["layers"] == "lazy" and o["changes_mode"] == "freeze", ("layers",)),
     # an average begins with the layers that there are before

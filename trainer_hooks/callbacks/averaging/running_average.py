@@ -132,6 +132,9 @@ class RunningAverage:
         for averaged_part, part, leaf in _unequal_buffers(self.model.module, module):
             before = averaged_part._buffers.get(leaf)  # noqa: SLF001 - it may be None
             _copy_buffer(part, averaged_part, leaf)
+            present = part._buffers.get(leaf)  # noqa: SLF001
+            if before is not None and present is not None:
+                before = before.to(present.device)  # an average may be on a device of its own
             part._buffers[leaf] = before  # noqa: SLF001
         for average, current in pairs:
             # tensor by tensor: at no time is there a second copy of all weights
