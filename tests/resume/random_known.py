@@ -11,15 +11,13 @@ if TYPE_CHECKING:
 
 # What is known to go wrong, by number, and why. It is drawn again once its line is taken out.
 KNOWN: dict[int, str] = {
-    1: "the copy of an averaging callback does not keep its own non-persistent buffers",
-    2: "StochasticWeightAveraging restores its average before on_fit_start has added layers",
+    1: "the copy of another framework's averaging callback does not keep non-persistent buffers",
 }
 
 
 # For each number: whether a configuration comes by it, and the options that are made simplest then.
 AROUND: dict[int, tuple[Callable[[Options], object], tuple[str, ...]]] = {
-    1: (lambda o: o["average"] != "none" or o["guest"].endswith("average"), ("memory",)),
-    2: (lambda o: o["average"] == "swa", ("adds_layers",)),
+    1: (lambda o: o["guest"].endswith("average"), ("memory",)),
 }
 
 

@@ -201,14 +201,16 @@ RULES: tuple[tuple[Callable[[Options], bool], tuple[str, ...]], ...] = (
     (lambda o: bool(o["chain"]), ("cut", "second_cut", "saver")),
     # an average cannot follow parameters that pruning replaces
     (lambda o: o["guest"].endswith("average") or o["average"] != "none", ("prunes",)),
-    # pruning takes weights as they are registered, with a size and without a wrapper
-    (lambda o: o["prunes"], ("layers",)),
+    # pruning takes weights that have a size
+    (lambda o: o["prunes"] and o["layers"] == "lazy", ("layers",)),
+    # averages of other frameworks copy the weights before the first batch
+    (lambda o: o["guest"].endswith("average") and o["layers"] == "lazy", ("layers",)),
     # torch refuses to freeze a weight without a size
     (lambda o: o["layers"] == "lazy" and o["changes_mode"] == "freeze", ("layers",)),
     # an average begins with the layers that there are before
     (
         lambda o: (
-            (o["average"] != "none" or o["guest"].endswith("average"))
+            (o["average"] not in ("none", "swa") or o["guest"].endswith("average"))
             and o["adds_layers"] == "at the start"
         ),
         ("adds_layers",),

@@ -9,7 +9,9 @@ from saving_callbacks import SaveEachStep
 from torch import nn
 
 from trainer_hooks import Callback, Module
-from trainer_hooks.errors import CheckpointError
+from trainer_hooks.callbacks import StochasticWeightAveraging, WeightAveraging
+from trainer_hooks.compat.accelerated.callbacks import ModelEmaCallback
+from trainer_hooks.errors import CallbackError, CheckpointError
 from trainer_hooks.testing.nested_diff import nested_differences
 
 BATCHES = [torch.arange(6.0).reshape(2, 3).sin() * number for number in range(1, 4)]
@@ -87,6 +89,62 @@ def test_a_run_is_resumed_at_each_step(adds, by_run, bare, tmp_path) -> None:
         again = fit(resumed, adds(), path=tmp_path / f"{step}.ckpt")
         assert nested_differences(dict(whole.state_dict()), dict(resumed.state_dict())) == []
         assert nested_differences(states, again.optimizers[0].state_dict()) == []
+
+
+@pytest.mark.parametrize("adds", [AddsInSetup, AddsAtStart, AddsAndTrains])
+def test_the_average_of_the_last_epochs_is_resumed(adds, bare, tmp_path) -> None:
+    """It is restored when the layers are there, and holds them."""
+    torch.manual_seed(2)
+
+    def swa():
+        return StochasticWeightAveraging(0.05, swa_epoch_start=1, annealing_epochs=1)
+
+    whole, average = Net(), swa()
+    bare(adds(), average, SaveEachStep(tmp_path), max_epochs=3).fit(whole, BATCHES)
+    names = {name for name, _ in whole.named_parameters()}
+    assert names == {name for name, _ in average._average_model.named_parameters()}
+    assert "probe.0.weight" in names
+    for step in (1, 4, 6):
+        torch.manual_seed(5)
+        resumed, again = Net(), swa()
+        path = tmp_path / f"{step}.ckpt"
+        bare(adds(), again, max_epochs=3).fit(resumed, BATCHES, ckpt_path=path)
+        assert again.n_averaged == average.n_averaged == 3
+        assert nested_differences(dict(whole.state_dict()), dict(resumed.state_dict())) == []
+
+
+def test_a_save_before_the_average_is_restored_holds_it(bare, tmp_path) -> None:
+    """As one on an error of a hook that opens the training."""
+
+    class Fails(Callback):
+        def on_fit_start(self, trainer, module) -> None:
+            trainer.save_checkpoint(tmp_path / "again.ckpt")
+            raise OSError("no disk")
+
+    def callbacks():
+        return AddsAtStart(), StochasticWeightAveraging(0.05, swa_epoch_start=1)
+
+    bare(*callbacks(), SaveEachStep(tmp_path), max_epochs=3).fit(Net(), BATCHES)
+    with pytest.raises(OSError, match="no disk"):
+        bare(*callbacks(), Fails()).fit(Net(), BATCHES, ckpt_path=tmp_path / "5.ckpt")
+    first, second = (
+        torch.load(tmp_path / name, weights_only=True)["callbacks"]["StochasticWeightAveraging"]
+        for name in ("5.ckpt", "again.ckpt")
+    )
+    assert first["n_averaged"] == 2
+    assert nested_differences(first, second) == []
+
+
+@pytest.mark.parametrize("make", [WeightAveraging, ModelEmaCallback])
+def test_an_average_that_begins_before_the_layers_names_them(make, bare, tmp_path) -> None:
+    """Before the first step, with the cure."""
+    options = {"save_path": tmp_path / "x.pt", "evaluate_during_training": False}
+    average = make(**options) if make is ModelEmaCallback else make()
+    trainer = bare(AddsAtStart(), average, enable_checkpointing=True)
+    words = rf"(?s)Net.*'probe.0.bias'.* in configure_model or in setup.*{make.__name__}"
+    with pytest.raises(CallbackError, match=words):
+        trainer.fit(Net(), BATCHES)
+    assert trainer.global_step == 0
 
 
 def test_a_preempted_run_starts_again_by_the_same_line(quiet_trainer, tmp_path) -> None:

@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+from saving_callbacks import SaveEachStep
 
 from trainer_hooks import Band, Callback, Module
-from trainer_hooks.callbacks import EMAWeightAveraging
+from trainer_hooks.callbacks import EMAWeightAveraging, ModelPruning
 from trainer_hooks.cli.main import main
+from trainer_hooks.testing.nested_diff import nested_differences
 
 # torch's compiler reads it of each tensor
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
@@ -141,3 +143,29 @@ def test_weights_load_with_and_without_compile(saved, quiet_trainer, tmp_path, c
         trainer = quiet_trainer(callbacks=[EMAWeightAveraging()])
         trainer.validate(module, [data], ckpt_path=source, verbose=False)
         assert torch.equal(plain(module.state_dict())["head.weight"], weights["head.weight"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("is_given", "lottery"), [(False, True), (True, False)])
+def test_compiled_layers_are_pruned(bare, tmp_path, is_given, lottery) -> None:
+    """As those that are not, and a resume goes on with the masks, with and without compile."""
+    batches = list(torch.randn(3, 2, 3, generator=torch.Generator().manual_seed(1)))
+
+    def run(compiles, *savers, path=None):
+        module = Compiled(compiles)
+        given = [(module.head, "weight"), (module.blocks[0].first, "weight")]
+        pruning = ModelPruning(
+            "l1_unstructured", given if is_given else None, ["weight"],
+            amount=0.4, use_lottery_ticket_hypothesis=lottery,
+        )  # fmt: skip
+        torch.manual_seed(2)
+        bare(pruning, *savers, max_epochs=3).fit(module, batches, ckpt_path=path)
+        return plain(module.state_dict())
+
+    weights = run(False, SaveEachStep(tmp_path / "plain"))
+    assert int((weights["head.weight"] == 0).sum()) >= 1
+    assert nested_differences(weights, run(True, SaveEachStep(tmp_path / "compiled"))) == []
+    for saved in ("plain", "compiled"):
+        for compiles in (False, True):
+            again = run(compiles, path=tmp_path / saved / "5.ckpt")
+            assert nested_differences(weights, again) == []

@@ -8,7 +8,7 @@ from saving_callbacks import SaveEachStep
 from torch import nn
 
 from trainer_hooks import Module
-from trainer_hooks.callbacks import EMAWeightAveraging, ModelSummary
+from trainer_hooks.callbacks import EMAWeightAveraging, ModelPruning, ModelSummary
 from trainer_hooks.errors import CallbackError, CheckpointError
 from trainer_hooks.testing.nested_diff import nested_differences
 
@@ -75,3 +75,16 @@ def test_an_average_that_begins_before_the_first_batch_names_the_lazy_weight(bar
     trainer = bare(EMAWeightAveraging())
     trainer.fit(Sized(), BATCHES)
     assert trainer.global_step == 4
+
+
+@pytest.mark.parametrize("is_given", [False, True])
+def test_a_pruning_of_a_lazy_weight_names_it(bare, is_given) -> None:
+    """Before any training, with the cure; weights that have a size can be pruned beside it."""
+    net = Net()
+    given = [(net.layers[0], "weight")] if is_given else None
+    with pytest.raises(CallbackError, match=r"ModelPruning: 'weight' of LazyLinear in Net is lazy"):
+        bare(ModelPruning("l1_unstructured", given)).fit(net, BATCHES)
+    net = Net()
+    pruning = ModelPruning("l1_unstructured", [(net.layers[2], "weight")], amount=1)
+    bare(pruning).fit(net, BATCHES)
+    assert int((net.layers[2].weight == 0).sum()) == 1

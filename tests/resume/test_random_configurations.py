@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -83,6 +86,16 @@ def test_a_chain_of_cuts_is_the_uncut_run(chains, fuzzer, first, draw_seed) -> N
             },
         ),
         (3389, {"cut": "signal in validation", "batch_norm": True, "average": "ema"}),
+        (800347, {"scheduler": "plateau by step", "average": "swa"}),
+        (
+            800027,
+            {
+                "cut": "signal in validation",
+                "average": "validated ema",
+                "limit_train_batches": 3,
+                "memory": "in place",
+            },
+        ),
         (5336, {"evaluators": "1ep", "asks": True, "val_check_interval": "2ba or 1ep"}),
     ],
     ids=[
@@ -90,6 +103,8 @@ def test_a_chain_of_cuts_is_the_uncut_run(chains, fuzzer, first, draw_seed) -> N
         "request of the last slot",
         "metric object of two loaders",
         "buffers of exchanged weights",
+        "due, and its scheduler is gone",
+        "average of buffers from before a validation",
         "due, and nobody goes by it",
     ],
 )
@@ -229,6 +244,19 @@ def test_a_failure_is_made_as_small_as_it_can_be(fuzzer) -> None:
         return candidate["order"].startswith("own") and candidate["workers"] > 0
 
     assert fuzzer.changed(fuzzer.shrink(options, fails)) == {"order": "own: at once", "workers": 1}
+
+
+@pytest.mark.slow
+def test_the_command_finds_its_modules() -> None:
+    """In a shell, where nobody has set a path for it."""
+    command = Path(__file__).with_name("random_configurations.py")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    told = subprocess.run(
+        [sys.executable, command, "--seeds", "4:4"],
+        env=environment, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (told.returncode, told.stderr) == (0, "")
+    assert told.stdout.startswith("0 configurations")
 
 
 def test_a_seed_is_one_configuration(fuzzer) -> None:

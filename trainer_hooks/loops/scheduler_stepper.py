@@ -57,8 +57,11 @@ class SchedulerStepper:
         if count == self._steps:
             return
         self._steps = count
-        # In the counters, so that a checkpoint from before the due step holds it.
-        self._context.training.progress.is_plateau_due = self.has_waiting_schedulers
+        # In the counters, so that a checkpoint from before the due step holds it. Asked anew: a
+        # callback may have taken the scheduler out since, as StochasticWeightAveraging does.
+        self._context.training.progress.is_plateau_due = self.has_waiting_schedulers and any(
+            config.interval == "step" and config.reduce_on_plateau for config in self._configs
+        )
         self._step_step_schedulers(on_plateau=False)
 
     def after_validation(self) -> None:

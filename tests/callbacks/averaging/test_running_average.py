@@ -69,6 +69,28 @@ def test_it_changes_places_and_back() -> None:
     assert average.module.weight.tolist() == [2.0, 2.0]
 
 
+def test_buffers_that_have_grown_change_places_and_back() -> None:
+    """Those of another shape than in the average, also None, are where they were afterwards."""
+    module = layer(1.0)
+    module.register_buffer("rows", None, persistent=False)
+    average = RunningAverage(module, use_buffers=True)
+    module.rows = torch.ones(2)
+    average.exchange(module)
+    assert module.rows is None
+    assert average.module.rows.tolist() == [1.0, 1.0]
+    average.exchange(module)
+    assert average.module.rows is None
+    average.update(module)
+    module.rows = torch.zeros(3)
+    average.exchange(module)
+    assert module.rows.tolist() == [1.0, 1.0]
+    average.exchange(module)
+    assert module.rows.tolist() == [0.0, 0.0, 0.0]
+    average.update(module)
+    assert average.module.rows.tolist() == [0.0, 0.0, 0.0]
+    assert average.module.running_mean.tolist() == [1.0, 1.0]
+
+
 def test_its_state_comes_back() -> None:
     """What state_dict and extra_state return is what load takes."""
     first, second = RunningAverage(layer(0.0)), RunningAverage(layer(0.0))

@@ -16,6 +16,7 @@ from torch.optim.swa_utils import AveragedModel, get_swa_multi_avg_fn
 
 from trainer_hooks._options import Combination, Rule, finite_number
 from trainer_hooks.errors import CallbackError, CheckpointError, OptionError, error_summary
+from trainer_hooks.runtime.buffers import BufferRecord, load_buffers
 from trainer_hooks.runtime.parameter_names import with_names_of, with_plain_names
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ ONE_AVERAGING_FUNCTION = Combination(
 class RunningAverage:
     """A running average of a module's weights, in a copy of the module.
 
-    Before the first update the copy holds the weights at the time of copying.
+    Before the first update the copy holds the weights at the time of copying. A buffer that has
+    come or has another shape since the last update is copied, and its average begins anew.
 
     Args:
         module: the module to average. It is copied once, without its gradients.
@@ -110,12 +112,31 @@ class RunningAverage:
 
     def update(self, module: nn.Module) -> None:
         """Update the average with the module's present weights; the first update copies them."""
+        # AveragedModel pairs tensors by their order, and would pair others where a buffer came
+        for averaged_part, part, leaf in _unequal_buffers(self.model.module, module):
+            _copy_buffer(part, averaged_part, leaf)
         self.model.update_parameters(module)
+
+    def require_same_layers(self, module: nn.Module) -> None:
+        """Check that the module has the layers that it had when it was copied.
+
+        Raises:
+            CallbackError: it gained or lost parameters.
+        """
+        self._pairs(module)
 
     @torch.no_grad()
     def exchange(self, module: nn.Module) -> None:
         """Swap the averaged weights with the module's; a second call swaps them back exactly."""
-        for average, current in self._pairs(module):
+        pairs = self._pairs(module)
+        for averaged_part, part, leaf in _unequal_buffers(self.model.module, module):
+            before = averaged_part._buffers.get(leaf)  # noqa: SLF001 - it may be None
+            _copy_buffer(part, averaged_part, leaf)
+            present = part._buffers.get(leaf)  # noqa: SLF001
+            if before is not None and present is not None:
+                before = before.to(present.device)  # an average may be on a device of its own
+            part._buffers[leaf] = before  # noqa: SLF001
+        for average, current in pairs:
             # tensor by tensor: at no time is there a second copy of all weights
             averaged = average.clone()
             average.copy_(current)
@@ -124,7 +145,10 @@ class RunningAverage:
     @torch.no_grad()
     def copy_to(self, module: nn.Module) -> None:
         """Copy the averaged weights into the module."""
-        for average, current in self._pairs(module):
+        pairs = self._pairs(module)
+        for averaged_part, part, leaf in _unequal_buffers(self.model.module, module):
+            _copy_buffer(averaged_part, part, leaf)
+        for average, current in pairs:
             current.copy_(average)
 
     def state_dict(self) -> dict[str, Any]:
@@ -168,21 +192,24 @@ class RunningAverage:
         else:
             torch._foreach_copy_(averages, current)
 
-    def _pairs(self, module: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
-        """Return each averaged tensor with the module's tensor of the same name.
+    def _pairs(self, module: nn.Module) -> list[tuple[Tensor, Tensor]]:
+        """Return each averaged tensor with the module's of the same name, without unequal buffers.
 
         Raises:
-            CallbackError: the module gained or lost tensors since it was copied.
+            CallbackError: the module gained or lost parameters since it was copied.
         """
-        averaged, current = _named_tensors(self.model.module), _named_tensors(module)
+        averaged = dict(self.model.module.named_parameters())
+        current = dict(module.named_parameters())
         if averaged.keys() != current.keys():
             changed = ", ".join(map(repr, sorted(averaged.keys() ^ current.keys())[:4]))
             raise CallbackError(
                 f"{type(module).__qualname__} whose weights are averaged: {changed} came or went "
                 "since the averaging began, so the average does not fit it any more. Average the "
-                "weights of a module that keeps its layers, without pruning or quantization."
+                "weights of a module that keeps its layers, without pruning or quantization; add "
+                "layers in configure_model or in setup."
             )
-        return zip(averaged.values(), current.values(), strict=True)
+        parameters = zip(averaged.values(), current.values(), strict=True)
+        return [*parameters, *_equal_buffers(self.model.module, module)]
 
 
 class ExternalAverage(RunningAverage):
@@ -259,7 +286,8 @@ class ExchangeableAverage:
         owner: the module that is averaged, or None.
         is_exchanged: whether the module has the averaged weights now.
 
-    State: the averaged weights, and the average's extra state.
+    State: the averaged weights, the average's extra state, and the copy's changed buffers that no
+    `state_dict` holds.
     """
 
     def __init__(self, make: Callable[[Module], RunningAverage]) -> None:
@@ -272,6 +300,8 @@ class ExchangeableAverage:
         self.owner: Module | None = None
         self.is_exchanged = False
         self._pending: dict[str, Any] | None = None
+        self._pending_buffers: dict[str, Any] = {}
+        self._buffers = BufferRecord()
 
     @property
     def count(self) -> int:
@@ -287,17 +317,32 @@ class ExchangeableAverage:
         """Return the averaged weights and the extra state; empty before there is an average."""
         # a checkpoint that is saved before `copy` must not lose the restored average
         if self._pending is not None:
-            return dict(self._pending)
+            return {**self._pending, **self.buffer_state()}
         if self.average is None:
             return {}
         weights, extra = dict(self.average.state_dict()), self.average.extra_state()
-        return {"average": weights, "average_extra": extra}
+        return {"average": weights, "average_extra": extra, **self.buffer_state()}
+
+    def buffer_state(self) -> dict[str, Any]:
+        """Return the copy's changed buffers that no `state_dict` holds, as `average_buffers`.
+
+        The result is empty if there are none.
+        """
+        buffers = self._pending_buffers
+        if not buffers and self.average is not None:
+            buffers = self._buffers.changed(self.average.module)
+        return {"average_buffers": buffers} if buffers else {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Keep a restored state until `copy` has made a copy of the module to load it into."""
         # the module may not be on its device yet, or not have all its layers
         names = ("average", "average_extra")
         self._pending = {n: state_dict[n] for n in names} if "average" in state_dict else None
+        self.load_buffer_state(state_dict)
+
+    def load_buffer_state(self, state_dict: dict[str, Any]) -> None:
+        """Keep restored buffers until `copy`."""
+        self._pending_buffers = dict(state_dict.get("average_buffers", {}))
 
     def copy(self, module: Module) -> RunningAverage:
         """Return the average of a module, made at the first call.
@@ -305,12 +350,28 @@ class ExchangeableAverage:
         Call it when the module has all its layers and is on its device.
         """
         if self.average is None or self.owner is not module:
+            if self.owner is not module:
+                self._buffers = BufferRecord()
+            # before the loop restores the buffers: with those that a resume will build, too
+            self._buffers.begin(module)
             self.owner, self.average = module, self._make(module)
             self.is_exchanged = False
         if self._pending is not None:
             self.average.load(self._pending["average"], self._pending["average_extra"])
             self._pending = None
+        if self._pending_buffers:
+            load_buffers(self.average.module, self._pending_buffers)
+            self._pending_buffers = {}
         return self.average
+
+    def require_same_layers(self, module: Module) -> None:
+        """Check, if there is an average of the module, that no hook has added layers since.
+
+        Raises:
+            CallbackError: one did.
+        """
+        if self.average is not None and self.owner is module:
+            self.average.require_same_layers(module)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
@@ -342,5 +403,47 @@ class ExchangeableAverage:
         self.is_exchanged = not self.is_exchanged
 
 
-def _named_tensors(module: nn.Module) -> dict[str, Tensor]:
-    return dict(chain(module.named_parameters(), module.named_buffers()))
+def _equal_buffers(averaged: nn.Module, module: nn.Module) -> list[tuple[Tensor, Tensor]]:
+    """Return each averaged buffer of the module's shape and dtype, with the module's."""
+    current = dict(module.named_buffers())
+    return [
+        (buffer, current[name])
+        for name, buffer in averaged.named_buffers()
+        if name in current and _is_alike(buffer, current[name])
+    ]
+
+
+def _unequal_buffers(
+    averaged: nn.Module, module: nn.Module
+) -> list[tuple[nn.Module, nn.Module, str]]:
+    """Return the buffers that differ in shape or dtype, or that only one module has.
+
+    Returns:
+        For each the part of the average, the same part of the module, and the buffer's name in it.
+    """
+    before, current = dict(averaged.named_buffers()), dict(module.named_buffers())
+    found = []
+    for name in before | current:
+        if name in before and name in current and _is_alike(before[name], current[name]):
+            continue
+        owner, _, leaf = name.rpartition(".")
+        found.append((averaged.get_submodule(owner), module.get_submodule(owner), leaf))
+    return found
+
+
+def _is_alike(first: Tensor, second: Tensor) -> bool:
+    return first.shape == second.shape and first.dtype == second.dtype
+
+
+def _copy_buffer(source: nn.Module, target: nn.Module, leaf: str) -> None:
+    """Set a buffer to a copy of that of another module, on the target's device."""
+    buffer, present = source._buffers.get(leaf), target._buffers.get(leaf)  # noqa: SLF001
+    if buffer is not None:
+        tensors = [present] if present is not None else list(target.parameters())
+        device = tensors[0].device if tensors else buffer.device
+        buffer = buffer.detach().to(device, copy=True)
+    if leaf in target._buffers:  # noqa: SLF001 - torch has no other way to a buffer that is None
+        target._buffers[leaf] = buffer  # noqa: SLF001
+    else:
+        is_persistent = leaf not in source._non_persistent_buffers_set  # noqa: SLF001
+        target.register_buffer(leaf, buffer, persistent=is_persistent)

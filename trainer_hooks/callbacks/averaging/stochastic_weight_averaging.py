@@ -21,6 +21,7 @@ from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import OptimizationError, OptionError, TrainerHooksWarning
 from trainer_hooks.hooks.spec import keeps_optimizers
 from trainer_hooks.module.optimization import LRSchedulerConfig, scheduler_state
+from trainer_hooks.runtime.buffers import BufferRecord, load_buffers
 from trainer_hooks.runtime.device import device_of_option
 
 if TYPE_CHECKING:
@@ -64,8 +65,8 @@ class StochasticWeightAveraging(WeightOwner):
         swa_start: the index of the first epoch to average at, from 0 on; known in a fit.
         swa_end: the index of the last one, or infinity.
 
-    State: the average, its number of updates, the epoch of the last update, and the scheduler's
-    state.
+    State: the average, its changed buffers that no `state_dict` holds, its number of updates, the
+    epoch of the last update, and the scheduler's state.
 
     Raises:
         OptionError: an argument is outside its rule, or makes no sense for the run's `max_epochs`.
@@ -121,6 +122,7 @@ class StochasticWeightAveraging(WeightOwner):
         self._scheduler: SWALR | None = None
         self._pending: dict[str, Any] | None = None
         self._latest_update_epoch = -1
+        self._buffers = BufferRecord()
 
     @property
     def n_averaged(self) -> Tensor | None:
@@ -140,9 +142,10 @@ class StochasticWeightAveraging(WeightOwner):
     def state_dict(self) -> dict[str, Any]:
         """Return the average, its number of updates, and the scheduler's state."""
         if self._pending is not None:
-            # a checkpoint that is saved before `on_after_load` must not lose the restored average
+            # a checkpoint that is saved before `_restore` must not lose the restored average
             return dict(self._pending)
         average = self._average
+        buffers = None if average is None else self._buffers.changed(average.module)
         return {
             "n_averaged": 0 if average is None else average.count,
             "latest_update_epoch": self._latest_update_epoch,
@@ -150,6 +153,7 @@ class StochasticWeightAveraging(WeightOwner):
             if self._scheduler is None
             else scheduler_state(self._scheduler),
             "average_model_state": None if average is None else average.state_dict(),
+            **({"average_buffers": buffers} if buffers else {}),
         }
 
     @checks_state(
@@ -158,7 +162,8 @@ class StochasticWeightAveraging(WeightOwner):
             "latest_update_epoch": int,
             "scheduler_state": dict | None,
             "average_model_state": dict | None,
-        }
+        },
+        {"average_buffers": dict[str, Any]},
     )
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Keep the state until there is a copy of the module to load the average into."""
@@ -180,15 +185,32 @@ class StochasticWeightAveraging(WeightOwner):
     def on_after_load(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any] | None
     ) -> None:
-        """Restore the average of a checkpoint."""
+        """Restore the average of a checkpoint, unless layers are yet to be added."""
+        if trainer.state.fn != "fit":
+            self._pending = None
+            return
+        # before the loop restores the buffers: with those that a resume will build, too
+        self._buffers.begin(module)
+        added = (checkpoint or {}).get("trainer_hooks", {}).get("added_weights", ())
+        # early where it can be: an error of a resume puts the module back
+        if set(added) <= module.state_dict().keys():
+            self._restore(module)
+
+    def on_train_start(self, trainer: Trainer, module: Module) -> None:
+        """Restore the average of a module to which `on_fit_start` has added layers."""
+        self._restore(module)
+
+    def _restore(self, module: Module) -> None:
+        """Load the restored state, if there is one, into a new average of the module."""
         state, self._pending = self._pending, None
-        if state is None or trainer.state.fn != "fit":
+        if state is None:
             return
         self._latest_update_epoch = state["latest_update_epoch"]
         if state["n_averaged"]:
             self._average = self._new_average(module)
             # the state itself is also the extra state: the count has the same key in both
             self._average.load(state["average_model_state"], state)
+            load_buffers(self._average.module, state.get("average_buffers", {}))
 
     @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:

@@ -59,8 +59,8 @@ class WeightAveraging(WeightOwner):
             all unless given. `torch.optim.swa_utils` has some.
         multi_avg_fn: the same for lists of tensors, in place: faster.
 
-    State: the step and the epoch of the last update; the checkpoint itself holds both sets of
-    weights, as Lightning's does.
+    State: the step and the epoch of the last update, and the copy's changed buffers that no
+    `state_dict` holds; the checkpoint itself holds both sets of weights, as Lightning's does.
 
     Raises:
         OptionError: an argument is outside its rule.
@@ -135,19 +135,25 @@ class WeightAveraging(WeightOwner):
         return step_idx is not None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the step and epoch of the last update, and the last step seen."""
+        """Return the step and epoch of the last update, the last step seen, and buffers."""
         return {
             "latest_update_step": self._latest_update_step,
             "latest_update_epoch": self._latest_update_epoch,
             "latest_step": self._latest_step,
+            # here, and not beside the weights: a validation's snapshot has them from its start
+            **self._average.buffer_state(),
         }
 
-    @checks_state({"latest_update_step": int}, {"latest_update_epoch": int, "latest_step": int})
+    @checks_state(
+        {"latest_update_step": int},
+        {"latest_update_epoch": int, "latest_step": int, "average_buffers": dict[str, Any]},
+    )
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the state; Lightning's checkpoints have its first item alone."""
         self._latest_update_step = state_dict["latest_update_step"]
         self._latest_update_epoch = state_dict.get("latest_update_epoch", -1)
         self._latest_step = state_dict.get("latest_step", self._latest_update_step)
+        self._average.load_buffer_state(state_dict)
 
     def on_before_restore(
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
@@ -182,6 +188,10 @@ class WeightAveraging(WeightOwner):
         if checkpoint is not None and not is_restored:
             # the steps before a checkpoint without an average were not seen: no update for them
             self._latest_step = trainer.global_step
+
+    def on_train_start(self, trainer: Trainer, module: Module) -> None:
+        """Check that `on_fit_start` of other callbacks has added no layers."""
+        self._average.require_same_layers(module)
 
     def on_train_batch_end(
         self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int

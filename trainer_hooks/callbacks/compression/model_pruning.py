@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.nn.utils import prune
 
 from trainer_hooks._log import log
@@ -19,6 +20,8 @@ from trainer_hooks.callbacks.option_checks import check_choice
 from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import CallbackError, OptionError, did_you_mean
 from trainer_hooks.module.module import Module
+from trainer_hooks.module.torch_wrappers import uncompiled
+from trainer_hooks.runtime.parameter_names import plain_name, with_plain_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -35,7 +38,7 @@ class PrunedParameter:
     Attributes:
         module: the layer that has it.
         name: its name in the layer.
-        path: its name in the whole module.
+        path: its plain name in the whole module.
     """
 
     module: nn.Module
@@ -117,7 +120,7 @@ def resolve_masks(
         weights: saved weights; the names ending in `_orig` and `_mask` belong together.
         paths: the names of the parameters that may have masks; any unless given.
     """
-    module_state = {} if module is None else module.state_dict()
+    module_state = {} if module is None else with_plain_names(module.state_dict())
     # not dict(): a state dict carries the versions of its layers in the attribute `_metadata`
     plain = copy(weights)
     for path in _masked_paths(weights):
@@ -130,7 +133,7 @@ def resolve_masks(
 def add_unit_masks(module: nn.Module, weights: dict[str, Any]) -> dict[str, Any]:
     """Return weights with a mask of ones for each parameter that has a mask in the module alone."""
     masked = copy(weights)
-    for path in _masked_paths(module.state_dict()):
+    for path in _masked_paths(with_plain_names(module.state_dict())):
         if path in masked:
             masked[f"{path}_orig"] = values = masked.pop(path)
             masked[f"{path}_mask"] = torch.ones_like(values)
@@ -338,7 +341,8 @@ def chosen_parameters(
 ) -> list[tuple[nn.Module, str]]:
     """Return the parameters to prune: those given, or all with certain names.
 
-    Structured methods prune slices, so they skip parameters of one dimension.
+    Structured methods prune slices, so they skip parameters of one dimension. Of a compiled layer
+    the layer inside is returned, which has the parameters.
 
     Args:
         module: the module that is trained.
@@ -347,9 +351,22 @@ def chosen_parameters(
         is_structured: whether the method prunes slices.
 
     Raises:
-        CallbackError: a parameter does not belong to the module, or there is none with the names.
+        CallbackError: a parameter does not belong to the module or has no size yet, or there is
+            none with the names.
     """
-    parts = list(module.modules())
+    # the wrapper of a compiled layer shows the layer's attributes, and torch cannot replace them
+    # there
+    parts = [part for part in module.modules() if uncompiled(part) is part]
+    given = [(uncompiled(part), name) for part, name in given]
+    for part in parts if not given else [part for part, _ in given]:
+        for name, parameter in part.named_parameters(recurse=False):
+            is_chosen = (part, name) in given if given else name in names
+            if is_chosen and is_lazy(parameter):
+                raise CallbackError(
+                    f"{_WHERE}: {name!r} of {type(part).__name__} in {type(module).__qualname__} "
+                    "is lazy: it gets its size with the first batch, and the pruning begins before "
+                    "it. Run a batch through the module in configure_model."
+                )
     if not given:
         chosen = [
             (part, name)
@@ -375,7 +392,7 @@ def chosen_parameters(
                 f"{type(module).__qualname__}, as {lacking}. Name layers of the module that is "
                 "trained."
             )
-    return list(given)
+    return given
 
 
 _WHERE = "ModelPruning"
@@ -568,7 +585,7 @@ class ModelPruning(WeightOwner):
         paths = {part: path for path, part in module.named_modules()}
         self._pruned = [
             # the path of the module itself is empty
-            PrunedParameter(part, name, f"{paths[part]}.{name}".lstrip("."))
+            PrunedParameter(part, name, plain_name(f"{paths[part]}.{name}".lstrip(".")))
             for part, name in self.filter_parameters_to_prune(parameters)
         ]
         self._owner = module

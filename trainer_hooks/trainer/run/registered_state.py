@@ -159,9 +159,10 @@ def build_state_registry(
                  lambda s: load_buffers(module, s),
                  is_restored_by_loop=True, only_training_changes=True, is_per_rank=True)]
           if processes.is_distributed else []),
-        # only from a snapshot: as they are now, they stand among the weights or above
+        # only from a snapshot: as they are now, they stand among the weights or above. By the loop:
+        # an average copies the module in `on_after_load`, with the buffers that it was built with
         entry("buffers", lambda: buffers_of(module), lambda s: load_buffers(module, s),
-              only_from_snapshot=True),
+              only_from_snapshot=True, is_restored_by_loop=True),
         entry("gradients", lambda: _gradients(core, module),
               # an older file has torch's names of compiled layers
               lambda s: processes.load_gradients(

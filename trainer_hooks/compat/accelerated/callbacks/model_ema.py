@@ -209,7 +209,11 @@ class ModelEmaCallback(ModelCheckpoint):
             "is_evaluated": bool,
             "callbacks": dict[str, dict[str, Any]],
         },
-        {"average": dict[str, Any], "average_extra": dict[str, Any]},
+        {
+            "average": dict[str, Any],
+            "average_extra": dict[str, Any],
+            "average_buffers": dict[str, Any],
+        },
     )
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the state; the average is restored when the module is complete."""
@@ -266,6 +270,11 @@ class ModelEmaCallback(ModelCheckpoint):
         if not trainer.progress.is_new_training:
             super().on_fit_start(trainer, module)
 
+    def on_train_start(self, trainer: Trainer, module: Module) -> None:
+        """Check that `on_fit_start` of other callbacks has added no layers."""
+        super().on_train_start(trainer, module)
+        self._average.require_same_layers(module)
+
     def on_validation_run_end(self, trainer: Trainer, module: Module) -> None:
         """Note that the epoch has a validation."""
         self._is_validated = True
@@ -296,6 +305,11 @@ class ModelEmaCallback(ModelCheckpoint):
         if own is not None and self._average.is_exchanged:
             # A resume trains on from state_dict, which must hold the training's own weights.
             own["average"], checkpoint["state_dict"] = checkpoint["state_dict"], own["average"]
+            module_buffers = checkpoint["trainer_hooks"].get("extra_buffers")
+            if module_buffers is not None:
+                averaged = module_buffers["changed"]
+                module_buffers["changed"] = own.pop("average_buffers", {})
+                own["average_buffers"] = averaged
 
     def _weights_to_save(self, plan: SavePlan) -> AbstractContextManager[None]:
         """Return the context for a save: averaged weights, or the training's own for a resume."""
