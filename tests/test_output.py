@@ -414,11 +414,11 @@ class Net(TinyModule):
         return loss
 
 assert sys.stdout.encoding.lower() in ("ascii", "ansi_x3.4-1968"), sys.stdout.encoding
-for ckpt_path, epochs in ((None, 1), ("last", 2)):
+for ckpt_path, epochs in ((None, 1), ("logs/trainer_logs/one/checkpoints/last.ckpt", 2)):
     trainer = Trainer(max_epochs=epochs, logger=CSVLogger("logs", version="one"), plugins=False,
                       log_every_n_steps=1, callbacks=[ModelCheckpoint(save_last=True)])
     trainer.fit(Net(), ckpt_path=ckpt_path)
-trainer.validate(Net(), ckpt_path="last")
+trainer.validate(ckpt_path="last")
 """
 
 

@@ -10,6 +10,7 @@ import uuid
 
 import pytest
 import torch
+from new_processes import forget_trainings
 
 from trainer_hooks import Trainer
 from trainer_hooks.callbacks import ModelCheckpoint
@@ -212,6 +213,7 @@ def test_a_training_saves_rotates_and_goes_on(store, Tiny):
         ("best", "step=2"),
         (f"{store.address}/step=1.ckpt", "step=1"),
     ):
+        forget_trainings()
         trainer = trainer_of(saver(), max_steps=5, epochs=2)
         trainer.fit(LogsScore(), BATCHES, ckpt_path=asked)
         assert trainer.ckpt_path == f"{store.address}/{found}.ckpt"
@@ -232,6 +234,7 @@ def test_a_damaged_object_is_passed_over(store, Tiny):
     content[300] ^= 1
     content[len(content) // 2] ^= 1
     store.pipe_file(path, bytes(content))
+    forget_trainings()
     trainer = trainer_of(ModelCheckpoint(store.address, **saver))
     with pytest.warns(TrainerHooksWarning, match=r"passed over .*step=4.ckpt"):
         trainer.fit(Tiny(), BATCHES, ckpt_path="last")
@@ -252,6 +255,7 @@ def test_a_root_in_a_store(store, Tiny):
     """default_root_dir may be an address: checkpoints go there."""
     trainer_of(root=store.address).fit(Tiny(), BATCHES)
     assert names(store) == ["epoch=0-step=4.ckpt"]
+    forget_trainings()
     again = trainer_of(root=store.address, epochs=2)
     again.fit(Tiny(), BATCHES, ckpt_path="auto")
     assert again.ckpt_path == f"{store.address}/checkpoints/epoch=0-step=4.ckpt"

@@ -31,6 +31,7 @@ from trainer_hooks import Callback, Module, Trainer
 from trainer_hooks.callbacks import ModelCheckpoint, NaNGuard, StochasticWeightAveraging
 from trainer_hooks.errors import TrainerHooksError
 from trainer_hooks.runtime.strategy_options import FSDPStrategy
+from trainer_hooks.trainer.run.run_identity import TRAININGS, ProcessTrainings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -281,10 +282,12 @@ def fsdp_finds(folder: Path) -> dict:
 
         module, fit = began(saver(), max_epochs=2)
         fit.fit(module, loader(shuffle=True), loader(FEW, 2))
+        ProcessTrainings.__init__(TRAININGS)  # as if this process had just begun
         other, cut = began(saver(), max_epochs=3)
         cut.fit(other, loader(shuffle=True), loader(FEW, 2), ckpt_path="auto")
         uncut, whole_fit = began(max_epochs=3)
         whole_fit.fit(uncut, loader(shuffle=True), loader(FEW, 2))
+        ProcessTrainings.__init__(TRAININGS)  # as if this process had just begun
         best = trainer(folder, saver(), strategy=PARTS)
         best.validate(Draws(), loader(FEW, 2), ckpt_path="best", verbose=False)
         found[name] = {

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from new_processes import forget_trainings
 
 from trainer_hooks.cli.main import main
 
@@ -57,6 +58,7 @@ def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch, caplog, capsy
     ran = []
     # the page's module stays imported: the parser looks among all classes that there are
     for variables, command in commands():
+        forget_trainings()
         with monkeypatch.context() as patch:
             for name, value in variables.items():
                 patch.setenv(name, value)

@@ -28,6 +28,8 @@ def as_before():
 class Counted(Dataset):
     """Counts what is loaded, in this process or another."""
 
+    __slots__ = ("loaded",)  # of what stands in no `__dict__` a resume restores nothing
+
     def __init__(self, count: int, *, is_noisy: bool = False) -> None:
         self.count, self.is_noisy = count, is_noisy
         self.loaded = torch.zeros(1, dtype=torch.int64).share_memory_()

@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader
 import trainer_hooks
 import trainer_hooks.callbacks
 from trainer_hooks.adapters import to_lightning
+from trainer_hooks.trainer.run.run_identity import TRAININGS, ProcessTrainings
 
 pl = pytest.importorskip("pytorch_lightning", reason="needs pytorch-lightning")
 theirs = pl.callbacks
@@ -291,9 +292,11 @@ def test_the_words_find_the_files_of_guests():
     assert found["best"] == found[saver.best_model_path] != found["last"]
     assert found["last"] == found[saver.last_model_path]
     for word in ("auto", "last"):
+        ProcessTrainings.__init__(TRAININGS)  # as if this process had just begun
         _, again = fresh(4)
         again.fit(Seen(), loader(), loader(), ckpt_path=word)
         assert (again.current_epoch, again.global_step) == (4, 16)
+    ProcessTrainings.__init__(TRAININGS)
     _, other = fresh(3)
     weight = other.test(Seen(), loader(), ckpt_path="best", verbose=False)[0]["weight"]
     assert weight == found["best"]

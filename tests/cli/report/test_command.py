@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 
 import pytest
 import torch
+from new_processes import forget_trainings
 
 from trainer_hooks import Callback, Module, Trainer
 from trainer_hooks.callbacks import LearningRateMonitor, ModelCheckpoint
@@ -73,6 +74,7 @@ def train(tmp_path):
         with pytest.raises(RuntimeError, match="broke"):
             trainer().fit(LogsHostileName(rate), batches, batches)
         if resumes:
+            forget_trainings()
             trainer().fit(LogsHostileName(rate), batches, batches, ckpt_path="last")
         return tmp_path / "logs" / name
 
