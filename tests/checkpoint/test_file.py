@@ -337,6 +337,7 @@ def test_the_object_that_asks_for_code_is_named(path):
     assert "(it asks for datetime.timedelta)" in message(lambda: read_checkpoint(path))
 
 
+@pytest.mark.posix
 def test_a_folder_that_is_removed_during_a_save_is_made_again(tmp_path):
     """A save in the background finds what a training did to the folder meanwhile."""
     path, times = tmp_path / "c" / "run.ckpt", []
@@ -353,6 +354,7 @@ def test_a_folder_that_is_removed_during_a_save_is_made_again(tmp_path):
     assert names(path.parent) == ["run.ckpt"]
 
 
+@pytest.mark.posix
 def test_a_folder_that_is_removed_each_time_is_an_error(tmp_path):
     """It is made once more, and not for ever."""
 

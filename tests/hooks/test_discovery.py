@@ -524,6 +524,7 @@ CHANGES = {
 }  # fmt: skip
 
 
+@pytest.mark.posix  # a handler of SIGUSR1 among them
 @pytest.mark.parametrize("ends", ["returns", "raises"])
 @pytest.mark.parametrize("kind", CHANGES)
 def test_a_factory_changes_nothing_for_the_user(

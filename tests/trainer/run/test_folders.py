@@ -310,6 +310,7 @@ def test_a_read_only_folder_is_found_before_the_first_batch(
     assert names(tmp_path / "c") == []
 
 
+@pytest.mark.posix
 def test_a_full_disk_is_found_before_the_first_batch(
     quiet_trainer, tmp_path, Tiny, batches, monkeypatch
 ) -> None:
