@@ -136,11 +136,11 @@ def read_at(descriptor: int, target: memoryview, place: int) -> int:
         before = os.lseek(descriptor, 0, os.SEEK_CUR)
         os.lseek(descriptor, place, os.SEEK_SET)
         try:
-            found = os.read(descriptor, len(target))
+            data = os.read(descriptor, len(target))
         finally:
             os.lseek(descriptor, before, os.SEEK_SET)
-    target[: len(found)] = found
-    return len(found)
+    target[: len(data)] = data
+    return len(data)
 
 
 def name_fault(name: str) -> str:
@@ -172,10 +172,23 @@ def is_running(pid: int) -> bool:
         return True
     except (OSError, OverflowError):
         return False
-    with suppress(OSError):  # there is no such file but on Linux
-        # the state stands after the name, which may hold anything, in any encoding
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in b"ZX"
-    return True
+    return not has_ended(process_fields(pid))
+
+
+def process_fields(pid: int) -> list[str]:
+    """Return the fields of Linux's `/proc/PID/stat` after the name; none without that file."""
+    try:
+        # bytes, and from the last parenthesis on: the name may hold anything, in any encoding
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return []
+    return stat.rpartition(b")")[2].decode("ascii").split()
+
+
+def has_ended(fields: list[str]) -> bool:
+    """Return whether a process is only to be reaped, by its `process_fields`."""
+    # its parent may never take notice, as the first process of a container
+    return fields[:1] in (["Z"], ["X"])
 
 
 def _is_running_on_windows(pid: int) -> bool:

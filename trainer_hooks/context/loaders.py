@@ -101,7 +101,7 @@ class EvalLoaders:
         self.attributes = made.attributes
 
     def generator_states(self) -> dict[str, Any]:
-        """Return what the loaders hold: states of generators, seeds and plain attributes."""
+        """Return the states of the loaders' generators, their seeds and plain attributes."""
         states = generator_states(generators_in({"loaders": self.loaders}))
         seeds = [sampler_seeds(loader) for loader in self.loaders]
         if any(seeds):
@@ -111,7 +111,7 @@ class EvalLoaders:
         return states
 
     def set_generator_states(self, states: Any) -> None:
-        """Restore what the loaders still hold of `generator_states`."""
+        """Restore the return value of `generator_states` in the loaders that are still there."""
         restore_generators(generators_in({"loaders": self.loaders}), states)
         # Older checkpoints have a list of the generators' states.
         seeds = states.get(_SEEDS, []) if isinstance(states, dict) else []

@@ -515,7 +515,7 @@ _UNKNOWN = "(unreadable)"
 
 
 def _damage(text: str) -> str:
-    """Return what is wrong with an `entry_points.txt` of whose groups none was found."""
+    """Return the fault of an `entry_points.txt` in which no group was found."""
     if "\0" in text:
         return "it holds null bytes"
     has_group = False

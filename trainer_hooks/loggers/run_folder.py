@@ -288,7 +288,7 @@ class FolderLogger(Logger):
         return str(self.run_folder.path)
 
     def set_earlier_run_aside(self) -> None:
-        """Rename what another logger has written to this run's folder, at the next write.
+        """Rename the files of an earlier run in this run's folder, at the next write.
 
         It is called as a new training begins in a folder that was there, before anything is logged.
         """

@@ -126,7 +126,7 @@ def to_torchscript(
 
 @contextmanager
 def _told_of_torch_export(owner: str) -> Iterator[None]:
-    """Say in one line what takes the place of TorchScript, where torch warns of it."""
+    """Name torch.export in one line, in the place of torch's warnings of TorchScript."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield

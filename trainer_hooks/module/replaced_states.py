@@ -100,7 +100,7 @@ def _kinds(parts: Any, key: str = "") -> list[Any]:
 
 
 def _step_again(number: int, config: LRSchedulerConfig, own: Mapping[str, Any]) -> str:
-    """Step a new scheduler as often as the saved training has; return what it is.
+    """Step a new scheduler as often as the saved training has; return its description.
 
     Raises:
         OptimizationError: it raises an error.

@@ -20,6 +20,7 @@ from torch.profiler import (
 
 from trainer_hooks._log import log
 from trainer_hooks._options import Rule, check_options
+from trainer_hooks._system import move
 from trainer_hooks.errors import OptionError, UsageError
 from trainer_hooks.profilers.profiler import Profiler
 
@@ -408,6 +409,6 @@ def write_trace(recorded: profile, path: Path) -> None:
     unfinished = path.with_name(f".{os.getpid()}-{path.name}")
     try:
         recorded.export_chrome_trace(str(unfinished))
-        unfinished.replace(path)
+        move(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)

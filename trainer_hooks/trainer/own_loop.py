@@ -86,7 +86,7 @@ class LoopTrainer(Trainer):
         return RunScope(self._core, self, inputs.normalized())
 
     def start_of_fit(self, ckpt_path: Any, module: Module, loaders: Any) -> dict[str, Any]:
-        """Return the inputs of a fit that say what it goes on from, and which training it is."""
+        """Return the inputs of a fit that name its checkpoint and its training."""
         return self._start_of_fit(ckpt_path, module, loaders)
 
     def keep_states(self, states: list[RegisteredState]) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from trainer_hooks._files import hidden_beside
+from trainer_hooks._system import move
 from trainer_hooks.adapters.export.hook_driver import (
     HookDriver,
     call_after_backward,
@@ -181,7 +182,7 @@ class IgniteHostTrainer(PolledHostTrainer):
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary = hidden_beside(path, f".{os.getpid()}.tmp")
             torch.save(states, temporary)
-            temporary.replace(path)
+            move(temporary, path)
         self.on_checkpoint_saved(str(filepath))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
 from trainer_hooks._log import log
+from trainer_hooks._system import move
 from trainer_hooks.callbacks.saving.file_names import (
     check_template,
     fill_template,
@@ -220,7 +221,7 @@ class MemoryFiles:
         unfinished = local.with_name(f".{local.name}.{os.getpid()}.tmp")
         try:
             unfinished.write_bytes(content)
-            unfinished.replace(local)
+            move(unfinished, local)
         finally:
             unfinished.unlink(missing_ok=True)
         log.info("%s: wrote %s", self._where, path)

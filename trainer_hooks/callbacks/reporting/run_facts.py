@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer_hooks._system import has_ended, process_fields
 from trainer_hooks._version import __version__
 
 if TYPE_CHECKING:
@@ -206,16 +207,8 @@ def process_start_time(pid: int) -> str | None:
     It distinguishes the process from a later one with the same pid. It is None if the process has
     ended, or the system does not tell.
     """
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    # the name may hold spaces and parentheses: the fields begin after the last parenthesis
-    fields = stat.rpartition(")")[2].split()
-    # a process that was killed stays there until its parent takes notice, which the first process
-    # of a container may never do
-    has_ended = fields[:1] in (["Z"], ["X"])
-    return fields[_STARTED_AT] if len(fields) > _STARTED_AT and not has_ended else None
+    fields = process_fields(pid)
+    return fields[_STARTED_AT] if len(fields) > _STARTED_AT and not has_ended(fields) else None
 
 
 def _processor() -> str:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from trainer_hooks._options import Rule, is_int
+from trainer_hooks._system import move
 from trainer_hooks.errors import DataError, UsageError
 from trainer_hooks.runtime.nested_tensors import first_tensor
 
@@ -137,7 +138,7 @@ def write_png(pixels: Tensor, path: Path) -> None:
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         Image.frombytes(mode, size, data).save(temporary, format="PNG")
-        temporary.replace(path)
+        move(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 

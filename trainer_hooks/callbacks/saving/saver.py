@@ -20,6 +20,7 @@ from torch import Tensor
 from trainer_hooks._files import hidden_beside
 from trainer_hooks._log import warn
 from trainer_hooks._names import ours
+from trainer_hooks._system import move
 from trainer_hooks.callbacks.monitored_metric import a_tensor_of_one_number, is_better
 from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
 from trainer_hooks.callbacks.saving.file_names import fill_template, template_names
@@ -863,4 +864,4 @@ def _link_to(target: str, link: str) -> None:
         path.is_dir() and not path.is_symlink()
     ):  # a sharded folder, which replace() cannot overwrite
         remove(link)
-    fresh.replace(path)
+    move(fresh, path)

@@ -50,7 +50,7 @@ def data_digest(*sources: Any) -> str:
 
 
 class _DataDigest:
-    """The digest so far, and what may still be read for it."""
+    """The digest so far, and the bytes and parts that may still be read for it."""
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=_DIGEST_SIZE)
