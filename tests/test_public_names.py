@@ -48,7 +48,6 @@ NAMES = [
     "rank_zero_only",
     "rank_zero_warn",
     "seed_everything",
-    "utilities",
 ]
 CALLBACKS = [
     "ActivationMonitor",

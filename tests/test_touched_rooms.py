@@ -43,7 +43,7 @@ def test_a_change_touches_the_rooms_above_that_import_its_room() -> None:
         ("tests/test_errors.py", {"test_errors.py"}),
         ("docs/data.md", {"docs"}),
         ("plugins_example/vision/README.md", {"plugins_example", "plugins"}),
-        ("trainer_hooks/utilities.py", {"release"}),
+        ("trainer_hooks/compat/missing.py", {"compat", "lightning", "programs", "release"}),
     ],
 )
 def test_a_path_touches_what_is_tested_by_it(path, folders) -> None:

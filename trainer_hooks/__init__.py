@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from trainer_hooks import callbacks as callbacks
     from trainer_hooks import loggers as loggers
     from trainer_hooks import profilers as profilers
-    from trainer_hooks import utilities as utilities
     from trainer_hooks.callback import Callback
     from trainer_hooks.cli.run.trainer_cli import TrainerCLI
     from trainer_hooks.clock.clock import Clock
@@ -79,7 +78,6 @@ __all__ = [
     "rank_zero_only",
     "rank_zero_warn",
     "seed_everything",
-    "utilities",
 ]
 
 __getattr__ = loader_of(
@@ -117,7 +115,6 @@ __getattr__ = loader_of(
         "rank_zero_warn": "runtime.rank_zero",
         "seed_everything": "runtime.rng",
         "profilers": "",
-        "utilities": "",
     },
 )
 

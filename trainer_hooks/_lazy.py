@@ -99,19 +99,6 @@ def lazy_module(
     return module
 
 
-def register_module(
-    name: str, summary: str, names: Sequence[str], load: Callable[[str], Any]
-) -> None:
-    """Make a module importable that has no file, with the arguments of `lazy_module`.
-
-    Call it while the module's parent is imported: Python looks into `sys.modules` again before it
-    looks for a file.
-    """
-    module = lazy_module(name, summary, names, load)
-    module.__spec__ = ModuleSpec(name, None)
-    sys.modules[name] = module
-
-
 class ModuleFinder(MetaPathFinder, Loader):
     """Finds the modules below a package that have no file, and makes one when it is imported.
 

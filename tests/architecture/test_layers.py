@@ -127,7 +127,6 @@ def test_few_files_lie_loose() -> None:
         "__init__.py", "__main__.py", "_files.py", "_lazy.py", "_log.py", "_names.py",
         "_options.py", "_output.py", "_system.py", "_text.py", "_version.py", "callback.py",
         "errors.py",
-        "utilities.py",  # of old names alone
     ]  # fmt: skip
 
 

@@ -165,7 +165,7 @@ def refused(path, net_type, callback, error=CheckpointError):
         trainer.fit(module, data, ckpt_path=path)
     assert bystander.loaded == []
     assert callback.count == 0
-    assert trainer.progress.is_fresh
+    assert trainer.progress.is_new_training
     assert all(torch.equal(before[name], value) for name, value in module.state_dict().items())
     return "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
 

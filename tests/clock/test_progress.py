@@ -10,12 +10,12 @@ import pytest
 from trainer_hooks.clock.progress import EpochStage, Progress
 
 
-def test_a_new_progress_is_fresh() -> None:
+def test_a_new_progress_is_that_of_a_new_training() -> None:
     """Nothing is counted yet, no epoch is under way, nothing was validated."""
     progress = Progress()
     assert progress.is_untrained
     assert progress.is_new_training
-    assert progress.is_fresh
+    assert progress.is_new_training
     assert progress.stage is EpochStage.BETWEEN
     assert progress.validated_at == -1
     counted = {name: n for name, n in progress.state_dict().items() if name != "stage"}
@@ -28,7 +28,7 @@ def test_anything_trained_is_not_fresh(counter: str) -> None:
     progress = Progress(**{counter: 1})  # type: ignore[arg-type]
     assert not progress.is_untrained
     assert not progress.is_new_training
-    assert not progress.is_fresh
+    assert not progress.is_new_training
 
 
 def test_a_restored_step_0_is_no_new_training() -> None:
@@ -36,7 +36,7 @@ def test_a_restored_step_0_is_no_new_training() -> None:
     progress = Progress(is_restored=True)
     assert progress.is_untrained
     assert not progress.is_new_training
-    assert not progress.is_fresh
+    assert not progress.is_new_training
     assert "is_restored" not in progress.state_dict()
 
 

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import re
-import warnings
 from importlib import import_module
 from pathlib import Path
 
-import pytest
-
 import trainer_hooks
 from trainer_hooks.checkpoint.migrations import FORMAT
-from trainer_hooks.clock.progress import Progress
 from trainer_hooks.connector import adapter_lookup
-from trainer_hooks.errors import TrainerHooksWarning
 from trainer_hooks.hooks.plugin import GROUPS, HOOKS_GROUP, LIGHTNING_GROUPS
 from trainer_hooks.hooks.spec import ALIASES
 from trainer_hooks.loggers import registry
@@ -76,11 +71,6 @@ def test_no_deprecated_name_has_outlived_its_version() -> None:
     assert overdue == []
 
 
-def test_the_deprecated_names_work_and_warn_as_told() -> None:
-    """The old names lead to the new ones; one warns, the others do not."""
-    assert set(deprecated()) == {"trainer_hooks.utilities", "Progress.is_fresh", *ALIASES}
-    with pytest.warns(TrainerHooksWarning, match=r"from trainer_hooks\.compat\.lightning\.util"):
-        assert callable(trainer_hooks.utilities.grad_norm)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert Progress().is_fresh is Progress().is_new_training is True
+def test_the_deprecated_names_are_the_aliases_of_hooks() -> None:
+    """Whatever is deprecated stands in the table, and nothing else."""
+    assert set(deprecated()) == {*ALIASES}

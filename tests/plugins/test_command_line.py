@@ -35,7 +35,7 @@ LOUD = """
             self.seen = 0
 
         def on_fit_start(self, trainer, module):
-            if trainer.progress.is_fresh:
+            if trainer.progress.is_new_training:
                 self.seen = 0
 
         def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):

@@ -258,7 +258,7 @@ def test_back_to_a_checkpoint_from_before_a_group_was_added(quiet_trainer, tmp_p
 
     class SavesFirst(Callback):
         def on_fit_start(self, trainer, module):
-            if trainer.progress.is_fresh:
+            if trainer.progress.is_new_training:
                 trainer.save_checkpoint(tmp_path / "x.ckpt")
 
     torch.manual_seed(1)

@@ -101,7 +101,7 @@ def refuse(path, error, module=None, train=None, **options):
         trainer.fit(module, loader() if train is None else train, ckpt_path=path)
     assert isinstance(caught.value, TrainerHooksError)
     assert all(torch.equal(before[name], value) for name, value in module.state_dict().items())
-    assert trainer.progress.is_fresh
+    assert trainer.progress.is_new_training
     assert trainer.progress == type(trainer.progress)()
     assert trainer.callback_metrics == {}
     assert all(not optimizer.state for optimizer in trainer.optimizers)

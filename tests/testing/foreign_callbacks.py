@@ -17,7 +17,7 @@ class Good(Callback):
         self.batches = 0
 
     def on_fit_start(self, trainer, module):
-        if trainer.progress.is_fresh:
+        if trainer.progress.is_new_training:
             self.batches = 0
 
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):

@@ -33,7 +33,7 @@ class Counter(Callback):
         self.batches = 0
 
     def on_fit_start(self, trainer, module):
-        if trainer.progress.is_fresh:
+        if trainer.progress.is_new_training:
             self.batches = 0
 
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
@@ -235,7 +235,7 @@ class SharedCount(Counter):
         SharedCount.total = state_dict["batches"]
 
     def on_fit_start(self, trainer, module):
-        if trainer.progress.is_fresh:
+        if trainer.progress.is_new_training:
             SharedCount.total = 0
 
 

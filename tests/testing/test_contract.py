@@ -33,7 +33,7 @@ class Good(Callback):
         self.losses: list[torch.Tensor] = []
 
     def on_fit_start(self, trainer, module):
-        if trainer.progress.is_fresh:
+        if trainer.progress.is_new_training:
             self.losses = []
 
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):

@@ -86,11 +86,6 @@ class Progress:
         """
         return self.is_untrained and not self.is_restored
 
-    @property
-    def is_fresh(self) -> bool:
-        """The older name of `is_new_training`."""
-        return self.is_new_training
-
     def describe_batch(self, index: int) -> str:
         """Return a phrase for messages that names a training batch of this epoch."""
         return f"epoch {self.epochs_completed}, training batch {index}"

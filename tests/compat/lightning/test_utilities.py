@@ -1,8 +1,7 @@
-"""Helpers under Lightning's names, at their place and at the old one."""
+"""Helpers under Lightning's names."""
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import logging
 from functools import partial
@@ -11,9 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import trainer_hooks
 from trainer_hooks import Callback, DataModule, Module, TrainerHooksWarning
-from trainer_hooks.compat.lightning import utilities
 from trainer_hooks.compat.lightning.callbacks.progress.tqdm_progress import Tqdm
 from trainer_hooks.compat.lightning.utilities import (
     AttributeDict,
@@ -29,43 +26,6 @@ from trainer_hooks.compat.lightning.utilities.parsing import get_init_args
 from trainer_hooks.compat.lightning.utilities.rank_zero import rank_zero_debug
 from trainer_hooks.errors import ModuleError, OptionError
 from trainer_hooks.runtime.topology import Topology
-
-OLD = {
-    "apply_func": ["move_data_to_device"],
-    "combined_loader": ["CombinedLoader"],
-    "grads": ["grad_norm"],
-    "model_helpers": ["is_overridden"],
-    "parsing": ["AttributeDict"],
-    "rank_zero": ["rank_zero_debug", "rank_zero_only"],
-    "throughput": ["measure_flops"],
-}
-"""Modules of `trainer_hooks.utilities`, and names that were in them."""
-
-
-@pytest.mark.parametrize("name", trainer_hooks.utilities.__all__)
-def test_the_old_place_of_a_name_warns_of_the_new_one(name):
-    """`trainer_hooks.utilities` still has the names, and says where they are now."""
-    assert dir(trainer_hooks.utilities) == sorted(trainer_hooks.utilities.__all__)
-    new = "trainer_hooks.compat.lightning.utilities"
-    with pytest.warns(TrainerHooksWarning, match=f"Write `from {new}.* import {name}`"):
-        old = getattr(trainer_hooks.utilities, name)
-    assert old is getattr(utilities.rank_zero if name == "rank_zero_debug" else utilities, name)
-
-
-@pytest.mark.parametrize(("module", "name"), [(m, n) for m in OLD for n in OLD[m]])
-def test_the_old_modules_have_their_names(module, name):
-    """`from trainer_hooks.utilities.grads import grad_norm` works, with the same warning."""
-    place = importlib.import_module(f"trainer_hooks.utilities.{module}")
-    assert place is getattr(trainer_hooks.utilities, module)
-    with pytest.warns(TrainerHooksWarning, match=f"{module}.{name} has moved"):
-        assert callable(getattr(place, name))
-    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
-        place.nothing  # noqa: B018
-
-
-def test_the_old_package_itself_does_not_warn():
-    """`from trainer_hooks import *` asks for it, and for none of its names."""
-    assert trainer_hooks.utilities.__name__ == "trainer_hooks.utilities"
 
 
 def test_the_callback_can_be_had_beside_the_built_in_ones():
