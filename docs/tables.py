@@ -35,7 +35,6 @@ _EXTRAS = {
     "wandb": "`WandbLogger`",
     "mlflow": "`MLflowLogger`",
     "comet": "`CometLogger`",
-    "neptune": "`NeptuneLogger`",
     "plots": "`trainer.history.plot` and `to_pandas`, `lr_find().plot`",
     "report": "`trainer-hooks report` and `trainer-hooks plot`, `SampleInspector`",
     "monitor": "`DeviceStatsMonitor`",

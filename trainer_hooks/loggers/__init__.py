@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from trainer_hooks.loggers.dummy import DummyLogger
     from trainer_hooks.loggers.in_memory import InMemoryLogger
     from trainer_hooks.loggers.mlflow import MLFlowLogger, MLflowLogger
-    from trainer_hooks.loggers.neptune import NeptuneLogger
     from trainer_hooks.loggers.tensorboard import TensorBoardLogger
     from trainer_hooks.loggers.wandb import WandbLogger
 
@@ -27,7 +26,6 @@ __all__ = [
     "Logger",
     "MLFlowLogger",
     "MLflowLogger",
-    "NeptuneLogger",
     "TensorBoardLogger",
     "WandbLogger",
 ]
@@ -43,7 +41,6 @@ __getattr__ = loader_of(
         "Logger": "base",
         "MLFlowLogger": "mlflow",
         "MLflowLogger": "mlflow",
-        "NeptuneLogger": "neptune",
         "TensorBoardLogger": "tensorboard",
         "WandbLogger": "wandb",
     },

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import os
 from secrets import token_hex
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._options import STRING, Rule, check_options
-from trainer_hooks.loggers.conversion import as_dict, flattened, plain_number, require_package
-from trainer_hooks.loggers.online_services import AppendOnlyLogger
+from trainer_hooks.loggers.conversion import (
+    ConvertingLogger,
+    as_dict,
+    flattened,
+    plain_number,
+    require_package,
+)
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -27,7 +33,7 @@ _RULES = {
 }
 
 
-class CometLogger(AppendOnlyLogger):
+class CometLogger(ConvertingLogger):
     """Log metrics, hyperparameters, images, tables and texts to an experiment of Comet.
 
     The experiment is begun at the first write. It stays open after a training so that you can log
@@ -55,7 +61,7 @@ class CometLogger(AppendOnlyLogger):
         trainer = Trainer(logger=CometLogger(project="digits", online=False))
     """
 
-    _id_name = "key"
+    _connections = ("_experiment",)
 
     def __init__(
         self,
@@ -81,20 +87,62 @@ class CometLogger(AppendOnlyLogger):
         )
         # offline it writes to this disk only, for which no thread is needed
         self.in_background = online is not False
-        super().__init__(
-            project,
-            # chosen here and not by Comet: a checkpoint may hold the key before the first write
-            experiment_key or os.environ.get("COMET_EXPERIMENT_KEY") or token_hex(16),
-            is_chosen=experiment_key is not None,
-        )
-        self._api_key, self._workspace = api_key, workspace
+        # chosen here and not by Comet: a checkpoint may hold the key before the first write
+        self._key = experiment_key or os.environ.get("COMET_EXPERIMENT_KEY") or token_hex(16)
+        self._is_chosen = experiment_key is not None
+        self._api_key, self._workspace, self._project = api_key, workspace, project
         self._mode, self._online, self._prefix = mode, online, prefix
         self._options = kwargs
+        self._experiment: Any = None
+        self._calls = 0
+        # Comet's records cannot be read back: the last step that this process has sent for each
+        # metric lets a resume in the same process send no value twice
+        self._sent: dict[str, int] = {}
+        self._sent_before: dict[str, int] = {}
+        # the training may read `experiment` while the guard's thread logs
+        self._lock = RLock()
 
     @property
     def name(self) -> str | None:
         """Return the project."""
         return self._project
+
+    @property
+    def version(self) -> str:
+        """Return the experiment's key."""
+        return self._key
+
+    @property
+    def is_version_chosen(self) -> bool:
+        """Return whether the user chose the key."""
+        return self._is_chosen
+
+    @property
+    def log_dir(self) -> None:
+        """Return None: Comet offers no folder to which others may write."""
+        return
+
+    @property
+    def experiment(self) -> Any:
+        """Return Comet's experiment, which is begun by the first call."""
+        with self._lock:
+            if self._experiment is None:
+                self._experiment = self._begin()
+            return self._experiment
+
+    def run_state(self) -> dict[str, Any]:
+        """Return the project, the experiment's key and the number of calls."""
+        return {"project": self._project, "key": self._key, "logged": self._calls}
+
+    def resume_run(self, state: dict[str, Any]) -> None:
+        """Continue the experiment of a checkpoint, unless the user chose another."""
+        key = state["key"]
+        if state["project"] != self._project or (self._is_chosen and key != self._key):
+            return
+        with self._lock:
+            if key != self._key:
+                self._key, self._experiment, self._sent = key, None, {}
+            self._calls, self._sent_before = state["logged"], dict(self._sent)
 
     @property
     def save_dir(self) -> str | None:
@@ -108,7 +156,7 @@ class CometLogger(AppendOnlyLogger):
         values = {
             key: plain_number(value)
             for key, value in metrics.items()
-            if self._is_unsent(key, position)
+            if self._sent_before.get(key, -1) < position
         }
         # Comet has a field of its own for the epoch
         epoch = values.pop("epoch", None)
@@ -161,7 +209,7 @@ class CometLogger(AppendOnlyLogger):
             api_key=self._api_key,
             workspace=self._workspace,
             project=self._project,
-            experiment_key=self._id,
+            experiment_key=self._key,
             mode=self._mode,
             online=self._online,
             experiment_config=comet_ml.ExperimentConfig(**self._options),

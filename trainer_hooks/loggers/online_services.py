@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from pathlib import Path
-from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._options import Rule, check_options
-from trainer_hooks.loggers.conversion import ConvertingLogger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,86 +17,6 @@ _RULES = {
         "Choose one of them.",
     ),
 }
-
-
-class AppendOnlyLogger(ConvertingLogger):
-    """Base class of the loggers of services whose records cannot be read back: Comet and Neptune.
-
-    It keeps the last step that this process has sent for each metric, so that a resume in the same
-    process sends no value twice.
-
-    Args:
-        project: the project, or None.
-        run_id: the id by which the service finds the run again.
-        is_chosen: whether the user chose that id, or the run itself.
-        experiment: the service's object for the run, if it was begun already.
-    """
-
-    _connections = ("_experiment",)
-    _id_name = "id"
-    """The name of the run's id in checkpoints."""
-
-    def __init__(
-        self, project: str | None, run_id: str, *, is_chosen: bool, experiment: Any = None
-    ) -> None:
-        self._project, self._id, self._is_chosen = project, run_id, is_chosen
-        self._experiment = experiment
-        self._calls = 0
-        self._sent: dict[str, int] = {}
-        self._sent_before: dict[str, int] = {}
-        # the training may read `experiment` while the guard's thread logs
-        self._lock = RLock()
-
-    @property
-    def version(self) -> str:
-        """Return the id by which the service finds the run again."""
-        return self._id
-
-    @property
-    def is_version_chosen(self) -> bool:
-        """Return whether the user chose the id."""
-        return self._is_chosen
-
-    @property
-    def log_dir(self) -> None:
-        """Return None: the service offers no folder to which others may write."""
-        return
-
-    @property
-    def experiment(self) -> Any:
-        """Return the service's object for the run, which is begun by the first call."""
-        with self._lock:
-            if self._experiment is None:
-                self._experiment = self._begin()
-            return self._experiment
-
-    def run_state(self) -> dict[str, Any]:
-        """Return the project, the run's id and the number of calls."""
-        return {"project": self._project, self._id_name: self._id, "logged": self._calls}
-
-    def resume_run(self, state: dict[str, Any]) -> None:
-        """Continue the run of a checkpoint."""
-        if not self._takes_run(state):
-            return
-        run_id = state[self._id_name]
-        with self._lock:
-            if run_id != self._id:
-                self._id, self._experiment, self._sent = run_id, None, {}
-            # the service cannot be asked for its steps, so only those of this process are skipped
-            self._calls, self._sent_before = state["logged"], dict(self._sent)
-
-    def _takes_run(self, state: dict[str, Any]) -> bool:
-        """Return whether the run of a checkpoint is gone on with: the user chose no other."""
-        is_chosen_other = self._is_chosen and state[self._id_name] != self._id
-        return state["project"] == self._project and not is_chosen_other
-
-    def _is_unsent(self, name: str, step: int) -> bool:
-        """Return whether a value was not sent before the resume."""
-        return self._sent_before.get(name, -1) < step
-
-    @abstractmethod
-    def _begin(self) -> Any:
-        """Begin the run, or continue that of the id, and return the service's object for it."""
 
 
 class RecordedSteps:

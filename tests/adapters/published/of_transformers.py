@@ -75,23 +75,6 @@ def mlflow_callback():
     assert rows.count(("loss",)) == 8
 
 
-@case(
-    "neptune", "`NeptuneCallback`, offline", by="transformers", fails="sys/id",
-    why="it asks Neptune's server for the number of the run",
-)  # fmt: skip
-def neptune_callback():
-    import neptune
-    from transformers.integrations import NeptuneCallback
-
-    fit(
-        NeptuneCallback(
-            run=neptune.init_run(
-                mode="offline", project="a/b", api_token=neptune.ANONYMOUS_API_TOKEN
-            )
-        )
-    )
-
-
 @case("swanlab", "`SwanLabCallback` of transformers, offline")
 def swanlab_callback():
     from swanlab.integration.transformers import SwanLabCallback

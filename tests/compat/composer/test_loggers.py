@@ -149,7 +149,7 @@ def test_values_as_texts() -> None:
     assert format_log_data_value(torch.tensor(2)) == "2"
 
 
-@pytest.mark.parametrize("name", ["CometMLLogger", "NeptuneLogger", "WandBLogger"])
+@pytest.mark.parametrize("name", ["CometMLLogger", "WandBLogger"])
 def test_a_hosted_destination_opens_nothing_before_the_trainer_is_made(name) -> None:
     """Making one needs neither its library nor a connection."""
     destination = getattr(loggers, name)()
@@ -159,6 +159,6 @@ def test_a_hosted_destination_opens_nothing_before_the_trainer_is_made(name) -> 
 
 
 def test_artifacts_go_elsewhere() -> None:
-    """W&B and Neptune are sent no files."""
+    """W&B is sent no files."""
     with pytest.raises(ValueError, match="files are not sent to it"):
         loggers.WandBLogger(log_artifacts=True)

@@ -92,6 +92,7 @@ ENGINE: Mapping[str, str] = {
 
 LOGGERS: Mapping[str, str] = {
     "MosaicMLLogger": "it logs to MosaicML's platform; use another destination",
+    "NeptuneLogger": "its service has closed; use another destination",
     "ProgressBarLogger": "pass Trainer(progress_bar=True)",
     "RemoteUploaderDownloader": _STORE,
     "SlackLogger": "pass trainer_hooks.callbacks.Notify in callbacks",

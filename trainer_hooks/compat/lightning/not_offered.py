@@ -108,6 +108,7 @@ NOT_OFFERED: tuple[tuple[str, str, str], ...] = (
     ("demos.transformer", "Dictionary PositionalEncoding tokenize", _COPY),
     ("demos.mnist_datamodule", "MNIST MNISTDataModule", "take torchvision.datasets.MNIST"),
     ("loggers", "LitLogger", "its service is not offered here: take another logger"),
+    ("loggers loggers.neptune", "NeptuneLogger", "its service has closed: take another logger"),
     ("loggers.litlogger", "*", "its service is not offered here: take another logger"),
     ("loggers loggers.test_tube", "TestTubeLogger", "take TensorBoardLogger"),
     ("loggers loggers.base", "LoggerCollection", "pass Trainer(logger=[...])"),

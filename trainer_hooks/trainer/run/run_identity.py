@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.loggers.adapter import LoggerAdapter
     from trainer_hooks.loggers.base import Logger
+    from trainer_hooks.loggers.comet import CometLogger
     from trainer_hooks.loggers.mlflow import MLflowLogger
-    from trainer_hooks.loggers.online_services import AppendOnlyLogger
     from trainer_hooks.loggers.wandb import WandbLogger
     from trainer_hooks.module.module import Module
     from trainer_hooks.trainer.options.config import TrainerConfig
@@ -189,10 +189,10 @@ def _chosen_version(logger: Logger) -> str:
     if isinstance(logger, FolderLogger):
         return str(logger.version) if logger.run_folder.is_chosen else ""
     home = "trainer_hooks.loggers"
-    for name, kind in (("online_services", "AppendOnlyLogger"), ("mlflow", "MLflowLogger"),
+    for name, kind in (("comet", "CometLogger"), ("mlflow", "MLflowLogger"),
                        ("wandb", "WandbLogger"), ("adapter", "LoggerAdapter")):  # fmt: skip
         if isinstance(logger, class_if_loaded(f"{home}.{name}", kind)):
-            service = cast("AppendOnlyLogger | LoggerAdapter | MLflowLogger | WandbLogger", logger)
+            service = cast("CometLogger | LoggerAdapter | MLflowLogger | WandbLogger", logger)
             return str(service.version) if service.is_version_chosen else ""
     return ""
 

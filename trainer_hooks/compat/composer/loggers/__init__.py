@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from trainer_hooks.compat.composer.loggers.experiment_trackers import (
         CometMLLogger,
         MLFlowLogger,
-        NeptuneLogger,
         TensorboardLogger,
         WandBLogger,
     )
@@ -30,7 +29,6 @@ __all__ = [
     "Logger",
     "LoggerDestination",
     "MLFlowLogger",
-    "NeptuneLogger",
     "TensorboardLogger",
     "WandBLogger",
     "format_log_data_value",
@@ -39,7 +37,7 @@ __all__ = [
 __getattr__ = package_getattr(
     __name__,
     {
-        "CometMLLogger MLFlowLogger NeptuneLogger TensorboardLogger": "experiment_trackers",
+        "CometMLLogger MLFlowLogger TensorboardLogger": "experiment_trackers",
         "WandBLogger": "experiment_trackers",
         "ConsoleLogger FileLogger InMemoryLogger LoggerDestination": "logger_destination",
         "Logger format_log_data_value": "logger",

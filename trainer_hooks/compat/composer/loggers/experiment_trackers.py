@@ -22,7 +22,6 @@ __all__ = [
     "CometMLLogger",
     "MLFlowLogger",
     "NativeLoggerDestination",
-    "NeptuneLogger",
     "TensorboardLogger",
     "WandBLogger",
     "refuse_artifacts",
@@ -267,46 +266,5 @@ class CometMLLogger(NativeLoggerDestination):
             # a name among the user's arguments takes precedence
             extra = {"experiment_name": name or run_name, **(exp_kwargs or {})}
             return CometLogger(workspace=workspace, project=project_name, **extra)
-
-        super().__init__(make)
-
-
-class NeptuneLogger(NativeLoggerDestination):
-    """Log to Neptune.
-
-    Args:
-        project: the project of the run.
-        api_token: the API token; that of the environment unless given.
-        rank_zero_only: True; rank 0 logs.
-        upload_artifacts: False; checkpoints go to `save_folder`.
-        base_namespace: the prefix of each name.
-        neptune_kwargs: other arguments of the run.
-
-    Raises:
-        OptionError: `upload_artifacts` is True.
-    """
-
-    def __init__(
-        self,
-        *,
-        project: str | None = None,
-        api_token: str | None = None,
-        rank_zero_only: bool = True,
-        upload_artifacts: bool = False,
-        base_namespace: str = "training",
-        **neptune_kwargs: Any,
-    ) -> None:
-        refuse_artifacts("NeptuneLogger", upload_artifacts)
-
-        def make(run_name: str) -> NativeLogger:
-            from trainer_hooks.loggers import NeptuneLogger as NativeNeptuneLogger
-
-            return NativeNeptuneLogger(
-                api_key=api_token,
-                project=project,
-                prefix=base_namespace,
-                # a name among the user's arguments takes precedence
-                **{"name": run_name, **neptune_kwargs},
-            )
 
         super().__init__(make)

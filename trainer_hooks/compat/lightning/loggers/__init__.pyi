@@ -5,7 +5,6 @@ from . import comet as comet
 from . import csv_logs as csv_logs
 from . import logger as logger
 from . import mlflow as mlflow
-from . import neptune as neptune
 from . import tensorboard as tensorboard
 from . import wandb as wandb
 from trainer_hooks.compat.lightning._logger_classes import CSVLogger
@@ -15,7 +14,6 @@ from trainer_hooks.compat.lightning._service_logger_classes import WandbLogger
 from trainer_hooks.compat.lightning.base_classes import Logger
 from trainer_hooks.compat.lightning.base_classes import Logger as LightningLoggerBase
 from trainer_hooks.loggers import CometLogger
-from trainer_hooks.loggers import NeptuneLogger
 
 __all__ = [
     "CSVLogger",
@@ -23,7 +21,6 @@ __all__ = [
     "LightningLoggerBase",
     "Logger",
     "MLFlowLogger",
-    "NeptuneLogger",
     "TensorBoardLogger",
     "WandbLogger",
 ]

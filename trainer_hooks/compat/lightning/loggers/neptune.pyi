@@ -1,7 +1,0 @@
-# made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
-
-from trainer_hooks.loggers import NeptuneLogger
-
-__all__ = [
-    "NeptuneLogger",
-]
