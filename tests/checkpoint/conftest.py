@@ -63,7 +63,7 @@ def examples():
 
 @pytest.fixture
 def example_run(examples):
-    """The module with the run that the stored checkpoints of older formats come from."""
+    """The module with the run that the stored checkpoint comes from."""
     spec = importlib.util.spec_from_file_location("example_run", examples / "example_run.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

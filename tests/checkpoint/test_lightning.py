@@ -215,15 +215,11 @@ def test_callbacks_with_its_keys_take_their_states_back(resume, examples, stored
 
 @pytest.mark.parametrize("number", range(5))
 def test_lightnings_numbers_for_reasons_are_ours(number):
-    """EarlyStopping saves its reason as Lightning does, and takes both forms back."""
+    """EarlyStopping saves its reason as Lightning does, and takes it back."""
     stopping = EarlyStopping("val_loss")
-    reason = list(EarlyStoppingReason)[number]
-    for form in (number, str(reason)):
-        stopping.load_state_dict(
-            {**EarlyStopping("val_loss").state_dict(), "stopping_reason": form}
-        )
-        assert stopping.stopping_reason is reason
-        assert stopping.state_dict()["stopping_reason"] == number
+    stopping.load_state_dict({**EarlyStopping("val_loss").state_dict(), "stopping_reason": number})
+    assert stopping.stopping_reason is list(EarlyStoppingReason)[number]
+    assert stopping.state_dict()["stopping_reason"] == number
 
 
 def test_evaluation_takes_it(examples, stored):

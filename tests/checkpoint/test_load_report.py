@@ -24,7 +24,7 @@ class Other(Counter):
 
 def test_a_resume_says_once_where_it_goes_on(example_run, examples, tmp_path, caplog, monkeypatch):
     """The place, and how many states were restored, are told in one short line; all is kept."""
-    path = examples / "format-1.ckpt"
+    path = examples / "format-4.ckpt"
     monkeypatch.chdir(tmp_path)  # away from the file: what is below is shown as seen from here
     with caplog.at_level("INFO", "trainer_hooks"):
         trainer = example_run.train([example_run.Counter()], tmp_path, ckpt_path=path)
@@ -43,7 +43,7 @@ def test_what_differs_is_in_the_one_warning(example_run, examples, tmp_path, cap
         caplog.at_level("INFO", "trainer_hooks"),
         pytest.warns(TrainerHooksWarning, match="no state for 'Other'; state without") as said,
     ):
-        trainer = example_run.train([Other()], tmp_path, ckpt_path=examples / "format-1.ckpt")
+        trainer = example_run.train([Other()], tmp_path, ckpt_path=examples / "format-4.ckpt")
     assert len(said) == 1
     assert "callback states restored: 0" in caplog.text
     assert "Other" not in caplog.text

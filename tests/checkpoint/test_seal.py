@@ -26,7 +26,7 @@ CONTENT = {
     "state_dict": {"weight": torch.arange(24.0), "bias": torch.ones(3)},
     "epoch": 3,
     "global_step": 7,
-    "loops": {"fit_loop": {"batches_completed": 9}},
+    "trainer_hooks": {"progress": {"batches_completed": 9}},
     "optimizer_states": [],
     "callbacks": {"A": {"n": [1, "text"]}},
 }
@@ -170,10 +170,10 @@ def test_a_file_of_torch_has_no_seal_and_is_read(path):
     assert (found.is_resumable, found.epoch, found.batches, found.step) == (True, 3, 9, 7)
 
 
-@pytest.mark.parametrize("loops", [None, [], {"fit_loop": 3}, {"fit_loop": {}}], ids=str)
-def test_a_file_that_another_tool_filled_in_another_way(path, loops):
+@pytest.mark.parametrize("part", [None, [], {"progress": 3}, {"progress": {}}], ids=str)
+def test_a_file_that_another_tool_filled_in_another_way(path, part):
     """Counters that are not where they are expected count as 0."""
-    torch.save({"state_dict": {}, "loops": loops, "epoch": "3", "global_step": None}, path)
+    torch.save({"state_dict": {}, "trainer_hooks": part, "epoch": "3", "global_step": None}, path)
     found = summarize(str(path))
     assert (found.is_resumable, found.epoch, found.batches, found.step) == (False, 0, 0, 0)
 

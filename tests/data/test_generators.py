@@ -273,12 +273,3 @@ def test_states_are_plain_data_and_tensors(tmp_path) -> None:
     loaded = torch.load(tmp_path / "states.pt", weights_only=True)
     restore_generators(generators_in({"all": owner}), loaded)
     assert drawn(owner) == first
-
-
-def test_a_list_of_states_goes_to_generators_of_its_kinds() -> None:
-    """Older checkpoints hold no names: each state goes to the first generator that can take it."""
-    owner = kinds()
-    states = list(generator_states(generators_in({"all": owner})).values())
-    first = drawn(owner)
-    restore_generators(generators_in({"all": [*owner, random.Random(7)]}), states[::-1])
-    assert drawn(owner) == first

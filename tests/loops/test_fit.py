@@ -10,7 +10,6 @@ from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sequent
 
 from trainer_hooks import Callback, StopTraining
 from trainer_hooks.callbacks import ModelCheckpoint
-from trainer_hooks.checkpoint.file import read_checkpoint, write_checkpoint
 from trainer_hooks.errors import DataError, OptionError, TrainerHooksAdvice, TrainerHooksWarning
 from trainer_hooks.loggers import CSVLogger, DummyLogger
 
@@ -481,14 +480,10 @@ def test_an_iteration_that_is_cut_off(bare, tiny, batches, cycles) -> None:
         ("on_train_start", 0, ["start 0", "end 2", "checkpoint 2", "start 2", "end 3"]),
     ],
 )
-@pytest.mark.parametrize("is_older", [False, True])
 def test_an_iteration_that_is_resumed(
-    is_older, hook, epoch, expected, bare, tiny, batches, cycles, tmp_path
+    hook, epoch, expected, bare, tiny, batches, cycles, tmp_path
 ) -> None:
-    """A run that is resumed inside a cycle does not begin it again; one at its start does.
-
-    An older checkpoint does not say whether a cycle is open.
-    """
+    """A run that is resumed inside a cycle does not begin it again; one at its start does."""
     path = tmp_path / "x.ckpt"
     saver = Callback()
 
@@ -499,10 +494,6 @@ def test_an_iteration_that_is_resumed(
     setattr(saver, hook, save)
     options = {"max_epochs": 3, "iteration_length": 2}
     bare(saver, **options).fit(tiny(), batches(1))
-    if is_older:
-        checkpoint = read_checkpoint(path)
-        del checkpoint["trainer_hooks"]["loop"]["is_in_cycle"]
-        write_checkpoint(checkpoint, path)
     with pytest.warns(TrainerHooksWarning, match="no state for 'Recorder '"):
         bare(cycles, **options).fit(tiny(), batches(1), ckpt_path=path)
     assert [f"{name} {done}" for name, done in cycles.events][: len(expected)] == expected

@@ -78,9 +78,8 @@ _REASONS = tuple(EarlyStoppingReason)
 
 
 def _a_known_reason(value: object) -> bool:
-    """Return whether a value of a saved state is a reason, as a number or as its text."""
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return value in range(len(_REASONS)) if is_number else value in [*_REASONS]
+    """Return whether a value of a saved state is the number of a reason."""
+    return type(value) is int and value in range(len(_REASONS))
 
 
 class EarlyStopping(Callback):
@@ -214,9 +213,7 @@ class EarlyStopping(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the best value, the count and the decision, but no option."""
         self.best_score = as_score(state_dict["best_score"], self.monitor, _WHERE)
-        reason = state_dict.get("stopping_reason", 0)
-        is_number = isinstance(reason, int)  # older checkpoints hold the text
-        self.stopping_reason = _REASONS[reason] if is_number else EarlyStoppingReason(reason)
+        self.stopping_reason = _REASONS[state_dict.get("stopping_reason", 0)]
         self.wait_count, self.stopped_epoch = state_dict["wait_count"], state_dict["stopped_epoch"]
         # Lightning's states lack the message and the value
         self.stopping_reason_message = state_dict.get("stopping_reason_message")

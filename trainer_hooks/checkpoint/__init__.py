@@ -1,1 +1,1 @@
-"""Checkpoint files and folders: encode, write, seal, verify, read, migrate, inspect, compare."""
+"""Checkpoint files and folders: encode, write, seal, verify, read, inspect, compare."""

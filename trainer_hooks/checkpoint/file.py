@@ -34,7 +34,7 @@ from trainer_hooks.checkpoint.atomic_write import (
     open_atomically,
 )
 from trainer_hooks.checkpoint.encoding import decode, opened_by_trust
-from trainer_hooks.checkpoint.migrations import migrate
+from trainer_hooks.checkpoint.file_format import require_format
 from trainer_hooks.checkpoint.parts import require_types
 from trainer_hooks.checkpoint.paths import absolute_path, can_be_mapped, is_remote, modified_at
 from trainer_hooks.checkpoint.pickled_object import reading_pickles_unopened
@@ -177,7 +177,7 @@ def load_checkpoint(
 
 
 def in_present_format(checkpoint: dict[str, Any], source: str, *, warns: bool) -> dict[str, Any]:
-    """Return a checkpoint that trainer_hooks wrote, migrated and decoded, its parts checked.
+    """Return a checkpoint that trainer_hooks wrote, decoded, its parts checked.
 
     Args:
         checkpoint: as it was read.
@@ -187,9 +187,8 @@ def in_present_format(checkpoint: dict[str, Any], source: str, *, warns: bool) -
     Raises:
         CheckpointError: it is of a newer format, or a part of it cannot be used.
     """
-    # migrated before decoding: format 1 was not encoded, so its migration encodes it first
-    present = migrate(checkpoint, source)
-    decoded = {key: decode(value, source, warns=warns) for key, value in present.items()}
+    require_format(checkpoint, source)
+    decoded = {key: decode(value, source, warns=warns) for key, value in checkpoint.items()}
     require_types(decoded, source)
     return decoded
 

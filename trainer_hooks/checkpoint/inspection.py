@@ -29,8 +29,8 @@ from trainer_hooks.checkpoint.file import (
     in_present_format,
     verify_checkpoint,
 )
+from trainer_hooks.checkpoint.file_format import FORMAT
 from trainer_hooks.checkpoint.lightning import lightning_progress
-from trainer_hooks.checkpoint.migrations import FORMAT, migrate
 from trainer_hooks.checkpoint.paths import can_be_mapped
 from trainer_hooks.checkpoint.pickled_object import reading_pickles_unopened
 from trainer_hooks.checkpoint.safetensors_file import is_safetensors, read_safetensors
@@ -117,8 +117,7 @@ class CheckpointContents:
         """The counters of a training; empty in files of others and in files of weights alone."""
         if self.kind is not CheckpointKind.OURS:
             return {}
-        saved = self.own.get("progress", as_mapping(self.data.get("loops")).get("fit_loop"))
-        return as_mapping(saved)
+        return as_mapping(self.own.get("progress"))
 
     @property
     def callbacks(self) -> dict[str, Any]:
@@ -153,15 +152,15 @@ class CheckpointContents:
         return replace(self, data=with_tensors(self.data, self.path))
 
     def as_saved(self) -> CheckpointContents:
-        """Return the contents in the present format, with all values decoded.
+        """Return the contents with all values decoded.
 
         Raises:
             CheckpointError: a value cannot be decoded.
         """
-        if self.kind is not CheckpointKind.OURS or not 1 <= self.format <= FORMAT:
+        if self.kind is not CheckpointKind.OURS or self.format != FORMAT:
             return self
-        present = migrate(self.data, self.path)
-        return replace(self, data={key: decode(value, self.path) for key, value in present.items()})
+        data = {key: decode(value, self.path) for key, value in self.data.items()}
+        return replace(self, data=data)
 
 
 def as_mapping(value: Any) -> dict[str, Any]:

@@ -126,10 +126,8 @@ class CheckpointSummary:
         identity: RunIdentity = RunIdentity(),
     ) -> CheckpointSummary:
         """Return the summary of a checkpoint, of another tool's as far as its keys are known."""
-        own, loops = checkpoint.get("trainer_hooks"), checkpoint.get("loops")
+        own = checkpoint.get("trainer_hooks")
         progress = own.get("progress") if isinstance(own, dict) else None
-        if progress is None and isinstance(loops, dict):  # where format 1 has it
-            progress = loops.get("fit_loop")
         # another tool may have stored anything under these keys
         epoch, batches, step = (
             count if isinstance(count, int) else 0

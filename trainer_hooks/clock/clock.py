@@ -415,7 +415,7 @@ class Timekeeper:
         return {**dict(zip(_TIMES, self.stopwatch.measure(), strict=True)), **starts}
 
     def load_wall_times(self, times: Mapping[str, Any]) -> None:
-        """Restore the times that `wall_times` returned; those of an older checkpoint are empty."""
+        """Restore the times that `wall_times` returned; those of a file of Lightning are empty."""
         self.stopwatch.restore(*(float(times.get(name, 0.0)) for name in _TIMES))
         for name in _STARTS:
             self._starts[name] = _with_known(self._starts[name], times.get(name, {}))
@@ -424,7 +424,7 @@ class Timekeeper:
         """Restore the remembered counts.
 
         Args:
-            counts: the state that `state_dict` returned; empty for an older checkpoint, of which
+            counts: the state that `state_dict` returned; empty for a file of Lightning, of which
                 only the batches since the start of the epoch are known then.
             progress: the restored counters.
         """
@@ -447,6 +447,6 @@ class Timekeeper:
 
 def _with_known(counts: ClockCounts, saved: Mapping[str, Any]) -> ClockCounts:
     """Return counts with the numbers that a checkpoint holds."""
-    # an older checkpoint lacks some of the names, and one of a later version may hold others
+    # a file of Lightning lacks all of the names, and one of a later version may hold others
     known = {key: type(getattr(counts, key))(saved[key]) for key in _COUNTED if key in saved}
     return replace(counts, **known)

@@ -133,10 +133,10 @@ class CurrentCycle:
     """The cycle of `iteration_length` epochs that a fit is in.
 
     Attributes:
-        is_open: whether one has begun and not ended; None where an older checkpoint does not say.
+        is_open: whether one has begun and not ended.
     """
 
-    is_open: bool | None = False
+    is_open: bool = False
 
 
 @dataclass(slots=True)
@@ -371,10 +371,10 @@ class RunContext:
         }
 
     def load_loop_state(self, state: dict[str, Any]) -> None:
-        """Restore the training loop's flags; an older checkpoint may lack parts of it."""
-        self.batch.is_last = state.get("is_last_batch", False)
-        self.cycle.is_open = state.get("is_in_cycle")
-        self.batch.has_scheduled = state.get("has_scheduled", False)
+        """Restore the training loop's flags."""
+        self.batch.is_last = state["is_last_batch"]
+        self.cycle.is_open = state["is_in_cycle"]
+        self.batch.has_scheduled = state["has_scheduled"]
 
     def stop_state(self) -> dict[str, Any] | None:
         """Return the request for a stop that the run has yet to follow; None if there is none."""
@@ -423,8 +423,7 @@ class RunContext:
     def load_own_stop_state(self, state: dict[str, Any]) -> None:
         """Do the same for this rank's request, on which the ranks have yet to agree."""
         self._request_again(state, self.local_requests)
-        # older checkpoints do not say
-        self._note_sent("is_stopping", state.get("is_sent", True))
+        self._note_sent("is_stopping", state["is_sent"])
 
     def load_own_requests_state(self, state: dict[str, bool]) -> None:
         """Make this rank's other requests again, on which the ranks have yet to agree."""

@@ -113,12 +113,9 @@ class EvalLoaders:
     def set_generator_states(self, states: Any) -> None:
         """Restore the return value of `generator_states` in the loaders that are still there."""
         restore_generators(generators_in({"loaders": self.loaders}), states)
-        # Older checkpoints have a list of the generators' states.
-        seeds = states.get(_SEEDS, []) if isinstance(states, dict) else []
-        for loader, of_loader in zip(self.loaders, seeds, strict=False):
+        for loader, of_loader in zip(self.loaders, states.get(_SEEDS, []), strict=False):
             restore_sampler_seeds(loader, of_loader)
-        attributes = states.get(_ATTRIBUTES, []) if isinstance(states, dict) else []
-        for each, of_loader in zip(self.attributes, attributes, strict=False):
+        for each, of_loader in zip(self.attributes, states.get(_ATTRIBUTES, []), strict=False):
             each.restore(of_loader)
 
 

@@ -7,7 +7,6 @@ import logging
 import random
 import sys
 from collections import deque
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -25,10 +24,10 @@ from weakref import WeakKeyDictionary
 import torch
 from torch.utils.data import DataLoader
 
-from trainer_hooks.runtime.parameter_names import plain_name, with_plain_names
+from trainer_hooks.runtime.parameter_names import plain_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 _MAX_OBJECTS = 2000
 _MAX_ITEMS = 64
@@ -311,25 +310,15 @@ def generator_states(generators: Mapping[str, StatefulGenerator]) -> dict[str, A
 
 
 def restore_generators(
-    generators: Mapping[str, StatefulGenerator], states: Mapping[str, Any] | list[Any]
+    generators: Mapping[str, StatefulGenerator], states: Mapping[str, Any]
 ) -> None:
     """Restore the states of the generators at the same paths; other generators are not changed.
 
     Args:
         generators: return value of `generators_in`.
-        states: return value of `generator_states`; or a list, as in older checkpoints, whose states
-            go to the first generators of the right type.
+        states: return value of `generator_states`.
     """
-    if not isinstance(states, Mapping):
-        remaining, by_path = dict(generators), {}
-        for state in states:
-            path = next((path for path in remaining if _can_take(remaining[path], state)), None)
-            if path is not None:
-                by_path[path] = state
-                del remaining[path]
-        states = by_path
-    # an older file has the names of wrappers
-    for path, state in with_plain_names(states).items():
+    for path, state in states.items():
         if path in generators and _can_take(generators[path], state):
             generators[path].set_state(state)
 

@@ -28,10 +28,7 @@ _LARGE = 2**15
 _MAX_DEPTH = 4
 
 LAST_DIGESTS = "last_digests"
-"""The key of the last batch's fingerprint in a checkpoint.
-
-Older checkpoints have `last_print` instead: a fingerprint of more numbers, which is not compared.
-"""
+"""The key of the last batch's fingerprint in a checkpoint."""
 
 LAST_INDICES = "last_indices"
 """The key of the fingerprint of the last batch's indices, as a sampler gave them."""
@@ -176,13 +173,11 @@ def require_same(loader: Any, state: dict[str, Any], generators: Collection[str]
     """
     changes = _list_changes(loader, state["shape"], state.get("workers_have_drawn", True))
     saved = state["generators"]
-    # Older checkpoints have a list of the generators' states, without paths.
-    is_list = isinstance(saved, list)
-    if len(saved) > len(generators) if is_list else set(saved) != set(generators):
+    if set(saved) != set(generators):
         before, after = (f" ({', '.join(map(str, paths))})" for paths in (saved, generators))
         changes.append(
             "the number of random generators of its own (generator=) "
-            f"was {len(saved)}{before if saved and not is_list else ''} and is "
+            f"was {len(saved)}{before if saved else ''} and is "
             f"{len(generators)}{after if generators else ''}"
         )
     if changes:

@@ -194,8 +194,7 @@ class TrainStream:
         restore_sampler_seeds(self.loader, state.get("sampler_seeds", []))
         iterator = self._return_to(epoch, num_done, state)
         self._positions.mark_opened()
-        # Older versions did not save whether the batches draw.
-        records_all = self.looks_ahead or state.get("records_all", True)
+        records_all = self.looks_ahead or state["records_all"]
         iterator = self._observe(iterator, num_done, records_all=records_all)
         if self.looks_ahead and state["num_batches"] <= num_done:
             # The epoch is at its end, although this loader may have more: of several ranks all end
@@ -213,8 +212,7 @@ class TrainStream:
         By its workers' number a loader goes through its sampler ahead of the training.
         """
         ahead = [_items_ahead(single) for single in individual_loaders(self.loader)]
-        # none in older checkpoints
-        if "attributes" in state and (not self._opened_with or state["ahead"] == ahead):
+        if not self._opened_with or state["ahead"] == ahead:
             self._attributes.restore(state["attributes"])
 
     def _return_to(self, epoch: int, num_done: int, state: dict[str, Any]) -> Iterator[Any]:
@@ -239,7 +237,7 @@ class TrainStream:
         Raises:
             DataError: the loader ends too early, or restored another position than its own.
         """
-        position = self._saved_position(num_done, state)
+        position = self._saved_position(state)
         self._has_lost_position = False
         if position is not None:
             self._restore_random_state()
@@ -252,12 +250,9 @@ class TrainStream:
         self._restore_random_state()
         return self._iterate_after(epoch, num_done, state)
 
-    def _saved_position(self, num_done: int, state: dict[str, Any]) -> dict[str, Any] | None:
+    def _saved_position(self, state: dict[str, Any]) -> dict[str, Any] | None:
         """Return the position to restore of a loader that keeps its own; None if there is none."""
-        position: dict[str, Any] | None = state.get("position")
-        if position is None and state.get("loader") is not None:
-            # Older versions saved the position after the last batch, which nothing can check.
-            position = {"batches": num_done, "loader": state["loader"]}
+        position: dict[str, Any] | None = state["position"]
         # If workers drew random numbers, the loader's own position is not enough: the random state
         # of workers starts with the epoch.
         if (
@@ -274,8 +269,7 @@ class TrainStream:
         """Restore the random state with which the epoch was opened first."""
         rng.restore(self._opened_with["rng"])
         restore_generators(self._generators(), self._opened_with["generators"])
-        if "attributes" in self._opened_with:
-            self._attributes.restore(self._opened_with["attributes"])
+        self._attributes.restore(self._opened_with["attributes"])
 
     def _iterate_from(
         self, position: dict[str, Any], epoch: int, num_done: int, state: dict[str, Any]
@@ -286,8 +280,6 @@ class TrainStream:
             The iterator; None if the last of these batches is another one than it was.
         """
         self.loader.load_state_dict(position["loader"])
-        if "rng" not in position and self._size == math.inf and state["num_batches"] == num_done:
-            return iter(())  # an older version's position after the last batch
         if self._sampler is not None:
             # With its first batch such a loader goes through its sampler up to the position, and
             # the random states are those of the position by then.
@@ -517,7 +509,7 @@ class TrainStream:
 
     def _set_saved_epoch(self, state: dict[str, Any]) -> None:
         """Set the epoch of the samplers when a state was saved: their length may follow it."""
-        epoch = state.get("epoch")  # None in older checkpoints, and before the first epoch
+        epoch = state["epoch"]  # None before the first epoch
         if epoch is not None:
             set_epoch(self.loader, epoch)
             self._epoch = epoch
@@ -591,10 +583,6 @@ class TrainStream:
         iterator = self._iterate(epoch)
         # Only the iterator made above skips; workers of later epochs start at the beginning.
         self._sampler.skip_first = bool
-        if not workers and "rng_at_first" in self._opened_with:
-            # Older versions opened an epoch before its first batch was requested, and saved this
-            # state.
-            rng.restore(self._opened_with["rng_at_first"])
         last = skip_items(iterator, num_loaded, "the last one is compared with what it was")
         self.reloaded = last
         self._sampler.on_first_item = bool

@@ -307,8 +307,7 @@ class MLflowLogger(ConvertingLogger):
                 self._run_id, self._token = state["run_id"], state["token"]
                 self._is_open, self._is_running, self._is_resumed = False, False, True
                 self._logged = state["logged"]
-                # an older version's checkpoint has no names
-                for kind, names in state.get("names", {}).items():
+                for kind, names in state["names"].items():
                     self._names[kind].restore(names)
 
     def _open(self) -> tuple[MlflowClient, str]:

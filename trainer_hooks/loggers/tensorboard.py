@@ -314,8 +314,7 @@ class TensorBoardLogger(FolderLogger, ConvertingLogger):
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-        # an older version's checkpoint has no unwritten rows
-        self._unconfirmed_rows = [(*row,) for row in state.get("unwritten", ())]
+        self._unconfirmed_rows = [(*row,) for row in state["unwritten"]]
         self._unconfirmed = [
             add for row in self._unconfirmed_rows for add in self._scalar_adds(*row)
         ]

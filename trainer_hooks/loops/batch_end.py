@@ -237,7 +237,7 @@ class UnfinishedSlot:
     def __init__(self, context: RunContext, requests: CheckpointRequests) -> None:
         self._context = context
         self._requested_saves = requests
-        # None in older checkpoints, and in those that were not saved in a slot
+        # None in those that were not saved in a slot
         slot = context.resumed.get("trainer_hooks", {}).get("slot") or {}
         self._hook, self._after = slot.get("hook", ""), slot.get("after", "")
         self._progress = context.training.progress.state_dict()

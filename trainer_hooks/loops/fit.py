@@ -533,12 +533,6 @@ class EpochCycles:
         self._requested_saves = requests
         self._length = context.plan.iteration_length
         self._cycle = context.cycle
-        if self._cycle.is_open is None:
-            # Older checkpoints do not hold this: a run that resumes inside a cycle has opened it.
-            progress, length = context.training.progress, self._length or 1
-            self._cycle.is_open = (
-                progress.stage is not EpochStage.BETWEEN or progress.epochs_completed % length != 0
-            )
 
     def before_epoch(self) -> None:
         """Open a cycle, unless the epoch that begins lies inside one."""

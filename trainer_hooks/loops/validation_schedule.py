@@ -173,5 +173,5 @@ class ResumableSchedule:
         return state
 
     def _store(self, asked: dict[str, int], at: int) -> None:
-        """Store the state for the next checkpoint, under the keys of older checkpoints."""
+        """Store the state for the next checkpoint."""
         self._context.validation.evaluators[self._label] = {"asked": asked, "at": at}

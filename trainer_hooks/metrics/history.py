@@ -269,7 +269,7 @@ class History:
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore a state that `state_dict` returned; that of an older checkpoint may be empty."""
+        """Restore a state that `state_dict` returned."""
         self.reset()
         self._prefix = str(state_dict.get("prefix", ""))
         for name, state in state_dict.get("series", {}).items():

@@ -762,7 +762,7 @@ def require_same_classes(
     Args:
         optimization: the optimizers and schedulers that will load the states.
         checkpoint: the checkpoint with the states.
-        saved: the return value of `describe_setup` in the checkpoint; older files have none.
+        saved: the return value of `describe_setup` in the checkpoint; files of Lightning have none.
         setup: its return value in this run.
 
     Raises:
@@ -772,7 +772,7 @@ def require_same_classes(
         ("optimizer", "optimizer_states", list(optimization.optimizers)),
         ("scheduler", "lr_schedulers", [config.scheduler for config in optimization.schedulers]),
     ):
-        # older files name no classes: there the options in the state have to tell
+        # a file of Lightning names no classes: there the options in the state have to tell
         before, now = (
             [one["class"] for one in made.get(f"{kind}s", [])] for made in (saved, setup)
         )

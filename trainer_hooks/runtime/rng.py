@@ -184,7 +184,7 @@ def _states_of_seed(seed: int, libraries: Iterable[str]) -> dict[str, Any]:
 
 
 def _unsigned(words: torch.Tensor) -> torch.Tensor:
-    """Return words of 32 bits as numbers from 0 on; older checkpoints hold them as such."""
+    """Return words of 32 bits as numbers from 0 on."""
     return words.cpu().to(torch.int64).bitwise_and(0xFFFFFFFF)
 
 

@@ -1,7 +1,7 @@
-"""The run that the stored checkpoints of older formats come from.
+"""The run that the stored checkpoint comes from.
 
 `python example_run.py FILE` writes a checkpoint of it as this version of trainer_hooks writes them,
-cut inside the second epoch. Do so before a change of the format, and keep the file beside this one.
+cut inside the second epoch. Do so before the format changes, and keep the file beside this one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Net(Module):
 
 
 class Counter(Callback):
-    """Counts batches. Its state has the key by which later formats know encoded values."""
+    """Counts batches. Its state has the key by which files know encoded values."""
 
     def __init__(self) -> None:
         self.count = 0

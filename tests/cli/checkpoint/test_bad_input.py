@@ -56,7 +56,7 @@ def _write(place: str, path: Path, marker: Path) -> None:
                 "state": {"state_dict": {"a": harm}},
                 "callback": _nested(marker),
                 "hyperparameter": {"state_dict": weights, "hyper_parameters": {"x": harm}},
-                "ours": {"state_dict": weights, "trainer_hooks": {"format": 1, "plugins": [harm]}},
+                "ours": {"state_dict": weights, "trainer_hooks": {"format": 4, "plugins": [harm]}},
                 "key": {"state_dict": weights, (harm,): 1},
                 "whole": harm,
             }[place],

@@ -207,8 +207,8 @@ class EventObjects:
         """Restore it."""
         for name in _REMEMBERED:
             setattr(self.state, name, state_dict[name])
-        # the end of an epoch logs before the next step; older checkpoints have none
-        self.learning_rate = state_dict.get("learning_rate")
+        # the end of an epoch logs before the next step
+        self.learning_rate = state_dict["learning_rate"]
 
 
 _EVENT_OBJECTS: WeakKeyDictionary[Any, EventObjects] = WeakKeyDictionary()

@@ -185,8 +185,8 @@ class SpikeDetection(Callback):
             "values": list[float],
             "last_val": float | None,
             "taken_in": int,
+            "run": str,
         },
-        {"run": str},
     )
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the list and the losses to compare with."""
@@ -194,8 +194,7 @@ class SpikeDetection(Callback):
         self._values = deque(state_dict["values"], maxlen=self.window)
         self.last_val = state_dict["last_val"]
         self._losses_seen = state_dict["taken_in"]
-        # a state of an older version names no run
-        self._run = state_dict.get("run", "")
+        self._run = state_dict["run"]
 
     @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:

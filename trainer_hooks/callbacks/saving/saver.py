@@ -396,7 +396,7 @@ class SaveTracker:
         elif trainer.named_ckpt_path is not None and not is_own_save:
             # the checkpoint is of a saver before this one, whose turn comes once more
             self.repeated = self._files_since(resumed_from, of_its_batch=True)
-        # what is to be replaced although the plan writes it is temporary; older checkpoints have
+        # what is to be replaced although the plan writes it is temporary; a file of Lightning has
         # no plan
         written = plan.files or (resumed_from,)
         self._for_now = tuple(old for old in left if old in written)
@@ -490,7 +490,7 @@ class SaveTracker:
             ranking.load_state_dict(state_dict)
             self.left_over = tuple(map(os.fspath, state_dict.get("obsolete", ())))
             self.left_by_error = set(map(os.fspath, state_dict.get("left_by_error", ())))
-            # older checkpoints have no plan
+            # a file of Lightning has no plan
             files, link = state_dict.get("files", ()), state_dict.get("link")
             self._loaded_plan = SavePlan(
                 tuple(map(os.fspath, files)), link=None if link is None else os.fspath(link)

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from trainer_hooks._text import count_with_noun
 from trainer_hooks.checkpoint.file import write_checkpoint
+from trainer_hooks.checkpoint.file_format import FORMAT
 from trainer_hooks.checkpoint.inspection import FileFault, UnusableFileError, verify_file
-from trainer_hooks.checkpoint.migrations import FORMAT
 from trainer_hooks.checkpoint.safetensors_file import (
     dump_safetensors,
     is_safetensors,
@@ -92,7 +92,7 @@ def _without_shared_storage(weights: dict[str, Any]) -> dict[str, Any]:
 
     Weights that share memory with one another keep sharing it.
     """
-    # an older file has torch's names of compiled layers
+    # a file of Lightning may have torch's names of compiled layers
     weights = with_plain_names(weights)
     dense = {
         name: value

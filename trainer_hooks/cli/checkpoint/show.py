@@ -72,7 +72,6 @@ def show(path: Path, *, lists_tensors: bool, is_json: bool) -> int:
 
 def file_facts(file: CheckpointContents) -> dict[str, Any]:
     """Return the facts about a checkpoint file as plain data."""
-    # migrated and decoded, whatever version wrote it; `file.format` is still the one on disk
     contents = file.as_saved()
     own, data, summary = contents.own, contents.data, _summary(contents)
     # a module's get_extra_state may put anything among its weights

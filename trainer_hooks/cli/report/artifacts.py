@@ -107,7 +107,7 @@ def read_hook_times(folder: Path, notes: list[str]) -> HookTimes | None:
     other_data = as_mapping(as_mapping(trace).get("otherData"))
     costs = other_data.get("costs")
     if not isinstance(costs, list):
-        notes.append(f"{path} holds no table of costs: it was written by an older version.")
+        notes.append(f"{path} holds no table of costs.")
         return None
     spent = [
         HookTime(

@@ -233,7 +233,7 @@ def _rank_parts(of_zero: dict[str, Any], saved: dict[str, Any]) -> dict[str, Any
 
     Args:
         of_zero: `checkpoint["trainer_hooks"]`, with rank 0's parts.
-        saved: the difference, as `_difference` returned it; up to format 3, all parts.
+        saved: the difference, as `_difference` returned it.
     """
     parts, base = dict(saved["parts"]), _split_rng(of_zero)
     values: Any = saved.get("values", torch.empty(0, dtype=torch.uint8))
@@ -252,10 +252,8 @@ def _rank_parts(of_zero: dict[str, Any], saved: dict[str, Any]) -> dict[str, Any
     if values.dtype != torch.uint8 or values.shape != (start,):
         raise ValueError(f"{values.numel()} bytes of tensors, of which rank 0 has {start}")
     generators = {name: parts.pop(name) for name in list(parts) if name.startswith(_RNG)}
-    # up to format 3 `rng` is one part
-    if "rng" not in parts:
-        of_libraries = {name: part for name, part in base.items() if name.startswith(_RNG)}
-        parts["rng"] = rng.expand(_join_rng(of_libraries | generators))
+    of_libraries = {name: part for name, part in base.items() if name.startswith(_RNG)}
+    parts["rng"] = rng.expand(_join_rng(of_libraries | generators))
     return parts
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks._log import warn
+from trainer_hooks.checkpoint.file_format import FORMAT
 from trainer_hooks.checkpoint.lightning import is_lightning, lightning_progress
-from trainer_hooks.checkpoint.migrations import FORMAT
 from trainer_hooks.clock.progress import EpochStage, Progress
 from trainer_hooks.errors import TrainerHooksWarning
 from trainer_hooks.metrics.store import MetricStore
@@ -67,6 +67,7 @@ def convert_lightning_checkpoint(
             "epoch goes on with its next batch; where the loader shuffles, the order is a new one.",
             TrainerHooksWarning,
         )
+    cycle = context.plan.iteration_length or 1
     own = {
         "format": FORMAT,
         "version": f"Lightning {checkpoint['pytorch-lightning_version']}",
@@ -81,7 +82,12 @@ def convert_lightning_checkpoint(
         "metric_objects": {},
         "clock": {},
         "wall_times": {},
-        "loop": {},
+        "loop": {
+            "is_last_batch": False,
+            "has_scheduled": False,
+            # a run that resumes inside a cycle has opened it
+            "is_in_cycle": place.batches_in_epoch > 0 or place.epochs % cycle != 0,
+        },
     }
     return {**checkpoint, "trainer_hooks": own}
 
@@ -96,7 +102,11 @@ def _position(stream: TrainStream, later: dict[str, Any]) -> dict[str, Any]:
     seed = int(later["torch"][:8].sum())
     return {
         **state,
-        "opened_with": {"rng": now, "generators": state["generators"]},
+        "opened_with": {
+            "rng": now,
+            "generators": state["generators"],
+            "attributes": state["attributes"],
+        },
         "generators": {
             # generators of Python and NumPy have states of other types, and keep them
             place: torch.Generator().manual_seed(seed + number).get_state()

@@ -21,7 +21,7 @@ from trainer_hooks.module.added_groups import added_groups
 from trainer_hooks.module.module import Module
 from trainer_hooks.runtime import rng
 from trainer_hooks.runtime.buffers import buffers_of, load_buffers
-from trainer_hooks.runtime.parameter_names import plain_name, with_plain_names
+from trainer_hooks.runtime.parameter_names import plain_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -164,9 +164,8 @@ def build_state_registry(
         entry("buffers", lambda: buffers_of(module), lambda s: load_buffers(module, s),
               only_from_snapshot=True, is_restored_by_loop=True),
         entry("gradients", lambda: _gradients(core, module),
-              # an older file has torch's names of compiled layers
               lambda s: processes.load_gradients(
-                  module, with_plain_names(s), is_window_open=progress.batches_in_window > 0),
+                  module, s, is_window_open=progress.batches_in_window > 0),
               is_restored_by_loop=True, only_training_changes=True, is_per_rank=True),
         entry("modes", lambda: {**modes_of(module), "began": training.began},
               lambda s: _load_modes(module, training, s), is_restored_by_loop=True),
@@ -242,10 +241,7 @@ def _load_modes(module: nn.Module, training: TrainingState, state: dict[str, Any
     resume inside that epoch, so a checkpoint keeps their effect. If the module is built otherwise
     than when the training began, the difference is intended, and the present modes stay.
     """
-    if not state:
-        return  # a file of format 2, which has no modes
-    # an older file has torch's names of compiled layers
-    before, now = _plain_modes(state["began"] or {}), training.began
+    before, now = state["began"] or {}, training.began
     if before and now and before != now:
         warn(
             f"{type(module).__qualname__} is built with other parts in eval mode, or "
@@ -255,7 +251,7 @@ def _load_modes(module: nn.Module, training: TrainingState, state: dict[str, Any
             TrainerHooksWarning,
         )
         return
-    evaluates, frozen = (set(map(plain_name, state[key])) for key in ("evaluates", "frozen"))
+    evaluates, frozen = (set(state[key]) for key in ("evaluates", "frozen"))
     for name, part in module.named_modules():
         # not train(), which would set all submodules
         part.training = plain_name(name) not in evaluates

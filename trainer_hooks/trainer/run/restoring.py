@@ -474,7 +474,7 @@ def _reconcile_settings(
     """
     training = core.training
     noted = checkpoint["trainer_hooks"].get("setup", {})
-    # an older file holds no settings, but the optimizers' states hold the learning rates
+    # a file of Lightning holds no settings, but the optimizers' states hold the learning rates
     saved = noted if "optimizers" in noted else {"optimizers": _rates_in(checkpoint)}
     ours = []
     theirs: dict[str, str] = {}  # by change, each once: all parameter groups often change alike
@@ -538,7 +538,7 @@ def _in_effect(
 
 
 def _rates_in(checkpoint: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the configured learning rates, as far as an older file holds them."""
+    """Return the configured learning rates, as far as a file without settings holds them."""
     # a scheduler changes `lr`; without `initial_lr` the configured value is then unknown
     is_scheduled = bool(checkpoint["lr_schedulers"])
     return [

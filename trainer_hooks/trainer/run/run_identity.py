@@ -319,7 +319,7 @@ class RunMatcher:
         """Return the verdict on a file that may be this run's, by the others beside it."""
         saved, mine = summary.identity, self.label.identity
         is_named, has_origin = path not in self.shared, summary.origin == self.label.origin
-        if not saved.run:  # of an older version, or another tool: among the others by its time
+        if not saved.run:  # of another tool: among the others by its time
             return FileVerdict(2)
         if not (self.is_resume and mine.run) or (is_named and self.asked != "auto"):
             return FileVerdict(1)

@@ -86,7 +86,6 @@ def compute_run_origin(
         {name: value for name, value in each.items() if name not in _OF_LOADERS}
         for each in data_hparams
     )
-    # nothing is added for what is not there: so runs of older versions are found
     more = [*(_plain(each) for each in data if each), *places]
     text = "\0".join([*told, _plain(dict(hparams or {})), *more])
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:_DIGITS]
