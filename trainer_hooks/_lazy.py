@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import opcode
+import re
 import sys
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -29,6 +30,40 @@ def class_if_loaded(module: str, name: str) -> type | tuple[type, ...]:
     loaded = sys.modules.get(module)
     kind: type | tuple[type, ...] = () if loaded is None else getattr(loaded, name)
     return kind
+
+
+_DECLARED = re.compile(r"^from (\S+) import \(?\s*(\w+) as (\w+)", re.MULTILINE)
+"""A public name in a stub: `from module import name as name`."""
+
+
+def attach_stub(
+    package: str, moved: Mapping[str, str] | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return `__getattr__`, `__dir__` and `__all__` of a package whose stub declares its names.
+
+    Args:
+        package: the package's name.
+        moved: as for `loader_of`.
+    """
+    homes = stub_homes(package)
+    names = sorted(homes)
+    return loader_of(package, homes, moved), lambda: names, names
+
+
+def stub_homes(package: str) -> dict[str, str]:
+    """Return the module of each name in the stub of a package, as for `loader_of`.
+
+    The stub is the `__init__.pyi` beside the `__init__.py`: type checkers read it, and so each
+    public name is written in one line.
+    """
+    file = sys.modules[package].__file__
+    with open(f"{file}i", encoding="utf-8") as stub:  # noqa: PTH123 - `pathlib` takes 5 ms
+        declared = _DECLARED.findall(stub.read())
+    homes = {}
+    for module, name, alias in declared:
+        home = module[1:] if module[0] == "." else f":{module}"
+        homes[alias] = home if name == alias else f"{home}:{name}"
+    return homes
 
 
 def loader_of(

@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from trainer_hooks._lazy import attach_stub
 
-from trainer_hooks._lazy import loader_of
-
-if TYPE_CHECKING:
-    from trainer_hooks.adapters.pytorch_accelerated.callbacks import adapt
-
-__all__ = ["adapt"]
-
-if not TYPE_CHECKING:  # so that a name that is not there is an error to type checkers
-    __getattr__ = loader_of(__name__, {"adapt": "callbacks"})
+__getattr__, __dir__, __all__ = attach_stub(__name__)

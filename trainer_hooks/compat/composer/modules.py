@@ -6,10 +6,16 @@ others are made from the table when `trainer_hooks.compat.composer` is imported.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from trainer_hooks._lazy import stub_homes
 from trainer_hooks.compat.composer.not_offered import ALGORITHMS, LOGGERS, PACKAGE
 from trainer_hooks.compat.virtual_modules import ModuleTable
 
-__all__ = ["MODULES", "package_getattr"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["MODULES", "attach_stub", "package_getattr"]
 
 _PACKAGE = "trainer_hooks.compat.composer"
 _CALLBACKS = f"{_PACKAGE}.callbacks"
@@ -323,3 +329,12 @@ MODULES = ModuleTable(_PACKAGE, _EXPORTS, _REFUSED, _FILES)
 
 package_getattr = MODULES.getattr_of
 """Returns the `__getattr__` of a module that is a file: of its names, submodules and refusals."""
+
+
+def attach_stub(
+    module: str,
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return `__getattr__`, `__dir__` and `__all__` of a package: of its stub's names and paths."""
+    homes = stub_homes(module)
+    names = sorted(homes)
+    return package_getattr(module, homes), lambda: names, names

@@ -1,0 +1,9 @@
+from .callback_adapter import HostedCallback as HostedCallback
+from .callback_adapter import keep_opaque as keep_opaque
+from .export.accelerated import to_accelerated as to_accelerated
+from .export.composer import to_composer as to_composer
+from .export.ignite import to_ignite as to_ignite
+from .export.lightning import lightning_factory as lightning_factory
+from .export.lightning import to_lightning as to_lightning
+from .export.plugins import plugins_for as plugins_for
+from .export.transformers import to_transformers as to_transformers

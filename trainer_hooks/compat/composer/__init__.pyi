@@ -1,0 +1,22 @@
+from trainer_hooks._version import __version__ as __version__
+
+from . import callbacks as callbacks
+from . import core as core
+from . import loggers as loggers
+from . import metrics as metrics
+from . import models as models
+from . import optim as optim
+from . import trainer as trainer
+from . import utils as utils
+from .core.callback import Callback as Callback
+from .core.data_spec import DataSpec as DataSpec
+from .core.engine import Engine as Engine
+from .core.evaluator import Evaluator as Evaluator
+from .core.event import Event as Event
+from .core.state import State as State
+from .core.time import Time as Time
+from .core.time import Timestamp as Timestamp
+from .core.time import TimeUnit as TimeUnit
+from .loggers.logger import Logger as Logger
+from .models.base import ComposerModel as ComposerModel
+from .trainer import Trainer as Trainer

@@ -1,0 +1,17 @@
+from .callback import Callback as Callback
+from .data_spec import DataSpec as DataSpec
+from .data_spec import ensure_data_spec as ensure_data_spec
+from .engine import Engine as Engine
+from .evaluator import Evaluator as Evaluator
+from .evaluator import ensure_evaluator as ensure_evaluator
+from .event import Event as Event
+from .precision import Precision as Precision
+from .state import State as State
+from .time import Time as Time
+from .time import Timestamp as Timestamp
+from .time import TimeUnit as TimeUnit
+from .time import ensure_time as ensure_time
+from .types import Batch as Batch
+from .types import Dataset as Dataset
+from .types import Serializable as Serializable
+from .types import TrainerMode as TrainerMode

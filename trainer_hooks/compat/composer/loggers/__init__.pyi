@@ -1,0 +1,10 @@
+from .experiment_trackers import CometMLLogger as CometMLLogger
+from .experiment_trackers import MLFlowLogger as MLFlowLogger
+from .experiment_trackers import TensorboardLogger as TensorboardLogger
+from .experiment_trackers import WandBLogger as WandBLogger
+from .logger import Logger as Logger
+from .logger import format_log_data_value as format_log_data_value
+from .logger_destination import ConsoleLogger as ConsoleLogger
+from .logger_destination import FileLogger as FileLogger
+from .logger_destination import InMemoryLogger as InMemoryLogger
+from .logger_destination import LoggerDestination as LoggerDestination

@@ -1,0 +1,10 @@
+from .base import Logger as Logger
+from .comet import CometLogger as CometLogger
+from .console import ConsoleLogger as ConsoleLogger
+from .csv import CSVLogger as CSVLogger
+from .dummy import DummyLogger as DummyLogger
+from .in_memory import InMemoryLogger as InMemoryLogger
+from .mlflow import MLFlowLogger as MLFlowLogger
+from .mlflow import MLflowLogger as MLflowLogger
+from .tensorboard import TensorBoardLogger as TensorBoardLogger
+from .wandb import WandbLogger as WandbLogger

@@ -1,0 +1,10 @@
+from .contract import check_callback as check_callback
+from .contract import examine_callback as examine_callback
+from .contract_report import ContractError as ContractError
+from .contract_report import ContractReport as ContractReport
+from .contract_report import ContractResult as ContractResult
+from .contract_report import Defect as Defect
+from .hook_recording import HookCall as HookCall
+from .hook_recording import RecordingCallback as RecordingCallback
+from .hook_recording import run_hooks as run_hooks
+from .tiny_module import TinyModule as TinyModule
