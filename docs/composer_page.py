@@ -1,7 +1,7 @@
 """The tables of Composer's names for their page, checked against `trainer_hooks.compat.composer`.
 
-A name of Composer that is neither offered nor in `trainer_hooks.compat.composer.not_offered` is an
-error, and so is a name in both. `composer_names.py` writes the file of the names.
+A name of Composer that is neither offered nor refused with advice is an error, and so is a name in
+both. `composer_names.py` writes the file of the names.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from trainer_hooks.compat.composer import (
 from trainer_hooks.compat.composer.core.precision import Precision
 from trainer_hooks.compat.composer.core.state import Device
 from trainer_hooks.compat.composer.loggers import InMemoryLogger, LoggerDestination
+from trainer_hooks.compat.composer.modules import MODULES
 from trainer_hooks.compat.composer.options import TrainerOptions
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _replacements_of(group: str) -> Mapping[str, str]:
         "Trainer(...)": options,
     }
     if group.startswith("composer"):
-        return {**not_offered.PACKAGE, **not_offered.LOGGERS}
+        return MODULES.refused(group.partition(".")[2])
     return known.get(group, {})
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.errors import TrainerHooksError
@@ -14,6 +16,7 @@ __all__ = [
     "NotOfferedImportError",
     "not_offered_attribute",
     "refusal",
+    "refused_rows",
     "refusing_getattr",
 ]
 
@@ -41,6 +44,22 @@ class NotOfferedImportError(NotOfferedError, ImportError):
 
 class NotOfferedNameError(NotOfferedError, AttributeError):
     """Raised by reading a name that is not offered from its module."""
+
+
+def refused_rows(file: str) -> list[tuple[str, str, str]]:
+    """Return the names that a compatibility package does not offer: modules, names, the advice.
+
+    They stand in `not_offered.toml`.
+
+    Args:
+        file: a file beside that one.
+    """
+    table = tomllib.loads(Path(file).with_name("not_offered.toml").read_text(encoding="utf-8"))
+    return [
+        (modules, names, advice)
+        for advice, refused in table.items()
+        for names, modules in refused.items()
+    ]
 
 
 def refusal(module: str, name: str, advice: str) -> str:

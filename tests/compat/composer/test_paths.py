@@ -66,10 +66,7 @@ print("torch" in sys.modules)
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines() == [
-        (
-            ",.modules,.not_offered,trainer_hooks.compat.not_offered,"
-            "trainer_hooks.compat.virtual_modules"
-        ),
+        (",.modules,trainer_hooks.compat.not_offered,trainer_hooks.compat.virtual_modules"),
         ".callbacks",
         "False",
     ]

@@ -1,4 +1,4 @@
-"""The documented names of Composer that are not offered here, with their replacements."""
+"""Attributes and options of Composer's classes that are not offered here, with replacements."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ALGORITHMS", "ENGINE", "LOGGERS", "OPTIONS", "PACKAGE", "STATE", "TRAINER"]
+__all__ = ["ENGINE", "OPTIONS", "STATE", "TRAINER"]
 
-ALGORITHMS = (
+_ALGORITHMS = (
     "algorithms are Composer's own methods of training: write the change into the model, the "
     "loader or a callback"
 )
@@ -43,15 +43,15 @@ STATE: Mapping[str, str] = {
 """Attributes of State, with their replacements."""
 
 OPTIONS: Mapping[str, tuple[tuple[object, ...], str]] = {
-    "algorithms": ((None, [], ()), ALGORITHMS),
-    "algorithm_passes": ((None, [], ()), ALGORITHMS),
+    "algorithms": ((None, [], ()), _ALGORITHMS),
+    "algorithm_passes": ((None, [], ()), _ALGORITHMS),
     "spin_dataloaders": ((True,), "a resume always comes back to the same batch"),
     "log_traces": ((False,), "there are no algorithms to trace"),
     "load_object_store": ((None,), _STORE),
     # accepted in any form, as nothing depends on it
     "load_progress_bar": ((True, False), ""),
     "load_ignore_keys": ((None,), "pass a LoadCheckpoint(path, ignore_keys=) callback"),
-    "load_exclude_algorithms": ((None, [], ()), ALGORITHMS),
+    "load_exclude_algorithms": ((None, [], ()), _ALGORITHMS),
     "save_metrics": ((False, True), ""),
     "parallelism_config": ((None,), _SHARDED),
     "precision_config": ((None,), "FP8 is not available"),
@@ -84,35 +84,8 @@ TRAINER: Mapping[str, str] = {
 """Members of Trainer, with their replacements."""
 
 ENGINE: Mapping[str, str] = {
-    "algorithm_passes": ALGORITHMS,
-    "register_pass": ALGORITHMS,
+    "algorithm_passes": _ALGORITHMS,
+    "register_pass": _ALGORITHMS,
     "run_marker_only_event": "pass trainer_hooks.callbacks.Profiler(...) in callbacks",
 }
 """Members of Engine, with their replacements."""
-
-LOGGERS: Mapping[str, str] = {
-    "MosaicMLLogger": "it logs to MosaicML's platform; use another destination",
-    "NeptuneLogger": "its service has closed; use another destination",
-    "ProgressBarLogger": "pass Trainer(progress_bar=True)",
-    "RemoteUploaderDownloader": _STORE,
-    "SlackLogger": "pass trainer_hooks.callbacks.Notify in callbacks",
-}
-"""Logger destinations, with their replacements."""
-
-PACKAGE: Mapping[str, str] = {
-    "Algorithm": ALGORITHMS,
-    "AlgorithmPass": ALGORITHMS,
-    "HuggingFaceModel": "wrap the model in a ComposerModel whose loss returns outputs.loss",
-    "Initializer": "use torch.nn.init",
-    "JSON": "it is an annotation; use typing.Any",
-    "MemoryFormat": "use torch.channels_last",
-    "Trace": ALGORITHMS,
-    "algorithms": ALGORITHMS,
-    "functional": ALGORITHMS,
-    "get_precision_context": "use torch.autocast",
-    "profiler": "pass trainer_hooks.callbacks.Profiler(...) in callbacks",
-    "write_huggingface_pretrained_from_composer_checkpoint": (
-        "save with the model's own save_pretrained"
-    ),
-}
-"""Names of the package and its subpackages, with their replacements."""

@@ -7,7 +7,7 @@ know them by the stubs beside this file, which docs/lightning_stubs.py writes.
 
 from __future__ import annotations
 
-from trainer_hooks.compat.lightning.not_offered import NOT_OFFERED
+from trainer_hooks.compat.not_offered import refused_rows
 from trainer_hooks.compat.virtual_modules import ModuleTable
 
 __all__ = ["EXPORTS", "MODULES", "VIRTUAL_MODULES", "exports_of"]
@@ -242,7 +242,7 @@ EXPORTS = (
 )
 """The names of all modules; the first column of a row may hold several paths."""
 
-MODULES = ModuleTable(_PACKAGE, EXPORTS, NOT_OFFERED)
+MODULES = ModuleTable(_PACKAGE, EXPORTS, refused_rows(__file__))
 """The modules, which the package registers."""
 
 VIRTUAL_MODULES = MODULES.paths
