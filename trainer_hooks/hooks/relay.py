@@ -19,7 +19,7 @@ from trainer_hooks.errors import (
     error_summary,
     is_interruption,
 )
-from trainer_hooks.hooks.catalogue import Hooks
+from trainer_hooks.hooks.catalogue import USUAL, Hooks
 from trainer_hooks.hooks.forked_copy import allow_in_forks, end_process, refuse_in_forks
 from trainer_hooks.hooks.spec import (
     ALIASES,
@@ -34,41 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import FrameType
 
+    from trainer_hooks.hooks.catalogue import HookTraits
     from trainer_hooks.hooks.spec import HookSpec
-
-_ISOLATED = frozenset(
-    {"on_exception", "on_keyboard_interrupt", "teardown", "on_close", "on_post_close"}
-)
-"""Hooks that run for every member, even if one of them fails."""
-
-_CUTTING = frozenset(
-    {
-        "on_train_batch_start", "on_before_train_batch", "on_before_zero_grad",
-        "on_before_forward", "on_after_forward", "on_before_loss", "on_after_loss",
-        "on_before_backward", "on_after_backward", "on_before_optimizer_step",
-        "on_after_train_batch", "on_after_optimizer_step",
-        "on_validation_batch_start", "on_validation_before_forward", "on_validation_after_forward",
-        "on_validation_after_loss",
-        "on_test_batch_start",
-        "on_predict_batch_start", "on_predict_before_forward", "on_predict_after_forward",
-    }
-)  # fmt: skip
-"""Hooks inside a batch, in which a `StopTraining` cuts the batch off: it is raised to the loop."""
-
-_CLOSING = frozenset({"on_train_epoch_end", "on_epoch_end"})
-"""Hooks at an epoch's end, which a resume calls again if an error has broken one of them off."""
-
-_ONCE_IN_EPOCH = frozenset(
-    {
-        "on_iteration_start", "on_epoch_start", "on_train_epoch_start", "on_train_batch_end",
-        "on_batch_checkpoint", "on_train_batches_end", "on_epoch_checkpoint", "on_iteration_end",
-        "on_iteration_checkpoint",
-    }
-)  # fmt: skip
-"""Hooks of an epoch that a resume does not call again where an error has broken one off."""
-
-_MODULE_FIRST = frozenset({"on_load_checkpoint"})
-"""Hooks that `fire_on_module` calls on the module, before the callbacks have their turn."""
 
 _OLDER_NAMES = {new: old for old, new in ALIASES.items()}
 
@@ -244,8 +211,8 @@ class HookRelay(Hooks):
         hooks: all known hooks by name.
         listened: the hooks that have listeners; from `connect_later` to the next firing, all hooks.
         on_stop: called with a `StopTraining` that a hook raised, once all the hook's listeners had
-            their turn, so that the matching end hook still fires. With None, and in the hooks of
-            `_CUTTING`, the error is raised instead, as it cuts the batch off.
+            their turn, so that the matching end hook still fires. With None, and in a hook that
+            `cuts_batch`, the error is raised instead.
         on_end_epoch: called where the module's `on_train_batch_start` returns -1. Any other return
             value of a hook is ignored with one warning.
     """
@@ -407,6 +374,7 @@ class HookRelay(Hooks):
                     listeners.append((member.shielded(call, event), 0, member.label))
         _fan_out(
             event,
+            USUAL,
             tuple(listeners),
             self._handle_stop,
             _ignore_return_value,
@@ -418,6 +386,7 @@ class HookRelay(Hooks):
         """Return a function that fires a hook of this relay on the listeners."""
         return _fan_out(
             hook,
+            self.hooks[hook].traits,
             listeners,
             self._handle_stop,
             self._handle_return_value,
@@ -429,7 +398,8 @@ class HookRelay(Hooks):
         for member in members:
             for hook in member.candidates(self.hooks):
                 listener = self._listener(hook, member)
-                if listener is not None and not (member.skip and hook in _MODULE_FIRST):
+                is_early = member.skip and self.hooks[hook].traits.is_module_first
+                if listener is not None and not is_early:
                     listeners.setdefault(hook, []).append(listener)
         return listeners
 
@@ -482,7 +452,8 @@ class HookRelay(Hooks):
         )
 
     def _handle_stop(self, hook: str, request: StopTraining) -> None:
-        if self.on_stop is None or hook in _CUTTING:
+        spec = self.hooks.get(hook)  # None of an event of the user's own
+        if self.on_stop is None or (spec is not None and spec.traits.cuts_batch):
             raise request
         self.on_stop(request)
 
@@ -493,6 +464,7 @@ def _ignore_return_value(event: str, listener: _Listener, result: object) -> Non
 
 def _fan_out(
     hook: str,
+    traits: HookTraits,
     listeners: tuple[_Listener, ...],
     handle_stop: Callable[[str, StopTraining], None],
     handle_return_value: Callable[[str, _Listener, object], None],
@@ -505,9 +477,8 @@ def _fan_out(
     have their turn, then `handle_stop` receives the first of them, unless there is an error.
     `handle_error` receives each error first.
     """
-    is_isolated = hook in _ISOLATED
 
-    # `current_hook` reads `hook` and `label` from the frames of this function
+    # the names `hook`, `traits`, `listeners` and `label` are read from the frames of this function
     def fire(*args: Any) -> None:
         pending: BaseException | None = None
         for call, skip, label in listeners:
@@ -520,7 +491,7 @@ def _fan_out(
                 add_note(error, f"raised in hook {hook!r} of {label}")
                 if isinstance(error, StopTraining):
                     pending = pending or error
-                elif not is_isolated:
+                elif not traits.is_isolated:
                     raise
                 elif pending is None or isinstance(pending, StopTraining):
                     pending = error
@@ -607,21 +578,12 @@ def hook_broken_off(error: BaseException) -> str:
         if frame.f_code is _FIRING_CODE:
             hook, listeners = frame.f_locals["hook"], frame.f_locals["listeners"]
             is_last = frame.f_locals.get("label") == listeners[-1][2]
-            is_lost = hook in _ONCE_IN_EPOCH and not is_last
-            return str(hook) if hook in _CLOSING or is_lost else ""
+            traits: HookTraits = frame.f_locals["traits"]
+            is_lost = traits.is_once_in_epoch and not is_last
+            return str(hook) if traits.closes_epoch or is_lost else ""
         traceback = traceback.tb_next
     return ""
 
 
-def is_module_first(hook: str) -> bool:
-    """Return whether `hook` fires on the module before any callback, whatever their bands."""
-    return hook in _MODULE_FIRST
-
-
-def is_isolated(hook: str) -> bool:
-    """Return whether `hook` runs for every listener, even if one of them fails."""
-    return hook in _ISOLATED
-
-
-_FIRING_CODE = _fan_out("", (), print, print, print).__code__
+_FIRING_CODE = _fan_out("", USUAL, (), print, print, print).__code__
 """The code object of the functions that fire a hook; their frames are found on the stack."""

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trainer_hooks._names import class_attribute, names_left_to_user, ours_if_left
-from trainer_hooks.hooks.catalogue import Hooks
+from trainer_hooks.hooks.catalogue import USUAL, Hooks, HookTraits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -26,61 +26,6 @@ Scripts written for Lightning call `super().on_fit_start(trainer=trainer, pl_mod
 `Callback` and on the built-in callbacks, whose hooks are wrapped when their classes are made.
 """
 
-EVENT_NAMES: Mapping[str, str] = MappingProxyType(
-    {
-        "on_init_end": "init",
-        "on_before_load": "before_load",
-        "on_after_load": "after_load",
-        "on_fit_start": "fit_start",
-        "on_iteration_start": "iteration_start",
-        "on_train_epoch_start": "epoch_start",
-        "on_before_dataloader": "before_dataloader",
-        "on_after_dataloader": "after_dataloader",
-        "on_train_batch_start": "batch_start",
-        "on_before_train_batch": "before_train_batch",
-        "on_before_forward": "before_forward",
-        "on_after_forward": "after_forward",
-        "on_before_loss": "before_loss",
-        "on_after_loss": "after_loss",
-        "on_before_backward": "before_backward",
-        "on_after_backward": "after_backward",
-        "on_after_train_batch": "after_train_batch",
-        "on_train_batch_end": "batch_end",
-        "on_batch_checkpoint": "batch_checkpoint",
-        "on_train_batches_end": "epoch_end",
-        "on_validation_run_start": "eval_before_all",
-        "on_validation_start": "eval_start",
-        "on_validation_batch_start": "eval_batch_start",
-        "on_validation_before_forward": "eval_before_forward",
-        "on_validation_after_forward": "eval_after_forward",
-        "on_validation_batch_end": "eval_batch_end",
-        "on_validation_end": "eval_end",
-        "on_validation_run_end": "eval_after_all",
-        "on_epoch_checkpoint": "epoch_checkpoint",
-        "on_iteration_end": "iteration_end",
-        "on_iteration_checkpoint": "iteration_checkpoint",
-        "on_fit_end": "fit_end",
-        "on_evaluation_run_start": "eval_standalone_start",
-        "on_evaluation_run_end": "eval_standalone_end",
-        "on_test_start": "eval_start",
-        "on_test_batch_start": "eval_batch_start",
-        "on_test_batch_end": "eval_batch_end",
-        "on_test_end": "eval_end",
-        "on_predict_start": "predict_start",
-        "on_predict_batch_start": "predict_batch_start",
-        "on_predict_before_forward": "predict_before_forward",
-        "on_predict_after_forward": "predict_after_forward",
-        "on_predict_batch_end": "predict_batch_end",
-        "on_predict_end": "predict_end",
-        "on_close": "close",
-        "on_post_close": "post_close",
-    }
-)
-"""The second name of each hook that has one in `trainer_hooks.Event`, in firing order.
-
-They are the names of MosaicML Composer's events. Validation and test share the `eval` ones.
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class HookSpec:
@@ -92,6 +37,7 @@ class HookSpec:
         summary: its docstring, one sentence saying when it fires.
         supplier: the distribution that added it; empty for the hooks of trainer_hooks itself.
         declared: the empty method that declares it.
+        traits: how it is fired otherwise than most.
     """
 
     name: str
@@ -99,6 +45,7 @@ class HookSpec:
     summary: str
     supplier: str = ""
     declared: Callable[..., None] | None = None
+    traits: HookTraits = USUAL
 
     @property
     def takes_module(self) -> bool:
@@ -121,6 +68,7 @@ def specs_of(catalogue: type[Hooks], supplier: str = "") -> dict[str, HookSpec]:
             inspect.getdoc(hook) or "",
             supplier,
             hook,
+            vars(hook).get("traits", USUAL),
         )
         for name, hook in vars(catalogue).items()
         if not name.startswith("_") and inspect.isfunction(hook)
@@ -130,8 +78,9 @@ def specs_of(catalogue: type[Hooks], supplier: str = "") -> dict[str, HookSpec]:
 def _arguments_of(hook: FunctionType) -> tuple[str, ...]:
     """Return the names of a function's arguments but the first."""
     code = hook.__code__
+    varies = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
     # a decorator may have set attributes by which the function has another signature
-    if vars(hook) or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+    if varies or vars(hook).keys() - {"traits"}:
         return tuple(inspect.signature(hook).parameters)[1:]
     # of each of our hooks `inspect.signature` would take as long as importing five modules
     return code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
@@ -139,6 +88,11 @@ def _arguments_of(hook: FunctionType) -> tuple[str, ...]:
 
 HOOKS: Mapping[str, HookSpec] = MappingProxyType(specs_of(Hooks))
 """Every hook of trainer_hooks by name, in firing order."""
+
+EVENT_NAMES: Mapping[str, str] = MappingProxyType(
+    {name: spec.traits.event for name, spec in HOOKS.items() if spec.traits.event}
+)
+"""The second name of each hook that has one in `trainer_hooks.Event`, in firing order."""
 
 
 def overrides(implementer: object, hook: str, hooks: Mapping[str, HookSpec] = HOOKS) -> bool:

@@ -22,7 +22,6 @@ from trainer_hooks.hooks.loop_tree import (
     hooks_in,
     tree_branches,
 )
-from trainer_hooks.hooks.relay import is_module_first
 from trainer_hooks.hooks.spec import ALIASES, overrides
 from trainer_hooks.module.module import Module
 
@@ -158,7 +157,7 @@ def _implementers(entries: Sequence[CallbackEntry], module: Module | None) -> li
 def _line(hooks: Mapping[str, HookSpec], implementers: Sequence[_Implementer], hook: str) -> Branch:
     """Return the branch of a hook, with one line below it for each implementer."""
     below = []
-    if is_module_first(hook):
+    if hooks[hook].traits.is_module_first:
         # stable: the callbacks keep their order
         implementers = sorted(
             implementers, key=lambda each: not isinstance(each.implementer, Module)

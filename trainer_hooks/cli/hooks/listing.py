@@ -17,7 +17,6 @@ from trainer_hooks.cli.plugins.survey import prints_diverted
 from trainer_hooks.errors import did_you_mean
 from trainer_hooks.hooks.discovery import installed_hooks
 from trainer_hooks.hooks.loop_tree import positions_of
-from trainer_hooks.hooks.relay import is_isolated
 from trainer_hooks.hooks.spec import HOOKS
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ def _summary(spec: HookSpec) -> dict[str, Any]:
         "fires": spec.summary,
         "arguments": list(spec.arguments),
         "elsewhere": names_elsewhere(spec.name),
-        "is_isolated": is_isolated(spec.name),
+        "is_isolated": spec.traits.is_isolated,
         "supplier": spec.supplier or "trainer_hooks",
     }
 
@@ -148,7 +147,7 @@ def _page(match: HookMatch, asked: str) -> Iterator[str]:
     yield ""
     isolated = (
         "every callback has its turn, even if one before it fails"
-        if is_isolated(spec.name)
+        if spec.traits.is_isolated
         else "the run ends: the callbacks after it have no turn"
     )
     yield from aligned([*names_elsewhere(spec.name).items(), ("if one fails", isolated)])
