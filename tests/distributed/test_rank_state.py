@@ -187,13 +187,6 @@ def test_gradients_are_always_there() -> None:
     assert list(one["parts"]["gradients"]) == ["w"]
 
 
-def test_a_file_of_format_3_is_read() -> None:
-    """Which holds all of each rank's parts."""
-    first, second = states_of(0), states_of(1)
-    own = {**first, "world_size": 2, "processes": [{}, {"parts": second, "callbacks": {}}]}
-    assert is_equal(selected({"trainer_hooks": own, "callbacks": {}}, 1), second)
-
-
 DAMAGES = [
     {"values": torch.zeros(3, dtype=torch.uint8)},
     {"values": torch.zeros(9000, dtype=torch.uint8)},

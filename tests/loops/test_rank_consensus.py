@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trainer_hooks.context.context import REQUESTS_OF_A_RANK, RunRequests
+from trainer_hooks.context.requests import REQUESTS_OF_A_RANK, RunRequests
 from trainer_hooks.context.run_state import RunState
 from trainer_hooks.loops.duration import DurationLimit
 from trainer_hooks.loops.rank_consensus import RankConsensus

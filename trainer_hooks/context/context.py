@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import signal
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks._names import ours
 from trainer_hooks.context.loaders import RunLoaders
+from trainer_hooks.context.position import FitPosition
+from trainer_hooks.context.requests import RunRequests
 from trainer_hooks.context.state_registry import StateRegistry
 from trainer_hooks.data.loaders import sample_counts
-from trainer_hooks.errors import TerminationSignal, error_message
+from trainer_hooks.errors import error_message
 from trainer_hooks.module.optimization import require_optimizers
 
 if TYPE_CHECKING:
@@ -31,81 +31,6 @@ if TYPE_CHECKING:
     from trainer_hooks.runtime.precision import Precision
     from trainer_hooks.runtime.processes import Processes
     from trainer_hooks.trainer.trainer import Trainer as Trainer
-
-
-_REQUESTED = {
-    "wants_validation": "is_validation_requested",
-    "wants_checkpoint": "is_checkpoint_requested",
-    "ends_epoch": "is_epoch_end_requested",
-}
-"""Requests of one rank, with the counter that holds them once the ranks have agreed."""
-
-REQUESTS_OF_A_RANK = ("is_stopping", *_REQUESTED)
-"""The requests on which the ranks agree at the end of an accumulation window."""
-
-
-@dataclass(slots=True)
-class RunRequests:
-    """The requests of callbacks, the user and signals, on which the loops act between two batches.
-
-    Attributes:
-        is_stopping: whether a stop of the run was requested.
-        stop_requests: number of `StopTraining` errors that were raised.
-        stop_message: message of the first of them.
-        stoppers: the state keys of the callbacks that requested a stop, each once; empty for what
-            is no callback.
-        sent: the names of the requests that the last backward could send to the other ranks; later
-            ones are sent with the next backward. None before the first backward.
-        skips_batch: whether the rest of the current batch is to be skipped.
-        records_indices: whether the sample indices of prediction batches are to be recorded.
-        pending_signal: number of a signal to act on at the next batch, or 0.
-        agreed_signal: number of a signal on which all ranks act together, or 0.
-        is_leaving: whether a signal was acted on, so that a second one ends the run at once.
-        wants_validation: whether a validation was requested that not all ranks know of yet.
-        wants_checkpoint: whether a checkpoint was requested that not all ranks know of yet.
-        ends_epoch: whether the end of the epoch was requested that not all ranks know of yet.
-        serving: the state key of the saver that serves a requested checkpoint, or an empty string.
-    """
-
-    is_stopping: bool = False
-    stop_requests: int = 0
-    stop_message: str = ""
-    stoppers: list[str] = field(default_factory=list)
-    sent: frozenset[str] | None = None
-    skips_batch: bool = False
-    records_indices: bool = False
-    pending_signal: int = 0
-    agreed_signal: int = 0
-    is_leaving: bool = False
-    wants_validation: bool = False
-    wants_checkpoint: bool = False
-    ends_epoch: bool = False
-    serving: str = ""
-
-    @property
-    def made(self) -> frozenset[str]:
-        """The names of the requests that wait for the ranks' agreement."""
-        return frozenset(name for name in REQUESTS_OF_A_RANK if getattr(self, name))
-
-    @property
-    def unsent(self) -> frozenset[str]:
-        """The names of those that came after the last backward."""
-        return frozenset() if self.sent is None else self.made - self.sent
-
-    def raise_pending_signal(self) -> None:
-        """Raise the exception of a signal that came since the last batch, if one did.
-
-        Raises:
-            KeyboardInterrupt: it was SIGINT.
-            TerminationSignal: it was another one.
-        """
-        # cleared first, so that no later check raises for the same signal again
-        signum, self.pending_signal = self.pending_signal, 0
-        if signum == signal.SIGINT:
-            raise KeyboardInterrupt
-        if signum:
-            self.is_leaving = True
-            raise TerminationSignal(signum, is_in_order=True)
 
 
 @dataclass(slots=True)
@@ -344,16 +269,8 @@ class RunContext:
     def let_go(self) -> None:
         """End the run: keep the state that the next fit of the training needs; drop the loaders."""
         if self.state.fn == "fit":
-            # a checkpoint that is saved after the run needs the positions, and the loaders are gone
-            self.training.left = self._loader_positions()
-            if self.resumed:
-                # the run failed before its loop: what it had yet to restore is what it goes on with
-                self.training.left["pending"] = self.state_registry.pending(self.resumed)
-                own = self.resumed["trainer_hooks"]
-                names = ("slot", "inside_batch", "broken_off", "accumulate_grad_batches")
-                self.training.left |= {name: own[name] for name in names if name in own}
-            # the next run makes a new Precision, and takes the loss scale from here
-            self.training.scaler = self.precision.state_dict()
+            # a checkpoint that is saved after the run needs it, and the loaders are gone
+            self.training.ended = FitPosition(self).end()
             if self.data.stream is not None:
                 stream = self.data.stream
                 self.training.num_batches = stream.num_batches
@@ -361,124 +278,3 @@ class RunContext:
                 self.training.samples = sample_counts(stream.loader, stream.length)
         # last: the positions above are read from the loaders
         self.data.let_go()
-
-    def loop_state(self) -> dict[str, Any]:
-        """Return the training loop's flags, which no counter holds, as plain data."""
-        return {
-            "is_last_batch": self.batch.is_last,
-            "is_in_cycle": self.cycle.is_open,
-            "has_scheduled": self.batch.has_scheduled,
-        }
-
-    def load_loop_state(self, state: dict[str, Any]) -> None:
-        """Restore the training loop's flags."""
-        self.batch.is_last = state["is_last_batch"]
-        self.cycle.is_open = state["is_in_cycle"]
-        self.batch.has_scheduled = state["has_scheduled"]
-
-    def stop_state(self) -> dict[str, Any] | None:
-        """Return the request for a stop that the run has yet to follow; None if there is none."""
-        return self._request_state() if _is_requested(self.requests) else None
-
-    def own_stop_state(self) -> dict[str, Any] | None:
-        """Return this rank's request for a stop that the ranks have yet to agree on, or None."""
-        is_agreed = _is_requested(self.requests) or not _is_requested(self.local_requests)
-        if is_agreed:
-            return None
-        return {
-            **self._request_state(), "is_sent": "is_stopping" not in self.local_requests.unsent
-        }  # fmt: skip
-
-    def own_requests_state(self) -> dict[str, bool] | None:
-        """Return this rank's other requests that the ranks have yet to agree on, or None.
-
-        Each has its name, and whether the last backward has sent it to the other ranks.
-        """
-        local = self.local_requests
-        if local is self.requests:  # one rank: its counters hold them
-            return None
-        return {name: name not in local.unsent for name in local.made - {"is_stopping"}} or None
-
-    def _request_state(self) -> dict[str, Any]:
-        requests, local = self.requests, self.local_requests
-        # empty if another rank alone requested it
-        stoppers = list(local.stoppers) or [""]
-        renewing = {c.state_key for c in self.connector.callbacks if ours(c).renews_stop}
-        return {
-            # callbacks that renew their request give their reason anew
-            "reason": "" if renewing.issuperset(stoppers) else self.trainer.stop_reason,
-            "stoppers": stoppers,
-            "is_raised": bool(requests.stop_requests or local.stop_requests),
-            "limits": self._limits(),
-        }
-
-    def load_stop_state(self, state: dict[str, Any]) -> None:
-        """Request the stop again that a checkpoint holds, unless the run is to go on beyond it.
-
-        It goes on if it has other limits, or if the callbacks that requested the stop take no part
-        any more or decide about it themselves.
-        """
-        self._request_again(state, self.requests, self.local_requests)
-
-    def load_own_stop_state(self, state: dict[str, Any]) -> None:
-        """Do the same for this rank's request, on which the ranks have yet to agree."""
-        self._request_again(state, self.local_requests)
-        self._note_sent("is_stopping", state["is_sent"])
-
-    def load_own_requests_state(self, state: dict[str, bool]) -> None:
-        """Make this rank's other requests again, on which the ranks have yet to agree."""
-        progress = self.training.progress
-        for name, is_sent in state.items():
-            if self.local_requests is not self.requests:
-                setattr(self.local_requests, name, True)
-                self._note_sent(name, is_sent)
-            else:  # one rank goes on with the checkpoint of several
-                setattr(progress, _REQUESTED[name], True)
-
-    def _note_sent(self, name: str, is_sent: bool) -> None:
-        """Note of a restored request whether the last backward had sent it."""
-        local = self.local_requests
-        local.sent = (local.sent or frozenset()) | ({name} if is_sent else set())
-
-    def _request_again(self, state: dict[str, Any], *places: RunRequests) -> None:
-        deciding = {c.state_key: not ours(c).renews_stop for c in self.connector.callbacks}
-        # an empty key is that of the module, or of code outside of all hooks
-        stoppers = [key for key in state["stoppers"] if deciding.get(key, not key)]
-        if not stoppers or state["limits"] != self._limits():
-            return
-        self.trainer.stop(state["reason"])
-        for requests in places:
-            requests.is_stopping, requests.stoppers = True, stoppers
-            requests.stop_requests = int(state["is_raised"])
-
-    def _limits(self) -> dict[str, Any]:
-        plan = self.plan
-        duration = None if plan.max_duration is None else str(plan.max_duration)
-        return {
-            "max_epochs": plan.max_epochs,
-            "max_steps": plan.max_steps,
-            "max_duration": duration,
-        }
-
-    def _loader_positions(self) -> dict[str, Any]:
-        """Return the positions of the loaders and the flags of the loop, as plain data."""
-        positions: dict[str, Any] = {
-            "evaluators": dict(self.validation.evaluators),
-            "inside_batch": self.batch.is_taken,
-            "renewed": dict(self.data.renewed),
-            "sharding_seed": self.data.sharding_seed,
-            "loop": self.loop_state(),
-        }
-        # a `setup` hook that asks for the fit's length makes the stream alone, and may end the run
-        if self.data.stream is not None and "validate" in self.data.evaluation:
-            positions |= {
-                "stream": self.data.stream.state_dict(inside_batch=self.batch.is_taken),
-                "val_generators": self.data.evaluation["validate"].generator_states(),
-                "accumulate_grad_batches": self.plan.accumulate_grad_batches,
-            }
-        return positions
-
-
-def _is_requested(requests: RunRequests) -> bool:
-    """Return whether a stop is among these requests."""
-    return requests.is_stopping or requests.stop_requests > 0

@@ -163,8 +163,8 @@ class StateRegistry:
 
     def load(
         self, checkpoint: dict[str, Any], source: str, *, by_loop: bool, but: Collection[str] = ()
-    ) -> None:
-        """Restore the states that a checkpoint holds.
+    ) -> dict[str, Any]:
+        """Restore the states that a checkpoint holds; return by name what their owners return.
 
         Args:
             checkpoint: the loaded checkpoint.
@@ -175,16 +175,18 @@ class StateRegistry:
         Raises:
             CheckpointError: a state is not one that its owner can load.
         """
+        returned = {}
         for registered in self._states.values():
             if registered.is_restored_by_loop is not by_loop or registered.name in but:
                 continue
             state = registered.read(checkpoint)
             if state is not None:
                 with restoring_part(registered.name, source):
-                    registered.load_state_dict(state)
+                    returned[registered.name] = registered.load_state_dict(state)
             # `require` has refused a file without a REFUSE state, before anything was restored
             elif registered.missing not in (LEAVE, REFUSE):
                 warn(registered.missing, TrainerHooksWarning)
+        return returned
 
     def load_some(self, checkpoint: dict[str, Any], names: Collection[str]) -> None:
         """Restore the named states, those of them that a checkpoint holds, as outside a run."""

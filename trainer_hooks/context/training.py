@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks.checkpoint.seal import RunIdentity
 from trainer_hooks.clock.clock import Timekeeper
 from trainer_hooks.clock.progress import Progress
+from trainer_hooks.context.position import EndedFit
 from trainer_hooks.metrics.history import History
 from trainer_hooks.metrics.store import MetricStore
 from trainer_hooks.module.optimization import Optimization
@@ -36,13 +37,11 @@ class TrainingState:
         began: `modes_of(module)` at the start of the training.
         built: the plain names of the parameters and buffers before the first `on_fit_start`.
         buffers: the buffers that no `state_dict` holds, at the start of the training.
-        scaler: the state of the loss scaler, between two fits.
         num_batches: number of training batches of the last epoch; infinity where it is unknown.
         length: number of training batches of an epoch that nothing ends early.
         samples: samples of a batch and of an epoch of the last fit; None if its loader has no such
             numbers.
-        left: the positions of the loaders and the flags of the loop after the last fit, for
-            checkpoints that are saved after it.
+        ended: the position at which the last fit has ended, for checkpoints saved after it.
         saved_at: when the last checkpoint was saved, or the one from which the last fit resumed.
         hparams: the module's saved hyperparameters at the start of the last fit, from which the
             origin is computed.
@@ -67,11 +66,10 @@ class TrainingState:
     began: dict[str, Any] = field(default_factory=dict)
     built: frozenset[str] = frozenset()
     buffers: BufferRecord = field(default_factory=BufferRecord)
-    scaler: dict[str, Any] = field(default_factory=dict)
     num_batches: int | float = math.inf
     length: int | float = math.inf
     samples: tuple[int, int] | None = None
-    left: dict[str, Any] = field(default_factory=dict)
+    ended: EndedFit = field(default_factory=EndedFit)
     saved_at: int = 0
     hparams: Mapping[str, Any] | None = None
     origin: str | None = None

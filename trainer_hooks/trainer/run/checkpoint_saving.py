@@ -21,6 +21,7 @@ from trainer_hooks.checkpoint.safetensors_file import (
     is_safetensors,
     require_weights_only,
 )
+from trainer_hooks.context.position import EndedFit, FitPosition
 from trainer_hooks.errors import TrainerHooksWarning, UsageError
 from trainer_hooks.hooks.relay import current_hook
 from trainer_hooks.module.torch_wrappers import unsharded_class
@@ -270,7 +271,9 @@ def build_checkpoint(
         has_training = "world_size" in checkpoint["trainer_hooks"]
         context = core.context
         registry = (
-            build_state_registry(core, module, None) if context is None else context.state_registry
+            build_state_registry(core, module, core.training.ended)
+            if context is None
+            else context.state_registry
         )
         names = registry.per_rank_names() if has_training else []
         if is_sharded:  # the other ranks' own state is gathered when the shards are written
@@ -334,41 +337,7 @@ def _contents(
                 checkpoint[type(datamodule).__qualname__] = state
         # the state is that of the fit's module; another one, only evaluated, has weights alone
         if not weights_only and module is training.module:
-            checkpoint["loops"] = lightning.loops_of(training.progress.state_dict())
-            own = checkpoint["trainer_hooks"]
-            # what a resume compares with its own run
-            own["state_versions"] = connector.state_versions()
-            own["plugins"] = connector.plugin_records()
-            own["world_size"] = core.processes.world_size
-            own["setup"] = {**training.setup, "precision": core.precision.name}
-            own.update(_added_weights(training.built, checkpoint["state_dict"], module))
-            context = core.context if core.fn == "fit" else None
-            # every entry of the state registry: the callbacks' states too, as the entry `callbacks`
-            # calls `connector.state_dict`
-            if context is None:  # between two runs, as `trainer.save_checkpoint` after a fit
-                left = training.left
-                build_state_registry(core, module, None).write(checkpoint, left.get("pending", {}))
-                own["inside_batch"] = left.get("inside_batch", False)
-                window = left.get("accumulate_grad_batches")
-                slot, broken_off = left.get("slot"), core.broken_off or left.get("broken_off")
-            else:
-                # a save before the loop begins, as after an error in `on_train_start`: the run has
-                # not yet the positions and random states of the checkpoint that it resumes from
-                pending = context.state_registry.pending(context.resumed)
-                snapshot = context.validation.snapshot or pending
-                context.state_registry.write(checkpoint, snapshot)
-                resumed = context.resumed.get("trainer_hooks", {})
-                slot = resumed.get("slot") if resumed else _slot_of_save(core, context)
-                broken_off = core.broken_off or resumed.get("broken_off")
-                was_inside_batch = resumed.get("inside_batch")
-                own["inside_batch"] = context.batch.is_taken or bool(was_inside_batch)
-                has_stream = context.data.stream is not None
-                window = context.plan.accumulate_grad_batches if has_stream else None
-            own |= {
-                name: value for name, value in (("slot", slot), ("broken_off", broken_off)) if value
-            }
-            if window is not None:
-                own["accumulate_grad_batches"] = window
+            _add_training(core, module, checkpoint)
         # last: callbacks may look at all of it, and change it
         connector.relay.on_save_checkpoint(trainer, module, checkpoint)
     owners = (("hyper_parameters", module), (lightning.DATA_HPARAMS, core.datamodule))
@@ -378,12 +347,47 @@ def _contents(
     return checkpoint
 
 
+def _add_training(core: TrainerCore, module: Module, checkpoint: dict[str, Any]) -> None:
+    """Add the counters, every state of the registry, and the position of the fit."""
+    training, connector = core.training, core.connector
+    checkpoint["loops"] = lightning.loops_of(training.progress.state_dict())
+    own = checkpoint["trainer_hooks"]
+    # what a resume compares with its own run
+    own["state_versions"] = connector.state_versions()
+    own["plugins"] = connector.plugin_records()
+    own["world_size"] = core.processes.world_size
+    own["setup"] = {**training.setup, "precision": core.precision.name}
+    own.update(_added_weights(training.built, checkpoint["state_dict"], module))
+    # every entry of the state registry: the callbacks' states too, as the entry `callbacks`
+    # calls `connector.state_dict`
+    context = core.context if core.fn == "fit" else None
+    position: FitPosition | EndedFit
+    if context is None:  # between two runs, as `trainer.save_checkpoint` after a fit
+        position, snapshot = training.ended, {}
+        registry, slot = build_state_registry(core, module, position), position.slot
+    else:
+        position, snapshot = FitPosition(context), context.validation.snapshot
+        registry, slot = context.state_registry, _slot_of_save(core, context)
+    # a save before the loop begins, as after an error in `on_train_start`: the run has not
+    # yet the positions and random states of the checkpoint that it resumes from
+    registry.write(checkpoint, snapshot or position.pending)
+    own["inside_batch"] = position.is_inside_batch
+    if slot:
+        own["slot"] = slot
+    if broken_off := core.broken_off or position.broken_off:
+        own["broken_off"] = broken_off
+    if position.window is not None:
+        own["accumulate_grad_batches"] = position.window
+
+
 def _slot_of_save(core: TrainerCore, context: RunContext) -> dict[str, str]:
     """Return the slot in which a checkpoint is saved and whose turn it is; an empty dict if none.
 
     If the process is killed before the callbacks after that one had their turn, a resume calls
     them: `loops/batch_end.UnfinishedSlot`.
     """
+    if context.resumed:
+        return dict(context.resumed["trainer_hooks"].get("slot", {}))
     hook = current_hook()
     if not hook and context.requests.serving:
         return {"hook": "save_now", "after": context.requests.serving}

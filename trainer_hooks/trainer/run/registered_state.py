@@ -29,50 +29,30 @@ if TYPE_CHECKING:
     from torch import nn
 
     from trainer_hooks.callbacks import Checkpoint
-    from trainer_hooks.context.context import RunContext
+    from trainer_hooks.context.position import EndedFit, FitPosition
     from trainer_hooks.context.training import TrainingState
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
-_UNOPENED: dict[str, Any] = {
-    "opened_with": {},
-    "generators": [],
-    "loader": None,
-    "num_batches": math.inf,
-}
+_UNOPENED: dict[str, Any] = {"opened_with": {}, "generators": {}, "num_batches": math.inf}
 """The state of a stream of which no batch was requested yet."""
 
 
 def build_state_registry(
-    core: TrainerCore, module: Module, context: RunContext | None
+    core: TrainerCore, module: Module, position: FitPosition | EndedFit
 ) -> StateRegistry:
     """Return the state registry of a running run, or of the training between two runs.
 
     Args:
         core: the trainer's core.
         module: the module that is trained.
-        context: the run; None between two runs, when the last fit's loader positions are known as
-            plain data.
+        position: that of the run, or between two runs the one at which the last fit has ended.
     """
     training, connector, processes, device = (
         core.training, core.connector, core.processes, core.device,
     )  # fmt: skip
-    progress, keeper, left = training.progress, training.timekeeper, training.left
+    progress, keeper = training.progress, training.timekeeper
     metrics, history = training.metrics, training.history
-    precision = core.precision if context is None else context.precision
-    evaluation = {} if context is None else context.data.evaluation
-    run = cast("RunContext", context)  # for what is loaded in a run alone
-
-    def load_callbacks(states: dict[str, Any]) -> None:
-        core.start.connector_report = connector.load_state_dict(states)
-
-    def load_renewed(state: dict[str, Any]) -> None:
-        if context is not None and context.data.renewed:
-            context.data.renewed = state
-
-    def load_val_generators(states: Any) -> None:
-        if "validate" in evaluation:
-            evaluation["validate"].set_generator_states(states)
-
+    run = cast("FitPosition", position)  # between two runs none of its states is loaded
     entry = RegisteredState
     # in the order of loading: counters first, because other entries read them, and random states
     # last, because loading the others may draw random numbers.
@@ -94,8 +74,9 @@ def build_state_registry(
               lambda _: None, only_training_changes=True),
         # under Lightning's key for it, the name of its precision plugin
         entry("scaler",
-              lambda: (training.scaler if context is None else precision.state_dict()) or None,
-              precision.load_state_dict, path=("MixedPrecision",), only_training_changes=True),
+              lambda: position.scaler or None,
+              core.precision.load_state_dict, path=("MixedPrecision",),
+              only_training_changes=True),
         # not rolled back: `MetricStore.isolated` does that for what an evaluation shows
         entry("metrics", lambda: metrics.state_dict(lambda: metric_parts(module, owners_of(core))),
               lambda s: metrics.load_state_dict(s, metric_parts(module, owners_of(core)), device),
@@ -111,42 +92,29 @@ def build_state_registry(
         # before all else, before their folders are first used
         entry("loggers", core.guards.state, lambda _: None, is_rolled_back=False),
         # not rolled back: a callback keeps what it did in a sanity check
-        entry("callbacks", connector.state_dict, load_callbacks, path=("callbacks",),
+        entry("callbacks", connector.state_dict, connector.load_state_dict, path=("callbacks",),
               is_rolled_back=False, snapshot=lambda: _states_without_savers(core)),
         *core.extra_states,
-        entry("loop",
-              lambda: dict(left.get("loop", {})) if context is None else context.loop_state(),
-              lambda s: run.load_loop_state(s), only_training_changes=True),
-        # as it was when a validation began, which a resume repeats and which may request it again
-        entry("stop", lambda: None if context is None else context.stop_state(),
-              lambda s: run.load_stop_state(s), is_rolled_back=False),
-        # by the loop: the ranks agree at the fit's start, and had not agreed on this one yet
-        entry("own_stop", lambda: None if context is None else context.own_stop_state(),
-              lambda s: run.load_own_stop_state(s), is_restored_by_loop=True, is_rolled_back=False,
-              is_per_rank=True),
-        entry("own_requests", lambda: None if context is None else context.own_requests_state(),
-              lambda s: run.load_own_requests_state(s), is_restored_by_loop=True,
-              is_rolled_back=False, is_per_rank=True),
-        entry("evaluators",
-              lambda: dict(left.get("evaluators", {}) if context is None
-                           else context.validation.evaluators),
-              lambda s: setattr(run.validation, "evaluators", dict(s)),
+        entry("loop", lambda: position.loop, lambda s: run.load_loop(s),
               only_training_changes=True),
-        # before the loaders of a run are made, as between two runs: where the last fit left them
-        entry("stream",
-              lambda: (left.get("stream") or dict(_UNOPENED)
-                       if context is None or context.data.stream is None
-                       else context.data.stream.state_dict(inside_batch=context.batch.is_taken)),
-              lambda s: run.data.restore_position(s, progress),
+        # as it was when a validation began, which a resume repeats and which may request it again
+        entry("stop", lambda: position.stop, lambda s: run.load_stop(s), is_rolled_back=False),
+        # by the loop: the ranks agree at the fit's start, and had not agreed on this one yet
+        entry("own_stop", lambda: position.own_stop, lambda s: run.load_own_stop(s),
+              is_restored_by_loop=True, is_rolled_back=False, is_per_rank=True),
+        entry("own_requests", lambda: position.own_requests, lambda s: run.load_own_requests(s),
+              is_restored_by_loop=True, is_rolled_back=False, is_per_rank=True),
+        entry("evaluators", lambda: position.evaluators, lambda s: run.load_evaluators(s),
+              only_training_changes=True),
+        entry("stream", lambda: position.stream or dict(_UNOPENED), lambda s: run.load_stream(s),
               missing=REFUSE, is_restored_by_loop=True, only_training_changes=True,
               is_per_rank=True),
-        entry("renewed",
-              lambda: (left.get("renewed") if context is None else context.data.renewed) or None,
-              load_renewed, only_training_changes=True, is_per_rank=True),
+        entry("renewed", lambda: position.renewed or None, lambda s: run.load_renewed(s),
+              only_training_changes=True, is_per_rank=True),
         # loaders that are made later, as by `reload_dataloaders_every_n_epochs`, are sharded by it
         entry("sharding_seed",
-              lambda: left.get("sharding_seed") if context is None else context.data.sharding_seed,
-              lambda s: setattr(run.data, "sharding_seed", s), only_training_changes=True),
+              lambda: position.sharding_seed, lambda s: run.load_sharding_seed(s),
+              only_training_changes=True),
         # by the loop: hooks that open a training may fill them, in a resume once more
         entry("extra_buffers", lambda: training.buffers.state_dict(module) or None,
               lambda s: training.buffers.load_state_dict(
@@ -176,9 +144,8 @@ def build_state_registry(
               is_restored_by_loop=True, is_per_rank=True),
         # after those of callbacks, which may still hold loaders that others have replaced since
         entry("val_generators",
-              lambda: (evaluation["validate"].generator_states() if "validate" in evaluation
-                       else left.get("val_generators", {})),
-              load_val_generators, is_restored_by_loop=True, is_per_rank=True),
+              lambda: position.val_generators, lambda s: run.load_val_generators(s),
+              is_restored_by_loop=True, is_per_rank=True),
         entry("rng", rng.capture, rng.restore,
               missing=REFUSE, is_restored_by_loop=True, is_per_rank=True),
     ]  # fmt: skip

@@ -211,7 +211,8 @@ class CheckpointRestorer:
                 part is not one that its owner can load.
         """
         core, context, checkpoint = self._core, self._context, self._checkpoint
-        start, training = core.start, core.training
+        training = core.training
+        report: LoadReport | None = None
         # an evaluation without a fit before it takes the callbacks' states, too; after a fit they
         # would be overwritten by older ones
         takes_callbacks = self._is_fit or (
@@ -245,10 +246,10 @@ class CheckpointRestorer:
             keys = () if context.processes.is_sharded else ("optimizer_states", "lr_schedulers")
             with restoring_part("lr_schedulers", self._path):
                 training.optimization.awaited = {key: checkpoint[key] for key in keys}
-            # the entry `callbacks` is among them; it leaves its report in `start.connector_report`
-            context.state_registry.load(
+            loaded = context.state_registry.load(
                 checkpoint, self._path, by_loop=False, but=("optimization",)
             )
+            report = loaded.get("callbacks")
             # not in `load_state_dict`, which a trial run calls too, to undo what it counted
             training.progress.is_restored = True
             training.newest_path = self._path
@@ -259,14 +260,12 @@ class CheckpointRestorer:
             training.saved_at = max(training.saved_at, summarize(self._path).saved_at)
         elif takes_callbacks:
             with restoring_part("callbacks", self._path):
-                start.connector_report = core.connector.load_state_dict(checkpoint["callbacks"])
-        if start.connector_report is not None:
-            # given up, so that it is not taken for that of a later run
-            report, start.connector_report = start.connector_report, None
+                report = core.connector.load_state_dict(checkpoint["callbacks"])
+        if report is not None:
             with restoring_part("plugins", self._path):
-                start.report = _report_callbacks(core, checkpoint, report, upgraded)
+                core.start.report = _report_callbacks(core, checkpoint, report, upgraded)
             if not self._is_fit:
-                _warn_of_callbacks(start.report)
+                _warn_of_callbacks(core.start.report)
         if self._is_fit:
             self._restore_fitting_optimizers()
         else:

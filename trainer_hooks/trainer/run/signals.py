@@ -209,7 +209,7 @@ class _InOneLine:
         self, kind: type[BaseException], error: BaseException, traceback: TracebackType | None
     ) -> None:
         # here: a Trainer needs this file's handlers from its first line on, and no more
-        from trainer_hooks.context.context import RunRequests
+        from trainer_hooks.context.requests import RunRequests
 
         # after an error at a prompt the process goes on
         self._is_interrupted = kind is KeyboardInterrupt and not hasattr(sys, "ps1")

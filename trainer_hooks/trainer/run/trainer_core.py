@@ -58,8 +58,6 @@ class StartCheckpoint:
         named_path: the path, but None where `"last"`, `"best"` or `"auto"` chose it.
         is_auto: whether `"auto"` was passed: resume if there is a checkpoint, else start anew.
         is_open: whether a callback may still choose another path, as until `on_before_load`.
-        connector_report: the report of `CallbackConnector.load_state_dict`, left here by the state
-            registry's entry `callbacks`, until `restore_checkpoint` turns it into `report`.
         report: the load report with changed plugins and upgraded states.
         record: the record of a failed start that is to be removed once a batch is trained, or "".
     """
@@ -68,7 +66,6 @@ class StartCheckpoint:
     named_path: str | None = None
     is_auto: bool = False
     is_open: bool = False
-    connector_report: LoadReport | None = None
     report: LoadReport | None = None
     record: str = ""
 
@@ -178,8 +175,8 @@ class TrainerCore:
                 self.training.identity = inputs.label.identity
         # a new one for each run, with the loss scale of this training alone
         self.precision = make_precision(self.config.precision, self.device)
-        if self.training.scaler:
-            self.precision.load_state_dict(self.training.scaler)
+        if self.training.ended.scaler:
+            self.precision.load_state_dict(self.training.ended.scaler)
         self.state.stop_reason = self.broken_off = ""
         self.training.metrics.begin_run()
 
