@@ -239,7 +239,7 @@ class EarlyStopping(Callback):
         if self.strict and not trainer.fast_dev_run:
             require_validation(self.monitor, _WHERE, trainer, module)
         advise_on_missing_validation(self.monitor, _WHERE, trainer)
-        # A resumed trainer starts without the stop request.
+        # a resumed trainer starts without the stop request
         value = self.stopping_value
         if value is not None:
             self._decide(trainer, *self._verdict(value), value, self.stopped_epoch)
@@ -283,7 +283,7 @@ class EarlyStopping(Callback):
             return
         score = as_score(metrics[self.monitor], self.monitor, _WHERE)
         value, best = score.item(), self.best_score.item()
-        # An infinite value beats any loss in mode "max", so it must pass the finite check as well.
+        # an infinite value beats any loss in mode "max", so it must pass the finite check as well
         if is_better(value, best, self.mode, self.min_delta) and self._is_acceptable(value):
             self.wait_count, self.best_score = 0, score
             self._log_if_verbose(trainer, f"{self.monitor} improved from {best:.5g} to {value:.5g}")
@@ -349,7 +349,7 @@ class EarlyStopping(Callback):
             return
         self.stopped_epoch, self.stopping_value = epoch, value
         self._log_if_verbose(trainer, message)
-        # Another stop request keeps its reason; only a request of our own is withdrawn later.
+        # another stop request keeps its reason; only a request of our own is withdrawn later
         if not trainer.should_stop:
             self._request = f"EarlyStopping: {message}"
             trainer.stop(self._request)

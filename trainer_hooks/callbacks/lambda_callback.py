@@ -35,7 +35,7 @@ class LambdaCallback(Callback):
     def __init__(self, **hooks: Callable[..., object] | None) -> None:
         known = {*HOOKS, *ALIASES}
         if not known.issuperset(hooks):
-            # Hooks of plugins are looked up only for an unknown name: that reads the entry points.
+            # hooks of plugins are looked up only for an unknown name: that reads the entry points
             known.update(installed_hooks())
         # by name: the repr of a function holds its address, which differs in the next process
         self._functions: dict[str, str] = {}
@@ -58,7 +58,7 @@ class LambdaCallback(Callback):
                     f"hook {name!r} of LambdaCallback: {function!r} cannot be called. "
                     "Give a function that takes the hook's arguments."
                 )
-            # The relay finds hooks on the instance too, so an attribute makes the hook overridden.
+            # the relay finds hooks on the instance too, so an attribute makes the hook overridden
             setattr(self, name, function)
             self._functions[name] = _qualified_name(function)
 

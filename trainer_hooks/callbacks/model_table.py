@@ -373,8 +373,8 @@ def _no_side_effects(module: nn.Module) -> Iterator[None]:
             for layer, mode in modes:
                 layer.training = mode
             for layer, name, buffer, content in buffers:
-                # A forward may replace a buffer or write into it: put the object back, then its
-                # content.
+                # a forward may replace a buffer or write into it: put the object back, then its
+                # content
                 setattr(layer, name, buffer)
                 buffer.copy_(content)
             random.setstate(generators)

@@ -32,8 +32,8 @@ class ConvertSyncBatchNormCallback(Callback):
     def on_configure_model(self, trainer: Trainer, module: Module) -> None:
         """Convert the module's BatchNorm layers."""
         if trainer.world_size > 1:
-            # Convert the children, not the module: a conversion returns new layers, and the module
-            # object itself must stay the one that the user holds.
+            # convert the children, not the module: a conversion returns new layers, and the module
+            # object itself must stay the one that the user holds
             for name, part in module.named_children():
                 convert = nn.SyncBatchNorm.convert_sync_batchnorm
                 setattr(module, name, convert(part))  # type: ignore[no-untyped-call]

@@ -91,7 +91,7 @@ class MonitoredMetric:
     def note_validation_end(self, trainer: Trainer) -> None:
         """Note whether the validation logged the metric."""
         self._resolve_name(trainer)
-        # Compare identities: a validation that logs an equal value again stores a new object.
+        # compare identities: a validation that logs an equal value again stores a new object
         if trainer.callback_metrics.get(self.name or "") is not self._value_before:
             self.is_validated = True
         if self.name not in (None, "epoch", "step"):

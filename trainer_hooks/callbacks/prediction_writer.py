@@ -166,7 +166,7 @@ class BasePredictionWriter(Callback):
         """Write all predictions, if the interval says so."""
         if not self.interval.on_epoch:
             return
-        # A loader without batches still gets its list, so that positions are loader indices.
+        # a loader without batches still gets its list, so that positions are loader indices
         for per_loader in (self._predictions, self._indices):
             missing = len(trainer.num_predict_batches) - len(per_loader)
             per_loader += [[] for _ in range(missing)]

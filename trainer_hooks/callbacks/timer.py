@@ -82,7 +82,7 @@ class Timer(ScheduledCallback):
     band: ClassVar[Band] = Band.CONTROL
     renews_stop: ClassVar[bool] = True
 
-    # Wall time differs between a run and its repetition; the resume checks skip it.
+    # wall time differs between a run and its repetition; the resume checks skip it
     volatile_state: ClassVar[frozenset[str]] = frozenset({"time_elapsed"})
 
     @option_rules(verbose=FLAG)

@@ -170,7 +170,7 @@ class Clock:
         Raises:
             OptionError: the unit is unknown.
         """
-        # Time knows the units, and words the error
+        # time knows the units, and words the error
         known = Time(0, unit).unit
         number = self.count(known)
         # a Time holds a float; conditions compare `count`, which is exact

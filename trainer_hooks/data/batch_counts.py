@@ -33,7 +33,7 @@ def count_samples_and_tokens(batch: Any) -> tuple[int, int]:
     if type(batch) is list or type(batch) is tuple:
         try:
             first = batch[0]
-            # No look for "input_ids": only a mapping can hold them.
+            # no look for "input_ids": only a mapping can hold them
             if type(first) is Tensor:
                 return first.shape[0], 0
         except IndexError:  # an empty batch or a tensor without dimensions is handled below
@@ -55,7 +55,7 @@ def checked_counter(
     def count(batch: Any) -> tuple[int, int]:
         counts = samples(batch), tokens(batch)
         for method, number in zip(("num_samples", "num_tokens"), counts, strict=True):
-            # A tensor, as of `mask.sum()`, is refused too: the counters are plain ints.
+            # a tensor, as of `mask.sum()`, is refused too: the counters are plain ints
             if isinstance(number, bool) or not isinstance(number, int) or number < 0:
                 raise ModuleError(
                     f"{name}.{method}(batch) returned {number!r}: it must be an int of at least 0. "

@@ -53,7 +53,7 @@ def split_batch(batch: Any, size: int) -> list[Any]:
             )
         return tensor
 
-    # Before the first cut: a slice never raises, so a shorter tensor would give an empty part.
+    # before the first cut: a slice never raises, so a shorter tensor would give an empty part
     map_tensors(batch, require_equal_samples)
 
     def slice_batch(rows: slice) -> Any:
@@ -66,11 +66,11 @@ def split_batch(batch: Any, size: int) -> list[Any]:
 def _slice_lists(item: Any, samples: int, rows: slice) -> Any:
     """Return `item` with each list that has one object per sample sliced."""
     if isinstance(item, list):
-        # A list that holds tensors is a structure: its length says nothing of the samples.
+        # a list that holds tensors is a structure: its length says nothing of the samples
         if len(item) == samples and first_tensor(item) is None:
             return item[rows]
         return [_slice_lists(part, samples, rows) for part in item]
-    # Exact types: a namedtuple, or a mapping of another class, would lose its class here.
+    # exact types: a namedtuple, or a mapping of another class, would lose its class here
     if type(item) is tuple:
         return tuple(_slice_lists(part, samples, rows) for part in item)
     if type(item) is dict:

@@ -63,7 +63,7 @@ def defines(owner: object, name: str, base: type = DataHooks) -> bool:
         return False
     if name in vars(owner):
         return vars(owner)[name] is not None
-    # Both are read from classes, where a method is one function: bound methods are new objects.
+    # both are read from classes, where a method is one function: bound methods are new objects
     override = getattr(type(owner), name)
     return override is not None and override is not getattr(base, name)
 
@@ -116,14 +116,14 @@ class BatchTransfer:
         )
 
         self.copy_stream: CopyStream | None = None
-        # An overridden hook may compute on the batch, which must happen on the stream of the step.
+        # an overridden hook may compute on the batch, which must happen on the stream of the step
         if device.type == "cuda" and not self._overridden:
             self.copy_stream = CopyStream(device)
 
     def __call__(self, batch: Any, dataloader_idx: int = 0) -> Any:
         """Return the batch on the device."""
         if self.copy_stream is not None:
-            # No hook is overridden. The conversion computes, so it runs on the stream of the step.
+            # no hook is overridden. The conversion computes, so it runs on the stream of the step
             return self._convert(self.copy_stream(self._move, batch, self._device, dataloader_idx))
         if self._overridden:
             with self._context_of_hooks():
@@ -145,7 +145,7 @@ class BatchTransfer:
                 f"one of {', '.join(self._overridden)} returned None: such a hook must return the "
                 "batch. End it with `return batch`."
             )
-        # The conversion comes last: the hooks get the types that the loader yields.
+        # the conversion comes last: the hooks get the types that the loader yields
         return self._convert(batch)
 
 
@@ -186,12 +186,12 @@ class CopyStream:
         compute_stream = self._cuda.current_stream(self._device)
         with self._cuda.stream(self._stream):
             moved = move(*arguments)
-        # The step's kernels wait on the GPU; the host goes on.
+        # the step's kernels wait on the GPU; the host goes on
         compute_stream.wait_stream(self._stream)
 
         def record_use(tensor: torch.Tensor) -> torch.Tensor:
             if tensor.device.type == self._device.type:
-                # Keeps the caching allocator from reusing the memory before the step has used it.
+                # keeps the caching allocator from reusing the memory before the step has used it
                 tensor.record_stream(compute_stream)
             return tensor
 

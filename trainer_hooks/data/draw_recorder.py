@@ -146,7 +146,7 @@ class RecordedSampler:
         # `bool` stands for no function: it takes any argument or none, and does nothing.
         self.skip_first: Callable[[Iterator[Any]], object] = bool
         self.on_first_item: Callable[[], object] = bool
-        # Two: where the length is unknown, the loader is one item ahead of the training.
+        # two: where the length is unknown, the loader is one item ahead of the training
         self._last_items: deque[Any] = deque(maxlen=2)
 
     def __iter__(self) -> Iterator[Any]:
@@ -166,7 +166,7 @@ class RecordedSampler:
     ) -> Iterator[Any]:
         """Yield the items after those that are skipped."""
         skip_first(items)
-        # From the first item on that is not skipped, draws belong to batches that are loaded.
+        # from the first item on that is not skipped, draws belong to batches that are loaded
         for item in islice(items, 1):
             self.on_first_item()
             self._last_items.append(item)

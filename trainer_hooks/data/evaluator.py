@@ -59,7 +59,7 @@ class Evaluator:
                 f"subset_num_batches {subset!r} of Evaluator {label!r}: it must be a whole number "
                 "above zero, or -1 or None for all batches."
             )
-        # The dataclass is frozen, so its own __setattr__ raises.
+        # the dataclass is frozen, so its own __setattr__ raises
         set_ = object.__setattr__
         if self.eval_interval is not None:
             where = f"Evaluator {label!r}"
@@ -67,7 +67,7 @@ class Evaluator:
             set_(self, "when", when)
         if self.metric_names is None:
             return
-        # A string is iterable, too: each of its letters would be taken for an expression.
+        # a string is iterable, too: each of its letters would be taken for an expression
         if isinstance(self.metric_names, str) or not isinstance(self.metric_names, Iterable):
             raise OptionError(
                 f"metric_names {self.metric_names!r} of Evaluator {label!r}: it must be a list of "

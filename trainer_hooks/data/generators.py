@@ -47,8 +47,8 @@ _LEAVES = (
     torch.optim.Optimizer,
     logging.Logger,
 )
-# Read from a module, since the names differ among versions of torch. `_contents` follows the
-# submodules.
+# read from a module, since the names differ among versions of torch. `_contents` follows the
+# submodules
 _MODULE_INTERNALS = frozenset(vars(torch.nn.Module()))
 _RUN_OBJECTS = tuple(
     f"trainer_hooks.{room}."
@@ -99,10 +99,10 @@ def walk_objects(name: str, owner: Any, seen_ids: set[int]) -> Iterator[tuple[st
         owner: object to start from.
         seen_ids: ids of objects to skip; visited ones are added.
     """
-    # Bounded, because data sets and callbacks may hold any number of objects.
+    # bounded, because data sets and callbacks may hold any number of objects
     remaining, traits_of = _MAX_OBJECTS, _ClassTraitsCache()
-    # Breadth first: the path of a generator is its key in checkpoints, and the shortest one is the
-    # most stable.
+    # breadth first: the path of a generator is its key in checkpoints, and the shortest one is the
+    # most stable
     queue = deque([] if traits_of[type(owner)].is_leaf else [(name, owner)])
     while queue and remaining:
         path, item = queue.popleft()
@@ -113,8 +113,8 @@ def walk_objects(name: str, owner: Any, seen_ids: set[int]) -> Iterator[tuple[st
         yield path, item
         for step, held in _held_by(item, traits_of[type(item)]):
             for key, child in held:
-                # Leaves are not queued: a list of numbers would use up `_MAX_OBJECTS`. Nor do they
-                # get a path, as most objects are leaves.
+                # leaves are not queued: a list of numbers would use up `_MAX_OBJECTS`. Nor do they
+                # get a path, as most objects are leaves
                 if not traits_of[type(child)].is_leaf and id(child) not in seen_ids:
                     queue.append((path + step % (key,), child))
 
@@ -124,7 +124,7 @@ def _held_by(item: Any, traits: _ClassTraits) -> Iterator[tuple[str, Iterable[tu
     if traits.contents is not None:
         yield traits.step, traits.contents(item)
     if traits.has_attributes:
-        # Not vars(item): a class may override `__getattribute__` with code that must not run.
+        # not vars(item): a class may override `__getattribute__` with code that must not run
         try:
             attributes = object.__getattribute__(item, "__dict__").copy()
         except AttributeError:  # of some classes written in C, such as asyncio's Future
@@ -132,7 +132,7 @@ def _held_by(item: Any, traits: _ClassTraits) -> Iterator[tuple[str, Iterable[tu
         for name in traits.skipped_attributes:
             attributes.pop(name, None)
         yield ".%s", attributes.items()
-    # Through the class that declares the slot: a subclass may use its name for something else.
+    # through the class that declares the slot: a subclass may use its name for something else
     for index, name in traits.slots:
         with suppress(AttributeError):  # an empty slot
             yield ".%s", [(name, vars(type(item).__mro__[index])[name].__get__(item))]
@@ -149,14 +149,14 @@ class _ClassTraitsCache(dict[type, _ClassTraits]):
         return traits
 
 
-# Weak keys, for classes that a notebook defines again and again. So the traits must not refer to
-# their class: slots are kept by index and name.
+# weak keys, for classes that a notebook defines again and again. So the traits must not refer to
+# their class: slots are kept by index and name
 _KNOWN_TRAITS: WeakKeyDictionary[type, _ClassTraits] = WeakKeyDictionary()
 
 
 def _inspect_class(cls: type) -> _ClassTraits:
     """Return the traits of a class."""
-    # Arrays and data frames hold no generators, and may be large.
+    # arrays and data frames hold no generators, and may be large
     is_leaf = (
         issubclass(cls, _LEAVES)
         or hasattr(cls, "__array__")
@@ -171,9 +171,9 @@ def _inspect_class(cls: type) -> _ClassTraits:
     )
     skipped_attributes = _MODULE_INTERNALS if issubclass(cls, torch.nn.Module) else frozenset()
     if issubclass(cls, DataLoader):
-        # The iterator of persistent workers belongs to the epoch, and holds queues and processes.
+        # the iterator of persistent workers belongs to the epoch, and holds queues and processes
         skipped_attributes |= {"_iterator"}
-    # By the class and not by isinstance, which would read an object's own `__class__`.
+    # by the class and not by isinstance, which would read an object's own `__class__`
     ways = (way for base, way in _CONTENTS.items() if issubclass(cls, base))
     contents, step = next(ways, (None, ""))
     has_attributes = cls.__dictoffset__ != 0
@@ -181,7 +181,7 @@ def _inspect_class(cls: type) -> _ClassTraits:
 
 
 def _of_dict(item: Any) -> list[tuple[Any, Any]]:
-    # Other keys have no stable text for the path.
+    # other keys have no stable text for the path
     items = islice(item.items(), _MAX_ITEMS)
     return [(key, child) for key, child in items if isinstance(key, str | int)]
 
@@ -216,7 +216,7 @@ _CONTENTS: dict[type | tuple[type, ...], tuple[Callable[[Any], list[tuple[Any, A
     dict: (_of_dict, "[%r]"),
     (list, tuple, set, frozenset, deque): (_of_sequence, "[%s]"),
     FunctionType: (_of_function, ".%s"),
-    # A builtin method as well: `random.Random(0).random` leads to its generator.
+    # a builtin method as well: `random.Random(0).random` leads to its generator
     (MethodType, BuiltinMethodType): (_of_method, ".%s"),
     functools.partial: (_of_partial, ".%s"),
     torch.nn.Module: (_of_module, ".%s"),
@@ -242,7 +242,7 @@ class _PythonGenerator:
 
     def get_state(self) -> Any:
         """Return the state with its integers in a tensor."""
-        # In one tensor: reading 625 single integers with safe loading is slow.
+        # in one tensor: reading 625 single integers with safe loading is slow
         version, internal, gauss = self.generator.getstate()
         return (version, torch.tensor(internal, dtype=torch.int64), gauss)
 
@@ -262,7 +262,7 @@ class _NumpyGenerator:
         """Return the bit generator's state with tensors in place of arrays."""
         if hasattr(self.generator, "bit_generator"):
             return _to_tensors(self.generator.bit_generator.state)
-        # Not the default, a tuple: it would lose the cached second normal.
+        # not the default, a tuple: it would lose the cached second normal
         return _to_tensors(self.generator.get_state(legacy=False))
 
     def set_state(self, state: Any) -> None:
@@ -285,7 +285,7 @@ def generators_in(owners: Mapping[str, Any]) -> dict[str, StatefulGenerator]:
     """
     generators: dict[str, StatefulGenerator] = {}
     global_generators = [torch.default_generator, *torch.cuda.default_generators]
-    # The global ones can be reached by way of their methods, which objects may hold.
+    # the global ones can be reached by way of their methods, which objects may hold
     seen_ids = {id(one) for one in (*global_generators, random._inst)}  # noqa: SLF001
     numpy = sys.modules.get("numpy")
     of_numpy: tuple[type, ...] = ()
@@ -343,7 +343,7 @@ def draw_salt(generator: StatefulGenerator) -> int:
         return wrapped.getrandbits(32)
     if hasattr(wrapped, "bit_generator"):
         return int(wrapped.integers(2**32))
-    # The default type is C's long, which has 32 bits on Windows.
+    # the default type is C's long, which has 32 bits on Windows
     return int(wrapped.randint(2**32, dtype="uint64"))
 
 

@@ -29,7 +29,7 @@ class IndexRecorder:
         self._recorded: deque[list[Any]] = deque()
 
     def __iter__(self) -> Iterator[Any]:
-        # Workers of an epoch that was left early asked for indices whose batches never arrived.
+        # workers of an epoch that was left early asked for indices whose batches never arrived
         self._recorded.clear()
         for item in self._sampler:
             self._recorded.append(list(item) if isinstance(item, list | tuple) else [item])
@@ -51,7 +51,7 @@ def recording_indices(loader: Any) -> Iterator[tuple[Any, IndexRecorder | None]]
     data set without indices, or batches that may arrive in another order.
     """
     is_indexed = isinstance(loader, DataLoader) and not isinstance(loader.dataset, IterableDataset)
-    # Without order, batches of different workers could not be matched with their indices.
+    # without order, batches of different workers could not be matched with their indices
     if not is_indexed or (loader.num_workers and not loader.in_order):
         yield loader, None
         return
@@ -60,7 +60,7 @@ def recording_indices(loader: Any) -> Iterator[tuple[Any, IndexRecorder | None]]
     if has_indices(loader):
         yield copy_loader(loader, **{name: recorder}), recorder
         return
-    # Only the author of a subclass knows how to construct it, so the loader itself temporarily gets
-    # the recording sampler.
+    # only the author of a subclass knows how to construct it, so the loader itself temporarily gets
+    # the recording sampler
     with replaced_sampler(loader, lambda _: recorder):
         yield loader, recorder

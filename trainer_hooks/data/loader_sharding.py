@@ -54,7 +54,7 @@ def shard_loader(loader: Any, topology: Topology, *, is_training: bool, seed: in
         return loader
     if _is_sharded(loader, topology):
         return loader
-    # A subclass may take other arguments, so that it cannot be copied with another sampler.
+    # a subclass may take other arguments, so that it cannot be copied with another sampler
     if type(loader) is not DataLoader:
         warn(
             f"the loader {describe_loader(loader)} of {topology.world_size} processes is of a "
@@ -132,7 +132,7 @@ class ShardedSampler:
         self._is_even, self._drops_last = is_even, drops_last
         self._epoch = 0
         batch_size = getattr(sampler, "batch_size", None)
-        # Kept, as torch's BatchSampler has it: checks on resume compare it.
+        # kept, as torch's BatchSampler has it: checks on resume compare it
         if batch_size is not None:
             self.batch_size = batch_size
 
@@ -148,11 +148,11 @@ class ShardedSampler:
             items: list[Any] | range = range(len(self.sampler))
         else:
             with isolated():
-                # Seeded alike on all ranks, so that their shards come from one permutation and are
-                # disjoint.
+                # seeded alike on all ranks, so that their shards come from one permutation and are
+                # disjoint
                 reseed((self.seed + self._epoch) % 2**32)
                 items = list(self.sampler)
-        # Only now: a `yield` inside of `isolated` would let the training draw from this seed.
+        # only now: a `yield` inside of `isolated` would let the training draw from this seed
         num_full_rounds, num_remaining = divmod(len(items), self._world_size)
         shard: Iterator[Any] = islice(items, self._rank, None, self._world_size)
         if not self._is_even or not num_remaining:
@@ -161,9 +161,9 @@ class ShardedSampler:
             yield from islice(shard, num_full_rounds)
         else:
             yield from shard
-            # Ranks that got one item fewer repeat one from the beginning.
+            # ranks that got one item fewer repeat one from the beginning
             if self._rank >= num_remaining:
-                # The remainder, as there may be fewer items than ranks.
+                # the remainder, as there may be fewer items than ranks
                 yield items[(self._rank - num_remaining) % len(items)]
 
     def __len__(self) -> int:
@@ -183,8 +183,8 @@ def _is_sharded(loader: DataLoader[Any], topology: Topology) -> bool:
     for sampler in (loader.sampler, batch_sampler, getattr(batch_sampler, "sampler", None)):
         if isinstance(sampler, ShardedSampler):
             return True
-        # By attributes and not by class: samplers of other libraries have those of
-        # DistributedSampler.
+        # by attributes and not by class: samplers of other libraries have those of
+        # DistributedSampler
         rank_of_sampler = getattr(sampler, "rank", None), getattr(sampler, "num_replicas", None)
         if rank_of_sampler == (None, None):
             continue

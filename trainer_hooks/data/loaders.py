@@ -52,7 +52,7 @@ def number_of_batches(loader: Any) -> int | float:
     """Return the length of a loader, or infinity if it has none."""
     try:
         return len(loader)
-    # A DataLoader always has `__len__`, which raises if its data set has no length.
+    # a DataLoader always has `__len__`, which raises if its data set has no length
     except (TypeError, NotImplementedError):
         return math.inf
 
@@ -95,7 +95,7 @@ def apply_batch_limit(size: int | float, limit: int | float, option: str) -> int
     Raises:
         DataError: a fraction of an unknown length, or one that leaves no batch.
     """
-    # By the type: 1 is one batch, and 1.0 is all of them.
+    # by the type: 1 is one batch, and 1.0 is all of them
     if isinstance(limit, int) or limit == 0.0:
         return min(size, int(limit))
     if limit == 1.0:
@@ -127,7 +127,7 @@ def is_loader_collection(source: Any) -> bool:
     """Return whether `source` is a dict or list of loaders; a list of batches is a loader."""
     if not isinstance(source, list | tuple) or not source:
         return isinstance(source, Mapping)
-    # Iterables of unknown classes are taken for loaders, unless one of them looks like a batch.
+    # iterables of unknown classes are taken for loaders, unless one of them looks like a batch
     return any(map(_holds_loader, source)) or not any(map(_is_batch, source))
 
 
@@ -174,7 +174,7 @@ def _holds_loader(item: Any) -> bool:
     if isinstance(item, Mapping):
         return any(map(_holds_loader, item.values()))
     if isinstance(item, list | tuple):
-        # Only the first item: it may be a long list of batches.
+        # only the first item: it may be a long list of batches
         return bool(item) and _holds_loader(item[0])
     return isinstance(item, DataLoader | Dataset)
 
@@ -183,7 +183,7 @@ def _is_batch(item: Any) -> bool:
     """Return whether a list item looks like a batch, and not like a loader."""
     if isinstance(item, Tensor | list | tuple | Mapping | str | bytes):
         return True
-    # Arrays and the batch classes of libraries are iterable as well.
+    # arrays and the batch classes of libraries are iterable as well
     is_array = hasattr(item, "__array__") or callable(getattr(item, "to", None))
     return is_array or not hasattr(item, "__iter__")
 
@@ -210,7 +210,7 @@ class CombinedLoader:
             raise DataError(f"CombinedLoader(mode={mode!r}): must be one of {', '.join(_MODES)}.")
         if not iterables:
             raise DataError("CombinedLoader was given no loader: it needs at least one.")
-        # The attribute's name is part of the paths of generators in checkpoints: do not rename it.
+        # the attribute's name is part of the paths of generators in checkpoints: do not rename it
         self.loaders = iterables
         self.mode = mode
 
@@ -235,7 +235,7 @@ class CombinedLoader:
         else:
             size = min(sizes) if self.mode == "min_size" else max(sizes)
         if size == math.inf:
-            # A TypeError: `list(loader)` asks for a length hint, and ignores this error only.
+            # a TypeError: `list(loader)` asks for a length hint, and ignores this error only
             raise TypeError("a combined loader has no length where one of its loaders has none")
         return int(size)
 
@@ -345,7 +345,7 @@ def _require_iterable(loader: Any, purpose: str) -> Any:
     """
     # `iter` accepts an object with `__getitem__` alone, which is no Iterable.
     is_iterable = isinstance(loader, Iterable) or hasattr(loader, "__getitem__")
-    # Texts and classes can be iterable, but are never loaders.
+    # texts and classes can be iterable, but are never loaders
     if not is_iterable or isinstance(loader, str | bytes | type):
         raise DataError(
             f"the {purpose} loader {describe_loader(loader)} of type {type(loader).__qualname__} "
@@ -365,8 +365,8 @@ def set_epoch(loader: Any, epoch: int) -> None:
     parts: dict[int, Any] = {}
     for single in individual_loaders(loader):
         batch_sampler = getattr(single, "batch_sampler", None)
-        # With a batch sampler of the user's, `loader.sampler` is a placeholder, and the real one is
-        # inside.
+        # with a batch sampler of the user's, `loader.sampler` is a placeholder, and the real one is
+        # inside
         samplers = getattr(single, "sampler", None), getattr(batch_sampler, "sampler", None)
         parts.update((id(part), part) for part in (single, samplers[0], batch_sampler, samplers[1]))
     for part in parts.values():
@@ -401,9 +401,9 @@ def _seeded_samplers(loader: Any) -> Iterator[Any]:
             if part is None or id(part) in seen_ids:
                 continue
             seen_ids.add(id(part))
-            # In samplers that hold another one it has this name.
+            # in samplers that hold another one it has this name
             parts.append(getattr(part, "sampler", None))
-            # A plain attribute, since a property need not have a setter.
+            # a plain attribute, since a property need not have a setter
             has_seed = type(getattr(part, "__dict__", {}).get("seed")) is int
             if has_seed and callable(getattr(part, "set_epoch", None)):
                 yield part
@@ -419,7 +419,7 @@ def has_indices(loader: Any) -> bool:
 
     Then the batches depend on nothing but the indices and the data set.
     """
-    # By the exact class: a subclass may do anything in its `__iter__`.
+    # by the exact class: a subclass may do anything in its `__iter__`
     return type(loader) is DataLoader and not isinstance(loader.dataset, IterableDataset)
 
 
@@ -427,8 +427,8 @@ def copy_loader(
     loader: DataLoader[Any], *, sampler: Any = None, batch_sampler: Any = None
 ) -> DataLoader[Any]:
     """Return a DataLoader like `loader`, with another sampler or batch sampler."""
-    # A new loader, because DataLoader.__setattr__ refuses another sampler after construction; and
-    # it rejects batch_size and drop_last beside a batch sampler.
+    # a new loader, because DataLoader.__setattr__ refuses another sampler after construction; and
+    # it rejects batch_size and drop_last beside a batch sampler
     batching: dict[str, Any] = {"batch_sampler": batch_sampler}
     if batch_sampler is None:
         batching = {

@@ -69,15 +69,15 @@ def fingerprint(batch: Any) -> dict[str, list[int]]:
     for path, part in islice(_parts(batch, "batch", _MAX_DEPTH), _MAX_PARTS):
         version, text = 0, ""
         if isinstance(part, torch.Tensor):
-            # Inference tensors have no version counter.
+            # inference tensors have no version counter
             version = 0 if part.is_inference() else part._version  # noqa: SLF001 - torch's name
-            # Conjugated and negated views store other bytes than their values.
+            # conjugated and negated views store other bytes than their values
             flat = part.resolve_conj().resolve_neg().reshape(-1)
-            # Every n-th number, before the copy to the host; so few cannot overflow the sum.
+            # every n-th number, before the copy to the host; so few cannot overflow the sum
             flat = flat[:: flat.numel() // _MAX_NUMBERS + 1].cpu().contiguous()
             checksum = _weighted_sum(flat.view(torch.uint8))
             text = f"{part.dtype} {tuple(part.shape)} {checksum}"
-        # Not `hash`: for a text it differs from process to process.
+        # not `hash`: for a text it differs from process to process
         digests[path] = [version, crc32((text or repr(part)).encode())]
     return digests
 
@@ -87,8 +87,8 @@ def _weighted_sum(content: torch.Tensor) -> int:
 
     By the positions, the same values in another order give another sum.
     """
-    # The large part as a table: only its sums of rows and columns are multiplied. Each is below
-    # 2**24, which float32 holds exactly, and takes a fifth of the time of products in int64.
+    # the large part as a table: only its sums of rows and columns are multiplied. Each is below
+    # 2**24, which float32 holds exactly, and takes a fifth of the time of products in int64
     rows = len(content) // _ROW if len(content) >= _LARGE else 0
     rest = content[rows * _ROW :].long()
     total = (rest * torch.arange(rows * _ROW + 1, len(content) + 1)).sum()
@@ -115,7 +115,7 @@ def differing_part(saved: dict[str, list[int]], present: dict[str, list[int]]) -
 def _parts(item: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
     """Yield the tensors, numbers and strings in a nested batch, with their paths."""
     if isinstance(item, torch.Tensor):
-        # Others have no plain bytes to read.
+        # others have no plain bytes to read
         if item.layout is torch.strided and not (
             item.is_meta or item.is_quantized or item.is_nested
         ):
@@ -143,7 +143,7 @@ def describe_structure(loader: Any) -> list[dict[str, int | float | str | None]]
         dataset = getattr(individual, "dataset", None)
         samples = number_of_batches(dataset)
         workers = getattr(individual, _WORKERS, None)
-        # The class that decides the order: a plain BatchSampler takes it from the sampler inside.
+        # the class that decides the order: a plain BatchSampler takes it from the sampler inside
         sampler = getattr(individual, "sampler", None)
         if batch_sampler is not None and type(batch_sampler) is not BatchSampler:
             sampler = batch_sampler
@@ -304,7 +304,7 @@ def _list_changes(loader: Any, saved: list[dict[str, Any]], workers_have_drawn: 
     current = describe_structure(loader)
     changes = [
         f"{name} was {value} and is {new[name]}"
-        # A difference in the number of loaders is reported below.
+        # a difference in the number of loaders is reported below
         for old, new in zip(saved, current, strict=False)
         for name, value in old.items()
         if name != _IS_STREAM

@@ -124,7 +124,7 @@ class TrainStream:
         self._attributes = PlainAttributes(loader)
         self._opened_loader: Any = loader
         self._sampler: RecordedSampler | None = None
-        # Of the current epoch; and those from which a resume is opening it.
+        # of the current epoch; and those from which a resume is opening it
         self._draws = DrawRecorder()
         self._replayed_draws: dict[str, Any] | None = None
         self._replayed_generators: dict[str, StatefulGenerator] = {}
@@ -139,8 +139,8 @@ class TrainStream:
         self.reloaded: Any = None
         self._opened_with: dict[str, Any] = {}
         self._lookahead: LookaheadIterator | None = None
-        # Of a loader that keeps its own position: its positions in the current epoch, the one that
-        # a resume restored, and the last one of the epoch before.
+        # of a loader that keeps its own position: its positions in the current epoch, the one that
+        # a resume restored, and the last one of the epoch before
         self._recorder: PositionRecorder | None = None
         self._restored_position: dict[str, Any] | None = None
         self._has_lost_position = False
@@ -170,10 +170,10 @@ class TrainStream:
             "positions": self._positions.read(reads_unopened=True),
             "attributes": self._attributes.changed(),
         }
-        # After `read`, whose answer depends on whether the loaders were opened before.
+        # after `read`, whose answer depends on whether the loaders were opened before
         self._positions.mark_opened()
         self._restored_position, self._last_epoch = None, {}
-        # A batch that is held back was loaded with a random state that a resume needs.
+        # a batch that is held back was loaded with a random state that a resume needs
         yield self._observe(self._iterate(epoch), 0, records_all=self.looks_ahead)
 
     def reopen(self, epoch: int, num_done: int, state: dict[str, Any]) -> Iterator[Any]:
@@ -197,11 +197,11 @@ class TrainStream:
         records_all = self.looks_ahead or state["records_all"]
         iterator = self._observe(iterator, num_done, records_all=records_all)
         if self.looks_ahead and state["num_batches"] <= num_done:
-            # The epoch is at its end, although this loader may have more: of several ranks all end
-            # with the shortest, and only the ranks whose loader is at its end see that again.
+            # the epoch is at its end, although this loader may have more: of several ranks all end
+            # with the shortest, and only the ranks whose loader is at its end see that again
             self.num_batches = num_done
         self.last.forget(state.get(LAST_DIGESTS))
-        # Last: opening and skipping have drawn from these generators.
+        # last: opening and skipping have drawn from these generators
         restore_generators(self._generators(), state["generators"])
         self._restore_attributes(state)
         return iterator
@@ -223,7 +223,7 @@ class TrainStream:
         """
         self._opened_with = dict(state["opened_with"])
         self._restored_position = state.get("position")
-        # Found here: while the loader is opened, its sampler is another one, and so are the paths.
+        # found here: while the loader is opened, its sampler is another one, and so are the paths
         self._replayed_generators = self._generators()
         self._replayed_draws = state.get("draws", {})
         try:
@@ -253,8 +253,8 @@ class TrainStream:
     def _saved_position(self, state: dict[str, Any]) -> dict[str, Any] | None:
         """Return the position to restore of a loader that keeps its own; None if there is none."""
         position: dict[str, Any] | None = state["position"]
-        # If workers drew random numbers, the loader's own position is not enough: the random state
-        # of workers starts with the epoch.
+        # if workers drew random numbers, the loader's own position is not enough: the random state
+        # of workers starts with the epoch
         if (
             position is None
             or position["loader"] is None
@@ -281,8 +281,8 @@ class TrainStream:
         """
         self.loader.load_state_dict(position["loader"])
         if self._sampler is not None:
-            # With its first batch such a loader goes through its sampler up to the position, and
-            # the random states are those of the position by then.
+            # with its first batch such a loader goes through its sampler up to the position, and
+            # the random states are those of the position by then
             self._sampler.num_early = position["batches"] + _items_ahead(self.loader)
         try:
             iterator = self._iterate(epoch)
@@ -303,7 +303,7 @@ class TrainStream:
             # None of these batches was seen to draw: the loader has drawn its order anew.
             return None
         if state.get("rng_ahead"):
-            # The lookahead loaded its batch before the training drew its last random numbers.
+            # the lookahead loaded its batch before the training drew its last random numbers
             rng.restore(state["rng_ahead"])
         return iterator
 
@@ -348,13 +348,13 @@ class TrainStream:
             is_complete: whether all its batches were fetched. A loader that keeps its own state is
                 then iterated to its end, at which such loaders advance to the next epoch.
         """
-        # With a limit, or if the epoch is ended early, the loader is not at its end, and iterating
-        # on would load the rest of the epoch.
+        # with a limit, or if the epoch is ended early, the loader is not at its end, and iterating
+        # on would load the rest of the epoch
         is_whole = self._size == number_of_batches(self.loader)
         if self._recorder is not None:
             num_done = self._num_taken()
             if is_complete and is_whole and num_done == self._size:
-                # Loaders with a state advance to the next epoch when their iterator is exhausted.
+                # loaders with a state advance to the next epoch when their iterator is exhausted
                 next(self._recorder, None)
             self._last_epoch = self._state_at_end(num_done)
         self._opened_with = {}
@@ -375,7 +375,7 @@ class TrainStream:
         if (
             position is None
             or self._have_workers_drawn()
-            # Between epochs such a loader depends on generators alone, which the checkpoint holds.
+            # between epochs such a loader depends on generators alone, which the checkpoint holds
             or not depends_on_epochs(self.loader, position["loader"])
         ):
             return {}
@@ -426,7 +426,7 @@ class TrainStream:
         finally:
             self.num_batches, self._draws = num_batches, draws
             self._positions.restore(positions)
-            # Last: opening a loader at its position may draw from them.
+            # last: opening a loader at its position may draw from them
             restore_generators(self._generators(), generators)
             self._attributes.restore(attributes)
 
@@ -516,7 +516,7 @@ class TrainStream:
 
     def _iterate(self, epoch: int) -> Iterator[Any]:
         """Open the loader for an epoch and return its iterator."""
-        # Before the loader is opened: samplers draw their order as they are iterated.
+        # before the loader is opened: samplers draw their order as they are iterated
         set_epoch(self.loader, epoch)
         self._epoch = epoch
         self._num_opened = 0
@@ -538,7 +538,7 @@ class TrainStream:
         self._num_opened += 1
         draws = self._replayed_draws or {}
         if self._replayed_draws is not None and self._keeps_position:
-            # Such a loader opens its sampler once more to go to a position.
+            # such a loader opens its sampler once more to go to a position
             restore_generators(self._replayed_generators, self._opened_with["generators"])
         elif draws.get("opened") != self._num_opened:
             # torch opens the sampler of a loader with workers twice.
@@ -550,7 +550,7 @@ class TrainStream:
         """Return the state with which a resume draws again; empty if nothing was drawn."""
         draws = self._draws.state_dict()
         if draws and not self._keeps_position:
-            # Any other loader opens its sampler as often as it takes to go to a position.
+            # any other loader opens its sampler as often as it takes to go to a position
             draws["opened"] = self._num_opened
         return draws
 
@@ -575,19 +575,19 @@ class TrainStream:
         if self._sampler is None:
             self._replace_sampler()
         assert self._sampler is not None
-        # Batch i is loaded by worker i % workers, so a multiple of `workers` is skipped.
+        # batch i is loaded by worker i % workers, so a multiple of `workers` is skipped
         num_loaded = (num_done - 1) % max(workers, 1) + 1
         detector = DrawDetector(self._generators())
         self._sampler.skip_first = partial(skip_items, count=num_done - num_loaded)
         self._sampler.on_first_item = detector.restart
         iterator = self._iterate(epoch)
-        # Only the iterator made above skips; workers of later epochs start at the beginning.
+        # only the iterator made above skips; workers of later epochs start at the beginning
         self._sampler.skip_first = bool
         last = skip_items(iterator, num_loaded, "the last one is compared with what it was")
         self.reloaded = last
         self._sampler.on_first_item = bool
-        # If loading draws random numbers, this batch got other ones than in the interrupted run. A
-        # data set that counts its samples did not count those that were skipped.
+        # if loading draws random numbers, this batch got other ones than in the interrupted run. A
+        # data set that counts its samples did not count those that were skipped
         has_drawn = self._have_workers_drawn() if workers else detector.has_drawn
         if not has_drawn and not (
             _is_other_batch(last, state)
@@ -740,7 +740,7 @@ class LoaderPositions:
         if self._restored:
             return self._restored
         return [
-            # A copy: the loader may go on to change the object that it returned.
+            # a copy: the loader may go on to change the object that it returned
             deepcopy(loader.state_dict())
             if self._has_been_opened or (reads_unopened and not is_torchdata_loader(loader))
             else None
@@ -756,7 +756,7 @@ class LoaderPositions:
                 self.restored_loaders.append(loader)
                 loader.load_state_dict(state)
                 if is_torchdata_loader(loader):
-                    # The interrupted run had an iterator, so its next epoch starts after it.
+                    # the interrupted run had an iterator, so its next epoch starts after it
                     with rng.isolated():
                         go_to_position(loader)
 
@@ -805,8 +805,8 @@ class PositionRecorder:
         self.num_fetched = num_done
         self.is_exhausted = False
         self._next_recorded = num_done if records_all else _next_recorded(num_done)
-        # Three: of the batch that was fetched last, the one before it and, where the lookahead
-        # holds a batch, the one before that.
+        # three: of the batch that was fetched last, the one before it and, where the lookahead
+        # holds a batch, the one before that
         self._positions: deque[dict[str, Any]] = deque(maxlen=3)
 
     def __iter__(self) -> Iterator[Any]:
@@ -840,7 +840,7 @@ class PositionRecorder:
         """Record the present position, without a state that holds none, and fetch a batch."""
         state = None
         if self._holds_position:
-            # A copy: the loader may go on to change the object that it returned.
+            # a copy: the loader may go on to change the object that it returned
             state = deepcopy(self._loader.state_dict())
             if not holds_position(self._loader, state):
                 state, self._holds_position = None, False
@@ -856,7 +856,7 @@ class PositionRecorder:
             return next(self._iterator, _END)
         detector = DrawDetector(self._generators)
         batch = next(self._iterator, _END)
-        # The first batch does not count, as many loaders draw their order with it.
+        # the first batch does not count, as many loaders draw their order with it
         self.records_all = self.num_fetched > 0 and detector.has_drawn
         if not self.records_all:
             self._next_recorded = _next_recorded(self.num_fetched + 1)
@@ -900,7 +900,7 @@ class LookaheadIterator:
         self._num_taken = num_done
         self._on_size_known = on_size_known
         self._next_batch = next(iterator, _END)
-        # Resumed after the last batch: the length of the epoch is known at once.
+        # resumed after the last batch: the length of the epoch is known at once
         if self._next_batch is _END and num_done:
             on_size_known(num_done)
 
@@ -954,7 +954,7 @@ def skip_items(items: Iterator[Any], count: int, loading_reason: str = "") -> An
                 f"the training loader ended after {number} batches, but {count} of this epoch were "
                 "done when the checkpoint was saved: it must give the same batches as then."
             )
-        # Reading the clock costs more than skipping an index, so it is read every 1024 indices.
+        # reading the clock costs more than skipping an index, so it is read every 1024 indices
         if (loads_batches or number % 1024 == 0) and monotonic() > next_log:
             message = "resuming: %s batches, %s of %s done in %.0f s%s"
             log.warning(
@@ -983,7 +983,7 @@ def _has_custom_sampler(loader: DataLoader[Any]) -> bool:
     """Return whether the order of a loader comes from a class that is not torch's."""
     if loader.batch_sampler is not None and type(loader.batch_sampler) is not BatchSampler:
         return True
-    # By the exact class: a subclass may draw its order item by item.
+    # by the exact class: a subclass may draw its order item by item
     return type(loader.sampler) not in _TORCH_SAMPLERS
 
 

@@ -72,7 +72,7 @@ def depends_on_epochs(loader: Any, state: Any) -> bool:
 def _has_dataset_state(state: Any) -> bool:
     """Return whether torchdata's state holds one of the data set or its iterator."""
     states = list(_dataset_states(state))
-    # Another version may name them otherwise.
+    # another version may name them otherwise
     return not states or any(part is not None for part in states)
 
 
@@ -141,7 +141,7 @@ class WorkerMonitor:
     def __init__(self, init_fn: Callable[[int], None] | None) -> None:
         self._init_fn = init_fn
         self._shared = torch.zeros(4, dtype=torch.int64)
-        # Written here, read in the workers: shared memory needs no message through torch's queues.
+        # written here, read in the workers: shared memory needs no message through torch's queues
         self._shared.share_memory_()  # type: ignore[no-untyped-call]
         self.restored: dict[int, bool] = {}
 
@@ -159,7 +159,7 @@ class WorkerMonitor:
 
     def __call__(self, worker_id: int) -> None:
         """Set up a worker, in its process."""
-        # The user's first: it may seed the generators from which the salts are drawn.
+        # the user's first: it may seed the generators from which the salts are drawn
         if self._init_fn is not None:
             self._init_fn(worker_id)
         _MonitoredWorker(self._shared, self.restored.get(worker_id)).hook_into_torch()
@@ -177,8 +177,8 @@ class _MonitoredWorker:
         self._shared = shared
         self._had_ended = had_ended
         self._generators: dict[str, StatefulGenerator] | None = None
-        # Drawn once per worker from Python, torch and NumPy; added to the epoch's seed, they make
-        # workers differ in each epoch.
+        # drawn once per worker from Python, torch and NumPy; added to the epoch's seed, they make
+        # workers differ in each epoch
         self._salts: tuple[int, int, int] | None = None
         self._generator_salts: dict[str, int] = {}
         self._state_at_start: Any = None
@@ -197,12 +197,12 @@ class _MonitoredWorker:
             # uint64, since the default type has 32 bits on Windows.
             of_numpy = 0 if numpy is None else int(numpy.random.randint(2**32, dtype="uint64"))
             self._salts = random.getrandbits(32), rng.draw_seed(), of_numpy
-            # Here: torchdata restores the data set next, and with it perhaps its generators.
+            # here: torchdata restores the data set next, and with it perhaps its generators
             worker = get_worker_info()
             assert worker is not None
             self._find_generators({"dataset": worker.dataset})
         self._create_fetcher = _DatasetKind.create_fetcher
-        # Patched in the worker process only, where no other loader exists.
+        # patched in the worker process only, where no other loader exists
         _DatasetKind.create_fetcher = staticmethod(self.begin_epoch)  # type: ignore[method-assign]
         self._shared[_HAS_STARTED] = 1
 
@@ -218,7 +218,7 @@ class _MonitoredWorker:
         """Seed the worker for the epoch and return a fetcher that detects draws."""
         seed = int(self._shared[_SEED])
         if self._generators is None:
-            # Generators that the data set and the collate function hold.
+            # generators that the data set and the collate function hold
             self._generators = self._find_generators(
                 {"dataset": arguments[1], "collate_fn": arguments[3]}
             )
@@ -233,13 +233,13 @@ class _MonitoredWorker:
                 reseed(generator, self._generator_salts[path] + seed)
         had_ended, self._had_ended = self._had_ended, None
         if had_ended is None and self._shared[_IS_DROPPED]:
-            # The data set may have a state, which the batches that are loaded ahead would change.
+            # the data set may have a state, which the batches that are loaded ahead would change
             return _EndedFetcher(arguments[1], None)
         fetcher = self._create_fetcher(*arguments)
         if had_ended:
             return _EndedFetcher(fetcher.dataset, fetcher.dataset_iter)
         if self._generators:
-            # Comparing their states for each batch would be slow, so count them as drawn from.
+            # comparing their states for each batch would be slow, so count them as drawn from
             self._shared[_HAS_DRAWN] = 1
         self._state_at_start = rng.host_random_state()
         fetcher.fetch = partial(self._fetch, fetcher, fetcher.fetch)
@@ -252,7 +252,7 @@ class _MonitoredWorker:
         except StopIteration:
             fetcher.ended = True  # torch records it of batches alone, and not of single samples
             raise
-        # Once a draw is known, no states are read any more: that takes time for each batch.
+        # once a draw is known, no states are read any more: that takes time for each batch
         if not self._shared[_HAS_DRAWN]:
             self._shared[_HAS_DRAWN] = rng.has_drawn_since(self._state_at_start)
         return batch
@@ -334,11 +334,11 @@ def _stateful_iterator(loader: DataLoader[Any], *, is_dropped: bool = False) -> 
             return iter(loader)
         is_first = loader not in _monitors
         monitor, seed = _monitor_of(loader), rng.draw_seed()
-        # This attribute of a torchdata loader is a position that it was given and has not used yet.
+        # this attribute of a torchdata loader is a position that it was given and has not used yet
         position = getattr(loader, "next_iter_state", None)
         starts_again = not loader.persistent_workers and not is_dropped
         if position is None or (starts_again and position.get("_iterator_finished")):
-            # The same call starts the workers of the position, and those of the next epoch.
+            # the same call starts the workers of the position, and those of the next epoch
             monitor.restored = {}
         else:
             monitor.restored = _ended_workers(position)
@@ -376,7 +376,7 @@ def _monitored_start(
 ) -> Iterator[None]:
     """Let workers that start inside be monitored, with this seed."""
     monitor.start_epoch(seed, is_dropped=is_dropped)
-    # For the start of workers only: afterwards the loader has the user's function again.
+    # for the start of workers only: afterwards the loader has the user's function again
     original, loader.worker_init_fn = loader.worker_init_fn, monitor
     try:
         yield
@@ -403,7 +403,7 @@ def replaced_sampler(loader: DataLoader[Any], wrap: Callable[[Any], Any]) -> Ite
     """Let a loader have `wrap(sampler)` in place of its batch sampler, or of its only sampler."""
     name = "sampler" if loader.batch_sampler is None else "batch_sampler"
     original = vars(loader)[name]
-    # Through vars: DataLoader.__setattr__ refuses another sampler after construction.
+    # through vars: DataLoader.__setattr__ refuses another sampler after construction
     vars(loader)[name] = wrap(original)
     try:
         yield

@@ -500,8 +500,8 @@ def _entry_points_text(distribution: Any) -> tuple[str, str]:
         # an editor may have put a mark of the byte order in front
         return (distribution.read_text("entry_points.txt") or "").removeprefix("\ufeff"), ""
     except UnicodeDecodeError as error:
-        # It must not end every run. The names of groups are ASCII: they show whether the
-        # distribution has plugins, which are listed as failed.
+        # it must not end every run. The names of groups are ASCII: they show whether the
+        # distribution has plugins, which are listed as failed
         fault = (
             f"its entry_points.txt in {distribution.locate_file('')} is not UTF-8 (byte "
             f"{error.object[error.start]:#04x} at position {error.start})"

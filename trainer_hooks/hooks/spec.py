@@ -153,8 +153,8 @@ def empty_hook(hook: str) -> Callable[..., None]:
     return mark_empty(method)
 
 
-# A mark is or holds the function that it is set on: functools.wraps copies the attributes of a
-# function to a wrapper, which does something, and which has to be called.
+# a mark is or holds the function that it is set on: functools.wraps copies the attributes of a
+# function to a wrapper, which does something, and which has to be called
 
 
 def mark_empty(method: _Method) -> _Method:

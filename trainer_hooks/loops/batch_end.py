@@ -77,7 +77,7 @@ class BatchEnd:
             )
         accumulate = context.plan.accumulate_grad_batches
         closes_window = context.batch.is_last or progress.batches_in_window + 1 >= accumulate
-        # Not left out of the count: its place in the window is that of a batch, on all ranks.
+        # not left out of the count: its place in the window is that of a batch, on all ranks
         self._step.skip(progress.batches_in_epoch, closes_window)
         progress.count_batch(closes_window, 0, 0)
         context.batch.is_taken = False
@@ -95,7 +95,7 @@ class BatchEnd:
         progress = self._context.training.progress
         if not self.flush(closes_window, outputs):
             return
-        # Before the checkpoint hook, so that savers find the metric that they monitor.
+        # before the checkpoint hook, so that savers find the metric that they monitor
         if self._validation.is_inside or progress.is_validation_requested:
             self._validation.after_batch()
         self.offer_checkpoint()
@@ -118,11 +118,11 @@ class BatchEnd:
             or (context.requests.is_stopping and context.plan.log_every_n_steps < NEVER)
         ):
             flush_metrics(context, *context.training.metrics.step_metrics())
-            # The flush has copied values to the host, so reading the loss adds no wait.
+            # the flush has copied values to the host, so reading the loss adds no wait
             if context.trainer.loggers:
                 self.loss_check.check(outputs)
-        # With several ranks an epoch can end at a window's end only: unreduced gradients differ by
-        # rank and could not be stepped with.
+        # with several ranks an epoch can end at a window's end only: unreduced gradients differ by
+        # rank and could not be stepped with
         if progress.is_epoch_end_requested and (closes_window or self._consensus is None):
             self._end_epoch_early()
             return False
@@ -131,8 +131,8 @@ class BatchEnd:
     def offer_checkpoint(self) -> None:
         """Close the batch, call `on_batch_checkpoint`, and save a checkpoint that was requested."""
         context, progress = self._context, self._context.training.progress
-        # A resume from a checkpoint saved before this line calls finish() again, which repeats the
-        # validation; from one saved after it, it does not.
+        # a resume from a checkpoint saved before this line calls finish() again, which repeats the
+        # validation; from one saved after it, it does not
         progress.is_batch_open = False
         if context.background.has_news:
             context.background.notify_durable()
@@ -194,7 +194,7 @@ class CheckpointRequests:
         """
         context, progress = self._context, self._context.training.progress
         trainer, savers = context.trainer, self.savers
-        # Cleared before the file is written: a resume from it must not save once more.
+        # cleared before the file is written: a resume from it must not save once more
         progress.is_checkpoint_requested = False
         if not savers and not trainer.fast_dev_run and not self._has_warned:
             self._has_warned = True
@@ -207,9 +207,9 @@ class CheckpointRequests:
         if after:
             keys = [saver.state_key for saver in savers]
             savers = savers[keys.index(after) + 1 :] if after in keys else []
-        # Every saver, also after one that asked to stop: each has files of its own.
+        # every saver, also after one that asked to stop: each has files of its own
         for saver in savers:
-            # For the files: a resume from one lets the savers after it save, too.
+            # for the files: a resume from one lets the savers after it save, too
             context.requests.serving = saver.state_key
             try:
                 with context.connector.handling_errors(saver, "save_now"):
@@ -263,7 +263,7 @@ class UnfinishedSlot:
             self._context.training.progress,
             self._after_callback,
         )
-        # In `on_epoch_checkpoint` the epoch is not counted yet, in the rest of the resume it is.
+        # in `on_epoch_checkpoint` the epoch is not counted yet, in the rest of the resume it is
         is_epoch_counted = self._progress["epochs_completed"] != progress.epochs_completed
         if is_epoch_counted:
             progress.load_state_dict(self._progress)
@@ -292,7 +292,7 @@ def discard_unserved_requests(progress: Progress, warns: bool) -> None:
         progress: the counters, which hold the requests.
         warns: whether to warn of a request that was discarded.
     """
-    # A validation at this very batch has served the request.
+    # a validation at this very batch has served the request
     is_validated = progress.validated_at == progress.batches_completed
     is_validation_lost = progress.is_validation_requested and not is_validated
     is_checkpoint_lost = progress.is_checkpoint_requested
@@ -329,19 +329,19 @@ class NonFiniteLossCheck:
         """Check the loss of a batch, if its outputs hold one."""
         loss = outputs.get("loss")
         if self._has_warned or self._context.requests.is_stopping:
-            # A callback has reacted already, as the learning rate finder does.
+            # a callback has reacted already, as the learning rate finder does
             return
         if not isinstance(loss, Tensor) or loss.numel() != 1:
             return
         value = float(loss)
         if math.isfinite(value) or (
-            # The loss scaler skips such a step and lowers its scale; infinity is part of its
-            # search.
+            # the loss scaler skips such a step and lowers its scale; infinity is part of its
+            # search
             not math.isnan(value) and self._context.precision.name == "16-mixed"
         ):
             return
         self._has_warned = True
-        # By the names of classes: importing them would load callbacks that the run does not have.
+        # by the names of classes: importing them would load callbacks that the run does not have
         guards = (
             cls.__name__ for c in self._context.connector.callbacks for cls in type(c).__mro__
         )

@@ -59,7 +59,7 @@ class BatchFetcher:
     def open(self) -> None:
         """Open the epoch's iterator, at the position where a resumed run left off."""
         context = self._context
-        # A hook may have replaced the loaders since the last epoch, and the stream with them.
+        # a hook may have replaced the loaders since the last epoch, and the stream with them
         self._stream = context.data.train_stream
         loader = self._stream.loader
         self._iterator = context.data.batches(context.training.progress.epochs_completed)
@@ -67,7 +67,7 @@ class BatchFetcher:
         if self._has_timed_loader or workers is None:
             return
         self._has_timed_loader = True
-        # One CPU is the main process's: where the workers have all others, more cannot help.
+        # one CPU is the main process's: where the workers have all others, more cannot help
         if workers + 1 < usable_cpus():
             self._iterator = time_first_batches(self._iterator, loader, context.trainer.device)
 
@@ -82,7 +82,7 @@ class BatchFetcher:
         trainer, module, hooks = context.trainer, context.module, context.hooks
         progress = context.training.progress
         if (
-            # Checked before the fetch: a batch that is not trained on must stay in the loader.
+            # checked before the fetch: a batch that is not trained on must stay in the loader
             progress.batches_in_epoch >= stream.num_batches
             or 0 <= context.plan.max_steps <= progress.steps_completed
             or (requests.is_stopping and context.should_stop)
@@ -94,8 +94,8 @@ class BatchFetcher:
         hooks.on_before_dataloader(trainer, module)
         context.batch.is_taken = True
         try:
-            # Only next() stands in the try. Around more code, a StopIteration that leaks out of a
-            # hook or a step would silently end the epoch.
+            # only next() stands in the try. Around more code, a StopIteration that leaks out of a
+            # hook or a step would silently end the epoch
             batch = next(self._iterator)
         except StopIteration:
             hooks.on_after_dataloader(trainer, module, None)
@@ -111,21 +111,21 @@ class BatchFetcher:
             if isinstance(error, Exception):
                 batch = progress.describe_batch(progress.batches_in_epoch + stream.is_ahead)
                 add_note(error, f"in {batch}, while it was loaded")
-            # An error of the hook becomes a note on the loader's error, which is the cause.
+            # an error of the hook becomes a note on the loader's error, which is the cause
             call_and_note_errors(error, hooks.on_after_dataloader, trainer, module, None)
             raise
-        # Kept before the transfer: a resume compares it with the batch as the loader yields it
-        # again.
+        # kept before the transfer: a resume compares it with the batch as the loader yields it
+        # again
         stream.last.keep(batch)
         hooks.on_after_dataloader(trainer, module, batch)
         is_last = progress.batches_in_epoch + 1 >= stream.num_batches
-        # Ranks with unequal loaders all stop after the shortest, or the others would wait in the
-        # reduction of a batch that this rank does not have.
+        # ranks with unequal loaders all stop after the shortest, or the others would wait in the
+        # reduction of a batch that this rank does not have
         if self._consensus is not None and self._consensus.is_last(is_last):
             is_last, stream.num_batches = True, progress.batches_in_epoch + 1
         context.batch.is_last = is_last
-        # Only now it is certain that the epoch goes on: after its last batch, whose number a wrong
-        # length or a limit may hide, its validation comes first.
+        # only now it is certain that the epoch goes on: after its last batch, whose number a wrong
+        # length or a limit may hide, its validation comes first
         if self._schedulers.has_waiting_schedulers:
             self._schedulers.after_validation()
         if context.transfer.is_needed and batch is not None:
@@ -138,7 +138,7 @@ class BatchFetcher:
         Args:
             is_complete: whether all batches of the epoch are done, so that nothing ended it early.
         """
-        # Dropping the last reference to a DataLoader's iterator shuts its workers down.
+        # dropping the last reference to a DataLoader's iterator shuts its workers down
         self._iterator = iter(())
         self._stream.close(is_complete=is_complete)
 
@@ -185,8 +185,8 @@ def time_first_batches(iterator: Iterator[Any], loader: Any, device: torch.devic
         loader: their DataLoader, with fewer workers than CPUs.
         device: where the batches are computed on.
     """
-    # Only the loader's text is kept: a reference would keep its workers alive in the frames of an
-    # error.
+    # only the loader's text is kept: a reference would keep its workers alive in the frames of an
+    # error
     return chain(
         _timed_batches(iterator, describe_loader(loader), loader.num_workers, device), iterator
     )
@@ -207,8 +207,8 @@ def _timed_batches(
             return
         waited += time.perf_counter() - before
         yield batch
-    # The GPU runs behind the host, so without this the elapsed time would leave out queued steps.
-    # Once per run, so that no later step waits.
+    # the GPU runs behind the host, so without this the elapsed time would leave out queued steps.
+    # Once per run, so that no later step waits
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     elapsed = time.perf_counter() - began

@@ -35,15 +35,15 @@ class ClosureStep(TrainStep):
         """Wrap `inner`, which runs the forward and backward of a batch."""
         self._inner = inner
         self._steps_made = 0
-        # With a loss scaler an optimizer that can step without the closure does not get it: the
-        # scaler calls the step itself, without one.
+        # with a loss scaler an optimizer that can step without the closure does not get it: the
+        # scaler calls the step itself, without one
         self._offers_closure = context.precision.name != "16-mixed" and any(
             map(takes_closure, context.training.optimization.optimizers)
         )
         super().__init__(context)
-        # One counter: the loop asks this step, and the inner one meets the missing losses.
+        # one counter: the loop asks this step, and the inner one meets the missing losses
         self.missing_losses = inner.missing_losses
-        # The closure returns the loss to the optimizer, from the outputs of the inner step.
+        # the closure returns the loss to the optimizer, from the outputs of the inner step
         inner.always_returns_outputs = True
 
     def attach_sync(self, sync: GradientSync | ShardedGradientSync) -> None:
@@ -70,9 +70,9 @@ class ClosureStep(TrainStep):
     def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
         """Train on one batch; see `TrainStep`."""
         inner = self._inner
-        # The closure of the batch before has left these set.
+        # the closure of the batch before has left these set
         inner.is_reevaluating = inner.closes_window_next = False
-        # Inside a window there is no step yet: the inner step accumulates gradients.
+        # inside a window there is no step yet: the inner step accumulates gradients
         if not closes_window or self.optimizer is None:
             return inner(batch, batch_idx, closes_window)
         optimizer = self.optimizer
@@ -89,23 +89,23 @@ class ClosureStep(TrainStep):
                     "batches of a window again. Use larger batches."
                 )
             inner.closes_window_next = self.sync is not None
-            # Not as the window's last batch, or the inner step would step the optimizer itself.
+            # not as the window's last batch, or the inner step would step the optimizer itself
             outputs = inner(batch, batch_idx, closes_window=False)
             inner.is_reevaluating = True
             if self.sync is not None:
                 self.end_synced_batch(closes_window=True)
             if self.progress.has_gradients:
-                # In each evaluation: the optimizer must see unscaled and clipped gradients.
+                # in each evaluation: the optimizer must see unscaled and clipped gradients
                 self.finish_gradients(optimizer)
             loss = outputs.get("loss")
             evaluates = needs_closure(optimizer) or self._offers_closure
             if self.sync is not None and loss is not None and evaluates:
-                # All ranks must make the same decisions, as in a line search.
+                # all ranks must make the same decisions, as in a line search
                 return self.context.processes.reduce(loss)
             return loss
 
-        # An override of optimizer_step calls optimizer.step(closure); the wrapper routes that to
-        # `step_manually`, which counts the step and applies the loss scaling.
+        # an override of optimizer_step calls optimizer.step(closure); the wrapper routes that to
+        # `step_manually`, which counts the step and applies the loss scaling
         wrapped = ManualOptimizer(optimizer, self)
         self._steps_made = 0
         self.module.optimizer_step(self.progress.epochs_completed, batch_idx, wrapped, closure)
@@ -120,7 +120,7 @@ class ClosureStep(TrainStep):
                 "optimizer_step call optimizer.step(closure=optimizer_closure), or the closure "
                 "alone where no step is to be made."
             )
-        # Counted after the override, which reads the number of steps before its own.
+        # counted after the override, which reads the number of steps before its own
         for _ in range(self._steps_made):
             self.progress.steps_completed += 1
             self.hooks.on_after_optimizer_step(self.trainer, self.module, optimizer)
@@ -133,9 +133,9 @@ class ClosureStep(TrainStep):
         if needs_closure(optimizer) or (closure is not None and self._offers_closure):
             result = optimizer.step(closure, **kwargs)
         else:
-            # The scaler's step takes no closure, so the gradients are computed before it.
+            # the scaler's step takes no closure, so the gradients are computed before it
             result = closure() if closure is not None else None
-            # Every loss was skipped, so there is nothing to step with.
+            # every loss was skipped, so there is nothing to step with
             if closure is not None and not self.progress.has_gradients:
                 return result
             self.precision.step(optimizer, **kwargs)

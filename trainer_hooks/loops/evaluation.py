@@ -40,7 +40,7 @@ _END = object()
 _STAGE_NAMES = {"validate": "validation", "test": "test", "predict": "predict"}
 _SUFFIXES = ("start", "epoch_start", "batch_start", "batch_end", "epoch_end", "end")
 _HOOKS = {
-    # Getters, which are applied to the relay when a hook is called: its functions may be replaced.
+    # getters, which are applied to the relay when a hook is called: its functions may be replaced
     stage: {suffix: attrgetter(f"on_{name}_{suffix}") for suffix in _SUFFIXES}
     for stage, name in _STAGE_NAMES.items()
 }
@@ -64,10 +64,10 @@ class EvaluationLoop:
         self._step = self._make_step()
         self._recorder: IndexRecorder | None = None
         self._getters = _HOOKS[stage]
-        # The loop of the sanity check is made after the fit has entered that stage.
+        # the loop of the sanity check is made after the fit has entered that stage
         self._is_sanity_check = context.state.stage == "sanity_check"
-        # A stop that was requested before this validation does not cut it short: the weights of the
-        # end are validated. Only a StopTraining raised inside does.
+        # a stop that was requested before this validation does not cut it short: the weights of the
+        # end are validated. Only a StopTraining raised inside does
         self._stops_before = context.requests.stop_requests if context.state.fn == "fit" else 0
 
     def _make_step(self) -> Callable[..., Any]:
@@ -101,7 +101,7 @@ class EvaluationLoop:
     def open(self) -> Iterator[None]:
         """Put the module into eval mode, and let metrics return to their scope afterwards."""
         context, metrics = self.context, self.context.training.metrics
-        # A validation may run in the middle of a training epoch, whose scope goes on afterwards.
+        # a validation may run in the middle of a training epoch, whose scope goes on afterwards
         scope = metrics.scope
         is_in_fit = context.state.fn == "fit"
         metrics.enter(LogScope.CLOSED)
@@ -115,7 +115,7 @@ class EvaluationLoop:
         """Call the start hooks."""
         context, get = self.context, self._getters
         trainer, module, hooks = context.trainer, context.module, self._hooks
-        # As in Lightning: inside fit, callback metrics change at the end of the validation only.
+        # as in Lightning: inside fit, callback metrics change at the end of the validation only
         context.training.metrics.enter(
             LogScope.EVALUATION_EPOCH,
             is_held=context.state.fn == "fit" and not self._is_sanity_check,
@@ -181,7 +181,7 @@ class EvaluationLoop:
                 yield enumerate(self._batches(iterable, index, limit))
         except StopTraining as request:
             context.stop_by(request)
-        # Also after an error: gathered weights would take the memory of the whole model.
+        # also after an error: gathered weights would take the memory of the whole model
         finally:
             context.processes.end_uneven_forwards(context.module)
 
@@ -214,7 +214,7 @@ class EvaluationLoop:
         if limit is not None:
             count = min(count, limit)
         count_taken, common_count = 0, data.shared_batches(index, limit)
-        # Past their common number of batches the ranks must not wait for each other's weights.
+        # past their common number of batches the ranks must not wait for each other's weights
         if common_count == 0:
             processes.begin_uneven_forwards(module)
         batches = islice(reproducible_iterator(iterable), None if count == math.inf else int(count))
@@ -240,7 +240,7 @@ class EvaluationLoop:
 
     def _run_batch(self, index: int, batch: Any, batch_idx: int, extra: tuple[int, ...]) -> None:
         """Run the step on one batch, with its hooks, and use its output."""
-        # What the end hook gets if the start hook or the step asked to stop.
+        # what the end hook gets if the start hook or the step asked to stop
         output = None
         try:
             self._begin_batch(batch, batch_idx, extra)
@@ -314,14 +314,14 @@ def evaluation_mode(module: Module, stage: str, inference: bool) -> Iterator[Non
     training_flags = [(submodule, submodule.training) for submodule in module.modules()]
     hook = f"on_{_STAGE_NAMES[stage]}_model"
     try:
-        # Inside fit only no_grad: tensors made in inference mode cannot enter autograd later.
+        # inside fit only no_grad: tensors made in inference mode cannot enter autograd later
         with torch.inference_mode() if inference else torch.no_grad():
             getattr(module, f"{hook}_eval")()
             yield
     finally:
         for submodule, mode in training_flags:
-            # Set directly: Module.train() would recurse and overwrite the modes of frozen
-            # submodules.
+            # set directly: Module.train() would recurse and overwrite the modes of frozen
+            # submodules
             submodule.training = mode
         # the name of one of the three is not Lightning's, and may be the user's own there
         if f"{hook}_train" not in names_left_to_user(type(module)):

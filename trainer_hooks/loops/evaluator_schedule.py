@@ -79,11 +79,11 @@ class EvaluatorSchedule:
         progress = self._context.training.progress
         batches, is_requested = progress.batches_completed, progress.is_validation_requested
         if is_due and not is_requested and not self._default_indices:
-            # No loader follows the options, so that no validation would tell them it was done.
+            # no loader follows the options, so that no validation would tell them it was done
             self._default_schedule.mark_done()
         due = [index for index, schedule in self._schedules.items() if schedule.is_due() or is_last]
         done = [index for index in due if self._schedules[index].done_at == batches]
-        # Otherwise a resume would find them due once more.
+        # otherwise a resume would find them due once more
         self.mark_done(done)
         default_due = self._all_indices if is_requested else self._default_indices
         return sorted({*set(due).difference(done), *(default_due if is_due else ())})

@@ -41,7 +41,7 @@ def replay_training_batches(context: RunContext) -> int:
         UsageError: the module uses manual optimization, or the epoch has no known end.
     """
     module, stream = context.module, context.data.stream
-    # For samplers that shuffle by the number of the epoch, such as torch's DistributedSampler.
+    # for samplers that shuffle by the number of the epoch, such as torch's DistributedSampler
     last_epoch = max(context.training.progress.epochs_completed - 1, 0)
     name = type(module).__qualname__
     if not module.automatic_optimization:
@@ -58,7 +58,7 @@ def replay_training_batches(context: RunContext) -> int:
     scratch_metrics = MetricStore()
     scratch_metrics.enter(LogScope.TRAIN_BATCH)
     has_step = defines(module, "training_step", Module)
-    # The step's `self.log` writes into metrics that are dropped.
+    # the step's `self.log` writes into metrics that are dropped
     ours(module).attach(context.trainer, scratch_metrics)
     count = 0
     try:
@@ -119,14 +119,14 @@ def validate_again(
             f"prefix {prefix!r} of {_METHOD}: it must be a text, or the metrics would take the "
             "place of those of the epoch's own validation. Pass one, such as 'ema_'."
         )
-    # Callbacks of the run are attached to the module already, and stay so.
+    # callbacks of the run are attached to the module already, and stay so
     extra_callbacks = [
         callback
         for callback in collect_callbacks(callbacks)
         if callback not in context.connector.callbacks
     ]
     hooks = context.connector.separate_relay(callbacks)
-    # The relay is a new one, which would raise a `StopTraining` of a hook instead.
+    # the relay is a new one, which would raise a `StopTraining` of a hook instead
     hooks.begin_run(context.stop_by)
     for callback in extra_callbacks:
         ours(callback).attach_module(context.module)
@@ -180,11 +180,11 @@ def _keeping_training_state(context: RunContext) -> Iterator[None]:
     )  # fmt: skip
     training, stage = context.training, state.stage
     snapshot, latest_metrics = context.state_registry.snapshot(), training.metrics.latest()
-    # A validation that was stopped may have left these set.
+    # a validation that was stopped may have left these set
     data.chosen = context.validation.limit = None
-    # A checkpoint that is saved inside must hold the state before this validation.
+    # a checkpoint that is saved inside must hold the state before this validation
     context.validation.snapshot = snapshot
-    # The module may hold other weights now, such as an average, whose buffers differ.
+    # the module may hold other weights now, such as an average, whose buffers differ
     snapshot.pop("buffers")
     state.stage = RunningStage.VALIDATING
     stopwatch.start_evaluating()

@@ -65,15 +65,15 @@ class FitLoop:
         self._step = self._make_step()
         self._assigned_step = vars(context.module).get("training_step")
         self._schedulers = SchedulerStepper(context)
-        # One object for batches and cycles: its warning is given once in a fit.
+        # one object for batches and cycles: its warning is given once in a fit
         self._requested_saves = CheckpointRequests(context)
         self._cycles = EpochCycles(context, self._requested_saves)
         self._validation = self._make_validation()
         self._sizes_of = batch_counter(context.module)
         limit = DurationLimit(context)
         self._duration: DurationLimit | RankConsensus = limit
-        # With several ranks the consensus answers `is_over` for all.
-        # Imported here, so that a run of one rank loads nothing of torch.distributed.
+        # with several ranks the consensus answers `is_over` for all.
+        # Imported here, so that a run of one rank loads nothing of torch.distributed
         if context.processes.is_distributed:
             from trainer_hooks.loops.rank_consensus import RankConsensus
 
@@ -122,7 +122,7 @@ class FitLoop:
                     self._finish_epoch()
                 context.requests.raise_pending_signal()
             self._cycles.close()
-        # Outside of the shutdown, which would call `on_train_end` once more for a signal inside it.
+        # outside of the shutdown, which would call `on_train_end` once more for a signal inside it
         self._close_training()
 
     def release(self) -> None:
@@ -137,9 +137,9 @@ class FitLoop:
         context.state.stage = RunningStage.TRAINING
         context.training.timekeeper.stopwatch.start()
         context.training.metrics.enter(LogScope.TRAIN_EPOCH)
-        # Before the loop takes the checkpoint.
+        # before the loop takes the checkpoint
         slot = UnfinishedSlot(context, self._requested_saves)
-        # Saved in `on_epoch_checkpoint`: the epoch is not counted yet.
+        # saved in `on_epoch_checkpoint`: the epoch is not counted yet
         if progress.stage is EpochStage.ENDED:
             progress.complete_epoch()
         context.continues_epoch = progress.stage is not EpochStage.BETWEEN
@@ -152,7 +152,7 @@ class FitLoop:
         self._reach_consensus()
         self._validation.start()
         self._resume(slot)
-        # A resume at the end of a cycle closes it; in any other fit none is open there.
+        # a resume at the end of a cycle closes it; in any other fit none is open there
         if progress.stage is EpochStage.BETWEEN:
             self._cycles.after_epoch()
             self._reach_consensus()
@@ -172,8 +172,8 @@ class FitLoop:
     def _close_training(self) -> None:
         """Call `on_train_end`, and act on a signal that came since the last batch."""
         context = self.context
-        # Each rank's last forward has changed its own buffers: the fit leaves the same module on
-        # all, as a resume from its last checkpoint would.
+        # each rank's last forward has changed its own buffers: the fit leaves the same module on
+        # all, as a resume from its last checkpoint would
         context.processes.broadcast_module_buffers(context.module)
         context.hooks.on_train_end(context.trainer, context.module)
         context.training.timekeeper.stopwatch.stop()
@@ -190,7 +190,7 @@ class FitLoop:
     def reason_to_end(self) -> str:
         """Return the reason why training is over, or an empty string if it goes on."""
         plan, progress = self.context.plan, self.context.training.progress
-        # An ended epoch counts, although its counter is only advanced after the checkpoint hook.
+        # an ended epoch counts, although its counter is only advanced after the checkpoint hook
         epochs = progress.epochs_completed + (progress.stage is EpochStage.ENDED)
         if 0 <= plan.max_steps <= progress.steps_completed:
             return f"max_steps={plan.max_steps} optimizer steps are done"
@@ -223,7 +223,7 @@ class FitLoop:
         trainer, module, hooks = context.trainer, context.module, context.hooks
         progress, metrics = context.training.progress, context.training.metrics
         accumulate = context.plan.accumulate_grad_batches
-        # With several ranks this also wraps parameters that were replaced since the last epoch.
+        # with several ranks this also wraps parameters that were replaced since the last epoch
         step.set_window(accumulate)
         outputs: dict[str, Any] = {}
         self._fetcher.open()
@@ -232,15 +232,15 @@ class FitLoop:
             if batch is None:
                 self._batch_end.skip_none_batch()
                 continue
-            # Its size weighs the values that `log` gets from here on.
+            # its size weighs the values that `log` gets from here on
             metrics.batch = batch
-            # Counted before hooks and the step, which may change the batch in place.
+            # counted before hooks and the step, which may change the batch in place
             samples, tokens = measure(batch)
             batch_idx = progress.batches_in_epoch
             closes_window = context.batch.is_last or progress.batches_in_window + 1 >= accumulate
             try:
                 hooks.on_train_batch_start(trainer, module, batch, batch_idx)
-                # Cleared first, so that an error in the skip does not skip the next batch as well.
+                # cleared first, so that an error in the skip does not skip the next batch as well
                 if context.requests.skips_batch:
                     context.requests.skips_batch = False
                     outputs = step.skip(batch_idx, closes_window)
@@ -249,18 +249,18 @@ class FitLoop:
             except StopTraining as request:
                 context.stop_by(request)
                 if self._consensus is None:
-                    # The batch has no complete gradients, so its window must not step.
+                    # the batch has no complete gradients, so its window must not step
                     outputs, closes_window = {}, False
                 else:
-                    # The other ranks go on with their step, which needs this rank's part of the
-                    # reduction.
+                    # the other ranks go on with their step, which needs this rank's part of the
+                    # reduction
                     outputs = step.skip(batch_idx, closes_window)
             except Exception as error:
                 add_note(error, f"in {progress.describe_batch(batch_idx)}")
                 raise
             self._end_batch(batch, batch_idx, outputs, closes_window, samples, tokens)
             self._batch_end.finish(closes_window, outputs)
-        # Once more for a run that never flushes; the wait for the device is one in an epoch.
+        # once more for a run that never flushes; the wait for the device is one in an epoch
         self._batch_end.loss_check.check(outputs)
 
     def _end_batch(
@@ -274,7 +274,7 @@ class FitLoop:
     ) -> None:
         """Count a batch that was trained, step the schedulers, and call `on_train_batch_end`."""
         context, progress = self.context, self.context.training.progress
-        # Before the end hook: a checkpoint saved in it must hold this batch as trained.
+        # before the end hook: a checkpoint saved in it must hold this batch as trained
         progress.count_batch(closes_window, samples, tokens)
         context.batch.is_taken = False
         if context.after_first_batches:
@@ -306,7 +306,7 @@ class FitLoop:
         context.training.timekeeper.begin_epoch(context.training.progress)
         context.batch.is_last = context.batch.has_scheduled = False
         stream = context.data.train_stream
-        # Before the start hooks, which see the new loaders; a hook may reload them once more.
+        # before the start hooks, which see the new loaders; a hook may reload them once more
         if context.data.renew is not None:
             context.data.renew()
         context.training.metrics.enter(LogScope.TRAIN_EPOCH)
@@ -317,7 +317,7 @@ class FitLoop:
         self._renew_training_step()
         if self._learning_check is not None:
             self._learning_check.begin_batches()
-        # A hook has reloaded the loaders, so the number of batches may differ.
+        # a hook has reloaded the loaders, so the number of batches may differ
         if stream is not context.data.train_stream:
             self._validation.build_schedule()
             self._validation.start()
@@ -375,13 +375,13 @@ class FitLoop:
         is_complete = self._is_complete()
         if is_complete and isinstance(self._step, TrainStep):
             self._step.missing_losses.require_one_loss(context.training.progress.batches_in_epoch)
-        # Before the validation, so that its workers do not run beside those of the training, unless
-        # those are persistent.
+        # before the validation, so that its workers do not run beside those of the training, unless
+        # those are persistent
         self._fetcher.close(is_complete=is_complete)
         context.batch.is_taken = False
         context.training.progress.abandon_window()
-        # The loop does this with the last batch; here for an epoch whose last batch was not known
-        # as such.
+        # the loop does this with the last batch; here for an epoch whose last batch was not known
+        # as such
         if is_complete:
             self._schedulers.after_batches()
         context.training.metrics.enter(LogScope.TRAIN_EPOCH)
@@ -395,10 +395,10 @@ class FitLoop:
         context.training.metrics.enter(LogScope.TRAIN_EPOCH)
         context.training.metrics.publish_reductions(LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH)
         hooks.on_train_epoch_end(trainer, module)
-        # Reduce what the hook has logged; inside the hook each rank had its own values.
+        # reduce what the hook has logged; inside the hook each rank had its own values
         if self._consensus is not None:
             context.training.metrics.publish_reductions(LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH)
-        # After the hook: a scheduler may monitor a metric that it has logged just now.
+        # after the hook: a scheduler may monitor a metric that it has logged just now
         self._schedulers.after_epoch()
         if self._learning_check is not None:
             self._learning_check.after_epoch()
@@ -409,8 +409,8 @@ class FitLoop:
             *context.training.metrics.reduce_and_reset(LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH),
         )
         context.training.metrics.enter(LogScope.CLOSED)
-        # Set before the checkpoint hook: a resume from its file must not repeat the end of the
-        # epoch.
+        # set before the checkpoint hook: a resume from its file must not repeat the end of the
+        # epoch
         context.training.progress.stage = EpochStage.ENDED
         self._reach_consensus()
         if context.background.has_news:
@@ -431,8 +431,8 @@ class FitLoop:
             progress.stage = EpochStage.CLOSING
         if progress.stage is EpochStage.CLOSING:
             self._end_epoch()
-        # Counted after the checkpoint hook: a file saved there holds the epoch as ended, and its
-        # resume begins with the count.
+        # counted after the checkpoint hook: a file saved there holds the epoch as ended, and its
+        # resume begins with the count
         if progress.stage is EpochStage.ENDED:
             progress.complete_epoch()
             self._cycles.after_epoch()
@@ -446,28 +446,28 @@ class FitLoop:
     def _resume(self, slot: UnfinishedSlot) -> None:
         """Restore the states that wait for the loop; finish the batch or the slot of the save."""
         context, progress = self.context, self.context.training.progress
-        # Taken out, so that the content of the file does not stay in memory for the whole fit.
+        # taken out, so that the content of the file does not stay in memory for the whole fit
         checkpoint, context.resumed = context.resumed, {}
         if not checkpoint:
             return
         context.state_registry.load(checkpoint, context.resumed_path, by_loop=True)
         if progress.stage is not EpochStage.BETWEEN:
             context.batch.is_last = self._is_complete()
-        # Only `on_batch_checkpoint`, the slot of a batch, comes after its end and before the next.
+        # only `on_batch_checkpoint`, the slot of a batch, comes after its end and before the next
         is_past_checkpoint_hook = progress.stage in (EpochStage.ENDED, EpochStage.BETWEEN) or (
             progress.stage is EpochStage.BATCHES
             and not progress.is_batch_open
             and not checkpoint["trainer_hooks"].get("inside_batch", False)
         )
-        # If the checkpoint was saved in `on_train_batch_end` or a validation after this batch,
-        # finish the batch, which repeats the validation from its start.
+        # if the checkpoint was saved in `on_train_batch_end` or a validation after this batch,
+        # finish the batch, which repeats the validation from its start
         if progress.stage is EpochStage.BATCHES and progress.is_batch_open:
             self._finish_open_batch()
         if slot.is_open:
             slot.finish()
         if is_past_checkpoint_hook and progress.is_checkpoint_requested:
-            # The checkpoint was saved in the hook that should have served this request, which may
-            # have been the last one.
+            # the checkpoint was saved in the hook that should have served this request, which may
+            # have been the last one
             self._requested_saves.save()
 
     def _finish_open_batch(self) -> None:
@@ -490,10 +490,10 @@ class FitLoop:
             self._consensus.reject_lone_stop(request)
         context, progress = self.context, self.context.training.progress
         context.stop_by(request)
-        # A validation that was cut off has left these.
+        # a validation that was cut off has left these
         context.state.stage = RunningStage.TRAINING
         context.validation.snapshot = {}
-        # The batch is given up, so a resume must not finish it.
+        # the batch is given up, so a resume must not finish it
         progress.is_batch_open = False
         self._finish_epoch()
 
@@ -555,7 +555,7 @@ class EpochCycles:
         context = self._context
         if self._length is None or not self._cycle.is_open:
             return
-        # First, so that a checkpoint of the hooks below does not call them again on a resume.
+        # first, so that a checkpoint of the hooks below does not call them again on a resume
         self._cycle.is_open = False
         context.hooks.on_iteration_end(context.trainer, context.module)
         context.hooks.on_iteration_checkpoint(context.trainer, context.module)
@@ -577,7 +577,7 @@ def make_step(context: RunContext) -> TrainStep | ManualStep:
 
 def connect_step(step: TrainStep | ManualStep, context: RunContext, *, is_manual: bool) -> None:
     """Let the trainer reach a step, and let the step average its gradients over several ranks."""
-    # For `trainer.optimizers = ...`: the step holds the optimizer itself, not where it is kept.
+    # for `trainer.optimizers = ...`: the step holds the optimizer itself, not where it is kept
     context.rebind_optimizers = step.refresh_optimizers
     if context.processes.is_distributed:
         _connect_ranks(step, context, is_manual=is_manual)
@@ -651,7 +651,7 @@ def _connect_ranks(step: TrainStep | ManualStep, context: RunContext, *, is_manu
     Raises:
         OptimizationError: an option does not work with several ranks.
     """
-    # Imported here: runs of one rank load none of them, and runs with DDP nothing of FSDP.
+    # imported here: runs of one rank load none of them, and runs with DDP nothing of FSDP
     from trainer_hooks.runtime.process_group import ProcessGroup
 
     if context.plan.microbatch_size == "auto":
@@ -705,7 +705,7 @@ class GracefulShutdown:
         """Save a checkpoint and call `on_train_end` if a termination signal ended the training."""
         context = self._context
         has_begun = context.state.stage != "sanity_check"
-        # A second signal is not in order: it acts at once, also in the middle of a batch.
+        # a second signal is not in order: it acts at once, also in the middle of a batch
         if isinstance(error, TerminationSignal) and error.is_in_order and has_begun:
             self._save(signal.Signals(error.signum).name)
             context.state.stage = RunningStage.TRAINING
@@ -724,7 +724,7 @@ class GracefulShutdown:
         try:
             self._context.requests.raise_pending_signal()
         except TerminationSignal as error:
-            # A checkpoint of the last batch may exist already, saved at the end of training.
+            # a checkpoint of the last batch may exist already, saved at the end of training
             if training.saved_batches != training.progress.batches_completed:
                 self._save(signal.Signals(error.signum).name)
             raise
@@ -735,7 +735,7 @@ class GracefulShutdown:
         trainer = context.trainer
         savers = trainer.checkpoint_callbacks
         for saver in savers:
-            # One file is enough; schedulers such as SLURM kill the process soon after the signal.
+            # one file is enough; schedulers such as SLURM kill the process soon after the signal
             if ours(saver).save_before_leaving(trainer, context.module):
                 return
         if not trainer.fast_dev_run:

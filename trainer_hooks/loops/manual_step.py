@@ -43,14 +43,14 @@ class ManualStep:
     def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:  # noqa: ARG002
         """Train on one batch and return the outputs for hooks."""
         self.hooks.on_before_train_batch(self.trainer, self.module)
-        # Each batch is a window: whether the module steps in it is known to the module alone.
+        # each batch is a window: whether the module steps in it is known to the module alone
         if self.sync is not None:
             self.sync.begin(closes_window=True)
         with self.precision.forward_context():
             output = self.training_step(batch, batch_idx)
         if self.sync is not None:
             self.sync.end(True, has_gradients=True, batches=0)
-        # With manual optimization a dict without a loss is a valid return value.
+        # with manual optimization a dict without a loss is a valid return value
         if isinstance(output, dict) and "loss" not in output:
             return output
         return hook_outputs(output, extract_loss(output, self.module))
@@ -61,7 +61,7 @@ class ManualStep:
 
     def refresh_optimizers(self) -> None:
         """Wrap the optimizers that the run has now."""
-        # Wrapped, so that `optimizer.step()` in the module counts the step and calls the hooks.
+        # wrapped, so that `optimizer.step()` in the module counts the step and calls the hooks
         self.optimizers = [ManualOptimizer(o, self) for o in self._optimization.optimizers]
 
     def attach_sync(self, sync: GradientSync | ShardedGradientSync) -> None:
@@ -88,7 +88,7 @@ class ManualStep:
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Compute gradients, with the hooks before and after."""
-        # The hook gets the loss that is differentiated, as with automatic optimization.
+        # the hook gets the loss that is differentiated, as with automatic optimization
         scaled = self.precision.scale(loss)
         self.hooks.on_before_backward(self.trainer, self.module, scaled)
         if self.sync is not None:
@@ -108,7 +108,7 @@ class ManualStep:
         )
         if closure is not None and not evaluates:
             result = closure()
-        # Before the hook, which sees and may clip the true gradients.
+        # before the hook, which sees and may clip the true gradients
         self.precision.unscale(optimizer)
         self.hooks.on_before_optimizer_step(self.trainer, self.module, optimizer)
         if evaluates:

@@ -38,7 +38,7 @@ class MicrobatchStep(TrainStep):
     microbatches are removed and the later microbatches are not run.
     """
 
-    # The joined outputs need the loss of each microbatch.
+    # the joined outputs need the loss of each microbatch
     always_returns_outputs = True
 
     def __init__(self, context: RunContext) -> None:
@@ -67,7 +67,7 @@ class MicrobatchStep(TrainStep):
 
     def run_microbatches(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
         """Run the forward and backward of each microbatch and return their joined outputs."""
-        # Changed for each microbatch below, and restored for a closure that runs the batch again.
+        # changed for each microbatch below, and restored for a closure that runs the batch again
         closes_window_next = self.closes_window_next
         microbatches = self._split(batch, self.size)
         sizes = [samples_in(microbatch) for microbatch in microbatches]
@@ -82,11 +82,11 @@ class MicrobatchStep(TrainStep):
         self._opens_window = self.has_skipped_loss = False
         state_before = self._gradients_if_skippable(len(microbatches))
         for microbatch, size in zip(microbatches, sizes, strict=True):
-            # The step divides the loss by this, which weights each microbatch by its fraction of
-            # the samples.
+            # the step divides the loss by this, which weights each microbatch by its fraction of
+            # the samples
             self.accumulate = self._window * total / size
             self.metrics.batch = microbatch
-            # Gradients are reduced over the ranks once, in the backward of the last microbatch.
+            # gradients are reduced over the ranks once, in the backward of the last microbatch
             self.closes_window_next = closes_window and len(outputs_of_parts) + 1 == len(
                 microbatches
             )
@@ -158,7 +158,7 @@ class AutoMicrobatchStep(MicrobatchStep):
     def run_microbatches(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
         """Run microbatches of the known size, and of smaller sizes if memory runs out."""
         samples = samples_in(batch)
-        # No size is known yet: begin with the whole batch.
+        # no size is known yet: begin with the whole batch
         if self.progress.microbatch_size == 0:
             self.size = samples
         while True:
@@ -175,14 +175,14 @@ class AutoMicrobatchStep(MicrobatchStep):
                         "memory. Make the model or the sample smaller, or use a lower precision.",
                     )
                     raise
-            # Outside the `except`: the frames of the error refer to the tensors that were too
-            # large.
+            # outside the `except`: the frames of the error refer to the tensors that were too
+            # large
             state_before.restore()
-            # The last batch of an epoch may be smaller than the size, which then says nothing.
+            # the last batch of an epoch may be smaller than the size, which then says nothing
             tried_size = min(self.size, samples)
-            # Kept in the progress too, so that a resume does not begin with the whole batch again.
+            # kept in the progress too, so that a resume does not begin with the whole batch again
             self.size = self.progress.microbatch_size = (tried_size + 1) // 2
-            # The allocator's cache is split into blocks for the larger size.
+            # the allocator's cache is split into blocks for the larger size
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
             log.warning(
@@ -200,9 +200,9 @@ class _StateBeforeBatch:
         self._step = step
         module, progress = step.module, step.progress
         self._rng = rng.capture()
-        # Buffers such as the statistics of BatchNorm change in the forward.
+        # buffers such as the statistics of BatchNorm change in the forward
         self._buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
-        # At the start of a window gradients are cleared anyway, so there is nothing to copy.
+        # at the start of a window gradients are cleared anyway, so there is nothing to copy
         is_open = progress.batches_in_window > 0
         self._gradients = _copied_gradients(module) if is_open else None
         self._has_gradients = progress.has_gradients
@@ -224,7 +224,7 @@ class _StateBeforeBatch:
 
 def _copied_gradients(module: nn.Module) -> list[Tensor | None]:
     """Return copies of a module's gradients, in the order of its parameters."""
-    # Copies: the backward accumulates into `.grad` in place.
+    # copies: the backward accumulates into `.grad` in place
     return [None if p.grad is None else p.grad.clone() for p in module.parameters()]
 
 
@@ -234,7 +234,7 @@ def _join_outputs(outputs_of_parts: list[dict[str, Any]], sizes: list[int]) -> d
     The loss is the mean over samples. Tensors with one entry per sample are concatenated; any other
     value becomes a list with one entry per microbatch.
     """
-    # A microbatch was skipped, so the batch has no loss.
+    # a microbatch was skipped, so the batch has no loss
     if not all(outputs_of_parts):
         return {}
     if len(outputs_of_parts) == 1:

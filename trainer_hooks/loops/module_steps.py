@@ -199,7 +199,7 @@ def hook_outputs(output: Any, loss: Tensor | None) -> dict[str, Any]:
     """Return the outputs of a training step for hooks: the detached loss and further outputs."""
     if loss is None:
         return {}
-    # Detached, or a callback that keeps outputs would keep the graph of every batch.
+    # detached, or a callback that keeps outputs would keep the graph of every batch
     outputs: dict[str, Any] = {"loss": loss.detach()}
     if isinstance(output, dict):
         extra_outputs = {name: value for name, value in output.items() if name != "loss"}
@@ -286,7 +286,7 @@ def adapt_to_signature(module: Module, name: str, num_loaders: int = 1) -> Calla
             f"{where}(dataloader_iter): a step takes no batches from the loader here, it is given "
             f"one after another. Write def {name}(self, batch, batch_idx)."
         )
-    # Only then is it wrapped: the frame of the lambda would be one more in each batch.
+    # only then is it wrapped: the frame of the lambda would be one more in each batch
     if len(positional) == 1:
         return lambda batch, *_: step(batch)
     return step

@@ -473,7 +473,7 @@ class OwnLoop(FitLoop):
             UsageError: its step was left out.
         """
         if batch.is_cut:
-            # It has no complete gradients, so its window must not step.
+            # it has no complete gradients, so its window must not step
             batch.closes_window, batch.loss = False, None
         elif batch.backwards or (batch.has_backward and not batch.has_step):
             raise UsageError(

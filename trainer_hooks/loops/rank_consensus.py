@@ -70,7 +70,7 @@ class RankConsensus:
         self._is_first = True
         self._too_new: frozenset[str] = frozenset()
         self._last_sent: list[float] = []
-        # As of the window's last backward; None if no flag went with the gradients.
+        # as of the window's last backward; None if no flag went with the gradients
         self._at_backward: list[float] | None = None
         self._time_frozen_until = 0.0
         if sync is not None:
@@ -78,8 +78,8 @@ class RankConsensus:
 
     @property
     def _checks_every_window(self) -> bool:
-        # A limit on samples or tokens is known only after the backward, too late for the flag in
-        # the gradients, and must not be exceeded by a window.
+        # a limit on samples or tokens is known only after the backward, too late for the flag in
+        # the gradients, and must not be exceeded by a window
         return self._duration.is_counted
 
     def is_over(self) -> bool:
@@ -95,7 +95,7 @@ class RankConsensus:
             self._too_new = local_requests.unsent
         local_requests.sent = local_requests.made
         self._at_backward = self._own_requests()
-        # Only if some code reads the clock: otherwise its time needs no exchange.
+        # only if some code reads the clock: otherwise its time needs no exchange
         if watch.is_read and time.monotonic() > self._time_frozen_until:
             return True
         return self._at_backward != self._last_sent
@@ -140,16 +140,16 @@ class RankConsensus:
         if earlier is not None:
             for place in _CAN_WAIT:
                 sent[place] = sent[place] and earlier[place]
-        # One maximum serves all entries: flags are 0 or 1, and float64 keeps times and signal
+        # one maximum serves all entries: flags are 0 or 1, and float64 keeps times and signal
         # numbers exact.
         # After a resume the ranks may disagree about an earlier stop: a callback that requested it
-        # may be on rank 0 alone.
+        # may be on rank 0 alone
         is_new = not requests.is_stopping
         wanted = torch.tensor([*sent, is_new, *watch.measure()], dtype=torch.float64)
         started = time.monotonic()
         self._processes.all_reduce_max(wanted, "an agreement on what is asked for")
         now = time.monotonic()
-        # So that exchanges of the clock take about 1% of the time at most.
+        # so that exchanges of the clock take about 1% of the time at most
         self._time_frozen_until = now + max(_MIN_FROZEN_S, _FROZEN_PER_EXCHANGE * (now - started))
         stops, has_stop_request, over, steps, validates, saves, ends, signum, is_new, *seconds = (
             wanted.tolist()
@@ -161,7 +161,7 @@ class RankConsensus:
         progress.is_validation_requested |= bool(validates)
         progress.is_checkpoint_requested |= bool(saves)
         progress.is_epoch_end_requested |= bool(ends)
-        # All ranks have these now, so they must not be sent once more.
+        # all ranks have these now, so they must not be sent once more
         local_requests.wants_validation &= not sent[_VALIDATES]
         local_requests.wants_checkpoint &= not sent[_SAVES]
         local_requests.ends_epoch &= not sent[_ENDS]
@@ -170,7 +170,7 @@ class RankConsensus:
             local_requests.pending_signal = 0
         self._is_over, self._shares_steps = bool(over), bool(steps)
         context.training.metrics.shares_steps = self._shares_steps
-        # Requests that are served once are cleared by now, so they count as not sent.
+        # requests that are served once are cleared by now, so they count as not sent
         self._last_sent = [*sent[:4], 0, 0, 0, 0]
         watch.agreed = (seconds[0], seconds[1])
 
@@ -188,7 +188,7 @@ class RankConsensus:
 
         That costs a reduction only if the length of the loader is unknown.
         """
-        # Loaders with a length were limited to the shortest of all ranks as they were made.
+        # loaders with a length were limited to the shortest of all ranks as they were made
         if not self._context.data.train_stream.looks_ahead:
             return is_last
         return self._processes.reduce_boolean_decision(is_last, all=False)

@@ -33,15 +33,15 @@ class SchedulerStepper:
     def __init__(self, context: RunContext) -> None:
         self._context = context
         configs = context.training.optimization.schedulers
-        # With manual optimization the module steps its schedulers itself.
+        # with manual optimization the module steps its schedulers itself
         self._configs = configs if context.module.automatic_optimization else []
         by_step = [config for config in self._configs if config.interval == "step"]
         self.has_step_schedulers = bool(by_step)
         self.has_waiting_schedulers = any(config.reduce_on_plateau for config in by_step)
         self._steps = context.training.progress.steps_completed
         self._groups = context.training.optimization.num_groups
-        # An overridden `lr_scheduler_step` is called between batches, where a logged value would
-        # belong to none: `closed` makes logging there an error.
+        # an overridden `lr_scheduler_step` is called between batches, where a logged value would
+        # belong to none: `closed` makes logging there an error
         is_overridden = defines(context.module, "lr_scheduler_step", Module)
         self._closed_metrics = context.training.metrics.closed if is_overridden else nullcontext
 
@@ -52,13 +52,13 @@ class SchedulerStepper:
         window.
         """
         count = self._context.training.progress.steps_completed
-        # All batches of the window were skipped: without a step the same count must not be due
-        # twice.
+        # all batches of the window were skipped: without a step the same count must not be due
+        # twice
         if count == self._steps:
             return
         self._steps = count
-        # In the counters, so that a checkpoint from before the due step holds it. Asked anew: a
-        # callback may have taken the scheduler out since, as StochasticWeightAveraging does.
+        # in the counters, so that a checkpoint from before the due step holds it. Asked anew: a
+        # callback may have taken the scheduler out since, as StochasticWeightAveraging does
         self._context.training.progress.is_plateau_due = self.has_waiting_schedulers and any(
             config.interval == "step" and config.reduce_on_plateau for config in self._configs
         )
@@ -74,7 +74,7 @@ class SchedulerStepper:
     def after_batches(self) -> None:
         """Step the schedulers that count epochs and monitor no metric, after the last batch."""
         batch = self._context.batch
-        # The last batch and the end of the epoch's batches both lead here.
+        # the last batch and the end of the epoch's batches both lead here
         if not batch.has_scheduled:
             batch.has_scheduled = True
             self._step_epoch_schedulers(on_plateau=False)
@@ -96,7 +96,7 @@ class SchedulerStepper:
 
     def _step_epoch_schedulers(self, on_plateau: bool) -> None:
         """Step the schedulers that count epochs, with or without a monitored metric."""
-        # The epoch that ends is not counted yet.
+        # the epoch that ends is not counted yet
         count = self._context.training.progress.epochs_completed + 1
         for config in self._configs:
             if (
@@ -129,7 +129,7 @@ class SchedulerStepper:
                 return
             metric = metrics[name]
             if self._context.processes.is_distributed and config.interval == "step":
-                # Step values differ by rank; schedulers must not.
+                # step values differ by rank; schedulers must not
                 metric = self._context.processes.broadcast(metric)
         try:
             with self._closed_metrics():

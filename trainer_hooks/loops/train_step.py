@@ -68,7 +68,7 @@ class TrainStep:
         self.plan = context.plan
         self.missing_losses = self.make_loss_check(context)
         self.refresh_optimizers()
-        # Divides each loss. `MicrobatchStep` sets numbers that are not whole, for unequal parts.
+        # divides each loss. `MicrobatchStep` sets numbers that are not whole, for unequal parts
         self.accumulate: float = context.plan.accumulate_grad_batches
         self._overrides_backward = defines(self.module, "backward", Module)
         self._returns_scaled_loss = context.plan.divides_outputs
@@ -91,20 +91,20 @@ class TrainStep:
             ModuleError: `training_step` returned neither a loss nor None, or a loss without
                 gradient.
         """
-        # Names that a batch needs are bound to locals first: at a few microseconds for a whole
-        # step, attribute look-ups and calls count.
+        # names that a batch needs are bound to locals first: at a few microseconds for a whole
+        # step, attribute look-ups and calls count
         module, hooks, progress = self.module, self.hooks, self.progress
         if progress.batches_in_window == 0:
             self.open_window(batch_idx)
         if self.sync is not None:
-            # Before the forward, in which DDP decides whether the backward reduces gradients.
+            # before the forward, in which DDP decides whether the backward reduces gradients
             self.sync.begin(closes_window or self.closes_window_next)
         if self.precision.is_plain:
             output = self.training_step(batch, batch_idx)
         else:
             with self.precision.forward_context():
                 output = self.training_step(batch, batch_idx)
-        # The exact type first, so that the common case costs no call.
+        # the exact type first, so that the common case costs no call
         returned = loss = output if type(output) is Tensor else extract_loss(output, module)
         if loss is not None:
             if loss.ndim or not loss.requires_grad:
@@ -137,7 +137,7 @@ class TrainStep:
         trainer, module, hooks = self.trainer, self.module, self.hooks
         returned = loss
         if self.accumulate > 1:
-            # By the full number also in a shorter last window of an epoch, as in Lightning.
+            # by the full number also in a shorter last window of an epoch, as in Lightning
             loss = loss / self.accumulate
             if self._returns_scaled_loss:
                 returned = loss
@@ -153,7 +153,7 @@ class TrainStep:
         elif self._overrides_backward:
             module.backward(loss, **options)
         else:
-            # Straight to the tensor: Module.backward would be one more frame and call in each step.
+            # straight to the tensor: Module.backward would be one more frame and call in each step
             loss.backward(**options)  # type: ignore[no-untyped-call]
         hooks.on_after_backward(trainer, module)
         self.progress.has_gradients = True
@@ -183,7 +183,7 @@ class TrainStep:
                 "so that a step is made otherwise. Return it from configure_optimizers."
             )
         self.optimizer = optimizer
-        # An optimizer with a `zero_grad` of its own, in its class or on the instance, is called.
+        # an optimizer with a `zero_grad` of its own, in its class or on the instance, is called
         self._clears_grads_directly = (
             type(optimizer).zero_grad is Optimizer.zero_grad and "zero_grad" not in vars(optimizer)
             if optimizer is not None
@@ -196,12 +196,12 @@ class TrainStep:
 
     def attach_sync(self, sync: GradientSync | ShardedGradientSync) -> None:
         """Average gradients over the ranks with `sync` from here on."""
-        # With DDP the step runs in its forward, which prepares the reduction of the backward.
+        # with DDP the step runs in its forward, which prepares the reduction of the backward
         self.sync, self.training_step = sync, sync.step
 
     def set_window(self, batches: int) -> None:
         """Set the number of batches of an accumulation window, at the start of an epoch."""
-        # At each epoch: a callback may have changed the number.
+        # at each epoch: a callback may have changed the number
         self.accumulate = batches
         if self.sync is not None:
             self.sync.refresh(is_window_open=self.progress.batches_in_window > 0)
@@ -209,7 +209,7 @@ class TrainStep:
     def backward_synced(self, loss: Tensor, **options: Any) -> None:  # noqa: ARG002
         """Run the backward of one rank of several."""
         assert self.sync is not None
-        # A module's own backward cannot take the flag of the ranks along, so it is sent before.
+        # a module's own backward cannot take the flag of the ranks along, so it is sent before
         if self._overrides_backward:
             self.sync.before_backward(loss)
             self.module.backward(loss)
@@ -221,15 +221,15 @@ class TrainStep:
         """End a batch of one rank of several: complete the reduction of its window."""
         progress = self.progress
         assert self.sync is not None
-        # All ranks step or none: one with gradients makes those without step with zeros.
+        # all ranks step or none: one with gradients makes those without step with zeros
         progress.has_gradients = self.sync.end(
             closes_window, progress.has_gradients, progress.batches_completed
         )
 
     def skip(self, batch_idx: int, closes_window: bool) -> dict[str, Any]:
         """Skip a batch; its accumulation window begins and ends as if it had been trained."""
-        # A batch whose step raised StopTraining after `sync.begin` has opened its window already;
-        # in a run of several ranks it comes here.
+        # a batch whose step raised StopTraining after `sync.begin` has opened its window already;
+        # in a run of several ranks it comes here
         if self.progress.batches_in_window == 0 and (
             self.sync is None or not self.sync.is_batch_open
         ):
@@ -245,7 +245,7 @@ class TrainStep:
         """Start an accumulation window: clear the gradients of the one before."""
         optimizer, hooks, progress = self.optimizer, self.hooks, self.progress
         progress.has_gradients = False
-        # A closure that is called again runs the same window, of which the hook has been told.
+        # a closure that is called again runs the same window, of which the hook has been told
         if not self.is_reevaluating:
             hooks.on_before_train_batch(self.trainer, self.module)
         if optimizer is None:
@@ -258,8 +258,8 @@ class TrainStep:
         if self._overrides_zero_grad:
             self.module.optimizer_zero_grad(self.progress.epochs_completed, batch_idx, optimizer)
         elif self._clears_grads_directly:
-            # Equal to Optimizer.zero_grad without its profiler label, which takes longer than the
-            # loop.
+            # equal to Optimizer.zero_grad without its profiler label, which takes longer than the
+            # loop
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
                     parameter.grad = None
@@ -270,8 +270,8 @@ class TrainStep:
         """Unscale and clip the accumulated gradients, and step the optimizer."""
         optimizer = self.optimizer
         if optimizer is None:
-            # A module without an optimizer must count steps too, or max_steps would never be
-            # reached.
+            # a module without an optimizer must count steps too, or max_steps would never be
+            # reached
             self.progress.steps_completed += 1
             return
         self.step_optimizer(optimizer)
@@ -290,10 +290,10 @@ class TrainStep:
         """Unscale and clip the gradients of a window, with the hooks around that."""
         trainer, module, hooks = self.trainer, self.module, self.hooks
         if not self.precision.is_plain:
-            # Before the hook and clipping, which work on the true gradients.
+            # before the hook and clipping, which work on the true gradients
             self.precision.unscale(optimizer)
         hooks.on_before_optimizer_step(trainer, module, optimizer)
-        # After the hook, so that it sees the gradients as they are, as in Lightning.
+        # after the hook, so that it sees the gradients as they are, as in Lightning
         if self._clips:
             module.configure_gradient_clipping(
                 optimizer,
@@ -350,7 +350,7 @@ class MissingLossCheck:
                 "meant.",
                 TrainerHooksWarning,
             )
-        # Each microbatch of a batch comes here; the batch counts once.
+        # each microbatch of a batch comes here; the batch counts once
         batch_position = (progress.epochs_completed, batch_idx)
         if batch_position == self._last:
             return
@@ -358,7 +358,7 @@ class MissingLossCheck:
             self._num_missing = 0
         self._last = batch_position
         self._num_missing += 1
-        # The check at the end of the epoch would never come.
+        # the check at the end of the epoch would never come
         if self._num_missing >= ENDLESS_LOADER_LIMIT and (
             context.data.stream is not None and context.data.stream.num_batches == math.inf
         ):
@@ -371,7 +371,7 @@ class MissingLossCheck:
             ModuleError: none had.
         """
         epoch = self._context.training.progress.epochs_completed
-        # A stop may have cut off batches that would have had a loss.
+        # a stop may have cut off batches that would have had a loss
         is_all = self._last[0] == epoch and self._num_missing >= batches
         if is_all and not self._context.requests.is_stopping:
             raise ModuleError(

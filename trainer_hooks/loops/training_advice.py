@@ -107,8 +107,8 @@ class TrainingAdvice:
         self._gradients = [(weakref.ref(grad), grad._version) for grad in grads]  # noqa: SLF001
         has_stepped = progress.steps_completed > self._steps_before
         self._steps_before = progress.steps_completed
-        # Clearing sets another tensor, or zeros in place, which is a second change beside that of
-        # the backward. Other changes in place, such as clipping, hide it: then nothing is told.
+        # clearing sets another tensor, or zeros in place, which is a second change beside that of
+        # the backward. Other changes in place, such as clipping, hide it: then nothing is told
         self._looks += 1
         is_kept = has_stepped and bool(before) and len(before) == len(self._gradients)
         for (old, version), (new, changed) in zip(before, self._gradients, strict=False):
@@ -153,8 +153,8 @@ class TrainingAdvice:
         layers = []
         for name, part in self._context.module.named_modules():
             parameters = list(part.parameters(recurse=False))
-            # A layer in eval mode is meant to be frozen. Batch norms stay trainable in a backbone
-            # that is frozen for the first epochs, to be added later.
+            # a layer in eval mode is meant to be frozen. Batch norms stay trainable in a backbone
+            # that is frozen for the first epochs, to be added later
             if not parameters or not part.training or isinstance(part, _BATCH_NORMS):
                 continue
             if all(

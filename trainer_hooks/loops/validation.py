@@ -48,7 +48,7 @@ class FitValidation:
             from trainer_hooks.loops.evaluator_schedule import EvaluatorSchedule
 
             self._evaluators = EvaluatorSchedule(context, schedule)
-        # Each rank measures time and calls functions of the clock for itself.
+        # each rank measures time and calls functions of the clock for itself
         self._ranks_may_differ = context.processes.is_distributed and (
             self._evaluators is not None or schedule.depends_on_rank
         )
@@ -71,8 +71,8 @@ class FitValidation:
         if limit == 0 or not data.evaluation["validate"] or not data.train_stream.num_batches:
             return
         context.state.stage = RunningStage.SANITY_CHECKING
-        # The sanity check must leave no trace: with or without it the training gives the same
-        # weights.
+        # the sanity check must leave no trace: with or without it the training gives the same
+        # weights
         with context.state_registry.rolled_back(), context.training.metrics.isolated():
             hooks.on_sanity_check_start(trainer, module)
             EvaluationLoop(context, "validate").run(None if limit < 0 else limit)
@@ -98,12 +98,12 @@ class FitValidation:
         is_stopped = context.local_requests.stop_requests > 0
         if context.plan.validates_after_stop or not is_stopped:
             self._run_if_due(schedule.due_after_batches(is_complete=is_complete))
-        # A request that is still set was not due: these weights were validated already.
+        # a request that is still set was not due: these weights were validated already
         self._context.training.progress.is_validation_requested = False
 
     def _run_if_due(self, due: bool | list[int]) -> None:
         """Run a validation of all loaders (True), of those with these indices, or none."""
-        # A validation is full of collectives, so one rank decides for all.
+        # a validation is full of collectives, so one rank decides for all
         if self._ranks_may_differ:
             due = self._context.processes.broadcast(due)
         if due:
@@ -118,7 +118,7 @@ class FitValidation:
         context = self._context
         if self._schedule.is_on:
             self.begin(chosen)
-            # A callback may have set the limit in the start hook, for this validation alone.
+            # a callback may have set the limit in the start hook, for this validation alone
             EvaluationLoop(context, "validate").run(context.validation.limit)
             self.end()
         elif not self._has_warned:
@@ -138,14 +138,14 @@ class FitValidation:
         context, progress = self._context, self._context.training.progress
         trainer, module, hooks = context.trainer, context.module, context.hooks
         context.data.evaluation["validate"].chosen = chosen
-        # An interrupted validation runs again on a resume, from the state at its start.
+        # an interrupted validation runs again on a resume, from the state at its start
         context.validation.snapshot = context.state_registry.snapshot()
         context.state.stage = RunningStage.VALIDATING
         context.training.timekeeper.stopwatch.start_evaluating()
-        # Each rank's forwards have changed its own buffers: all must evaluate the same model.
+        # each rank's forwards have changed its own buffers: all must evaluate the same model
         if context.processes.is_distributed:
             context.processes.broadcast_module_buffers(module)
-        # Inside a window the gradients are accumulated training state, which must survive.
+        # inside a window the gradients are accumulated training state, which must survive
         if progress.batches_in_window == 0:
             module.on_validation_model_zero_grad()
         hooks.on_validation_run_start(trainer, module)

@@ -85,7 +85,7 @@ class ValidationSchedule:
         progress = self._context.training.progress
         meets_condition = self._condition is not None and self._condition.is_due()
         if progress.validated_at == progress.batches_completed:
-            # Otherwise a resume would find it due once more.
+            # otherwise a resume would find it due once more
             self.mark_done()
             return False
         if progress.is_validation_requested or meets_condition:
@@ -149,8 +149,8 @@ class ResumableSchedule:
 
     def is_due(self) -> bool:
         """Return whether the evaluation is due, and continue counting from here."""
-        # If the evaluation is due, the state before this call is stored until the evaluation is
-        # done: a resume in between must find it due again.
+        # if the evaluation is due, the state before this call is stored until the evaluation is
+        # done: a resume in between must find it due again
         before = self._condition.state_dict()
         is_due = self._condition.is_due(self._context.trainer.clock)
         self._store(before if is_due else self._condition.state_dict(), self.done_at)

@@ -41,7 +41,7 @@ def number(name: str, value: Any) -> float:
     Raises:
         MetricError: it is no real number.
     """
-    # Number, since NumPy registers its scalars there
+    # number, since NumPy registers its scalars there
     if not isinstance(value, Number) or isinstance(value, complex):
         raise MetricError(
             f"log({name!r}) was given {value!r} of type {type(value).__qualname__}: it must be a "

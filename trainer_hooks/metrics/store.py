@@ -382,9 +382,9 @@ class MetricStore:
 
     # --- epochs ---
 
-    # An epoch ends in three moments: `publish_reductions`, for callbacks that read metrics in the
+    # an epoch ends in three moments: `publish_reductions`, for callbacks that read metrics in the
     # hooks of the epoch's end; `reduce_over_ranks`, after what those hooks have logged; and
-    # `reduce_and_reset`, which hands the values on to the loggers and begins a new epoch.
+    # `reduce_and_reset`, which hands the values on to the loggers and begins a new epoch
 
     def publish_reductions(self, *scopes: LogScope) -> None:
         """Put the reductions of the epoch so far where callbacks read them; the values stay."""

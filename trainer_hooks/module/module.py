@@ -105,8 +105,8 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
         if clash := definition_clash(cls, _OWN_NAMES, skip=2):
             raise ModuleError(clash)
 
-    # A value under one of these names would take the place of a method that the trainer calls; and
-    # reading a submodule, parameter or buffer of such a name would give the method.
+    # a value under one of these names would take the place of a method that the trainer calls; and
+    # reading a submodule, parameter or buffer of such a name would give the method
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _OWN_NAMES:

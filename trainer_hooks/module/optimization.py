@@ -64,9 +64,9 @@ def import_compiler() -> None:
     """Import `torch._dynamo`, which torch imports for the first optimizer of a process."""
     if "torch._dynamo" in sys.modules:
         return
-    # In a thread: a function of torch that runs during this import leaves its frame in a reference
+    # in a thread: a function of torch that runs during this import leaves its frame in a reference
     # cycle. In the main thread that would keep the frames of all callers, and with them the
-    # loaders and their workers, until a garbage collection; the frames of a thread end in it.
+    # loaders and their workers, until a garbage collection; the frames of a thread end in it
     thread = Thread(target=_import_compiler, name="import of torch._dynamo", daemon=True)
     # no thread can be started where processes are limited: torch then imports it here
     with suppress(RuntimeError):
@@ -75,8 +75,8 @@ def import_compiler() -> None:
 
 
 def _import_compiler() -> None:
-    # Its eight hundred modules make a million objects that stay: looking through them for cycles,
-    # over and over, takes a fifth of the time from the start of the process to its first step.
+    # its eight hundred modules make a million objects that stay: looking through them for cycles,
+    # over and over, takes a fifth of the time from the start of the process to its first step
     is_collecting = gc.isenabled()
     gc.disable()
     try:

@@ -40,7 +40,7 @@ def pick_device(
             f"{did_you_mean(str(accelerator), _ACCELERATORS)}"
         )
     devices = _check_devices(devices)
-    # One rank may name any device; of several, each takes the one at its local rank.
+    # one rank may name any device; of several, each takes the one at its local rank
     is_single = topology.world_size == 1
     index = _device_index(devices) if is_single else _index_of_rank(devices, topology.local_rank)
     device_type = _available_type(accelerator)
@@ -54,7 +54,7 @@ def pick_device(
     if device_type != "cuda":
         return torch.device(device_type)
     count = torch.cuda.device_count()
-    # Of ranks that are yet to be launched, check all.
+    # of ranks that are yet to be launched, check all
     ranks = range(topology.world_size) if topology.starts else [topology.local_rank]
     requested_indices = [index] if is_single else [_index_of_rank(devices, rank) for rank in ranks]
     if max(requested_indices) >= count:
@@ -64,7 +64,7 @@ def pick_device(
             "start fewer processes."
         )
     if topology.starts == "fork":
-        # A CUDA context does not survive a fork, so only the forked ranks may make one.
+        # a CUDA context does not survive a fork, so only the forked ranks may make one
         return torch.device("cpu")
     return torch.device("cuda", index)
 
@@ -130,7 +130,7 @@ def require_usable(device: torch.device | None, option: str, where: str) -> None
 
 def usable_cpus() -> int:
     """Return the number of CPUs that this process may use."""
-    # A scheduler such as SLURM may give a process fewer CPUs than the machine has.
+    # a scheduler such as SLURM may give a process fewer CPUs than the machine has
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -177,7 +177,7 @@ def _check_devices(devices: object) -> str | int | list[int]:
         given = numbers if "," in given or not numbers else numbers[0]
     if isinstance(given, str):
         return "auto"
-    # A bool is an int, so that True would mean 1.
+    # a bool is an int, so that True would mean 1
     if isinstance(given, int) and not isinstance(given, bool) and (given > 0 or given == -1):
         return given
     if isinstance(given, list | tuple) and given:
@@ -233,7 +233,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def free_memory() -> None:
     """Collect garbage and return the allocators' free blocks to the device."""
-    # First: tensors in reference cycles hold their blocks until they are collected.
+    # first: tensors in reference cycles hold their blocks until they are collected
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

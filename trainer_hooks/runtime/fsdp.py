@@ -120,7 +120,7 @@ class ShardedGroup(ProcessGroup):
                 precision,
                 is_filled=is_filled,
                 units=units,
-                # All ranks start from rank 0's weights, as with DDP.
+                # all ranks start from rank 0's weights, as with DDP
                 broadcast=lambda tensor: dist.broadcast(tensor, 0, group=self._group_of(tensor)),
             )
         for name in steps:
@@ -129,14 +129,14 @@ class ShardedGroup(ProcessGroup):
     def begin_uneven_forwards(self, module: nn.Module) -> None:
         """Gather all weights, so that a forward communicates with no other rank."""
         with self.watchdog.waiting("all weights"):
-            # As the first forward does. It may change the value of the root that is kept below.
+            # as the first forward does. It may change the value of the root that is kept below
             module._get_fsdp_state()._lazy_init()  # type: ignore[operator] # noqa: SLF001
             for layer in module.modules():
                 if isinstance(layer, FSDPModule):
                     layer.unshard()
                     for group in layer._get_fsdp_state()._fsdp_param_groups:  # noqa: SLF001
                         self._gathered_groups.append((group, group.post_forward_mesh_info))
-                        # Set directly: set_reshard_after_forward would lose the previous value.
+                        # set directly: set_reshard_after_forward would lose the previous value
                         group.post_forward_mesh_info = None
 
     def end_uneven_forwards(self, module: nn.Module) -> None:
@@ -169,7 +169,7 @@ class ShardedGroup(ProcessGroup):
         with self.watchdog.waiting("the process groups"):
             assert self.device_mesh is not None
             if self.saves_shards and self._checkpoint_group is None:
-                # A group of its own: a writing thread's collectives must not meet the training's.
+                # a group of its own: a writing thread's collectives must not meet the training's
                 timeout = self.options.timeout
                 self._checkpoint_group = dist.new_group(backend="gloo", timeout=timeout)
 
@@ -271,7 +271,7 @@ def _gather_weights_before(module: nn.Module, name: str) -> None:
     register_fsdp_forward_method(module, name)
     gathering_step = getattr(module, name)
 
-    # Keeps the signature, from which the loops derive the arguments to pass.
+    # keeps the signature, from which the loops derive the arguments to pass
     @functools.wraps(step)
     def gathering(*args: Any, **kwargs: Any) -> Any:
         return gathering_step(*args, **kwargs)
@@ -322,12 +322,12 @@ def shard(
     _checkpoint_activations(module, options)
     mixed_precision, half = options.mixed_precision, _HALF_DTYPES.get(precision)
     if not mixed_precision:
-        # Gradients are summed in float32: 16-bit sums lose small values.
+        # gradients are summed in float32: 16-bit sums lose small values
         reduce_dtype = None if half is None else torch.float32
         mixed_precision = MixedPrecisionPolicy(param_dtype=half, reduce_dtype=reduce_dtype)
     offload = options.cpu_offload
     if not isinstance(offload, OffloadPolicy):
-        # Copies from pinned memory do not block the host; without a GPU nothing can be pinned.
+        # copies from pinned memory do not block the host; without a GPU nothing can be pinned
         pin_memory = torch.cuda.is_available()
         offload = CPUOffloadPolicy(pin_memory=pin_memory) if offload else OffloadPolicy()
     arguments: dict[str, Any] = {
@@ -336,10 +336,10 @@ def shard(
         "mp_policy": mixed_precision,
         "offload_policy": offload,
     }
-    # Values keep the buffers alive: the id of a dead one could be reused.
+    # values keep the buffers alive: the id of a dead one could be reused
     seen_buffers: dict[int, torch.Tensor] = {}
     for layer in [*layers, module]:
-        # Allocate, broadcast and shard before the next layer, so that only one is whole in memory.
+        # allocate, broadcast and shard before the next layer, so that only one is whole in memory
         materialize(layer, device, is_filled=is_filled)
         for tensor in layer.parameters():
             if not isinstance(tensor, DTensor):  # inner layers are sharded by now
@@ -350,8 +350,8 @@ def shard(
                 broadcast(buffer.detach())
         fully_shard(layer, **arguments)
     if options.find_unused_parameters:
-        # Unused parameters then take part in the reduction with zeros, so that ranks may use
-        # different ones.
+        # unused parameters then take part in the reduction with zeros, so that ranks may use
+        # different ones
         module.set_reduce_scatter_unused_params(True)  # type: ignore[operator]
 
 
@@ -364,7 +364,7 @@ def _layers_to_shard(module: nn.Module, options: FSDPStrategy) -> list[nn.Module
         return [layer for layer in _layers_by_size(module, selects)[0] if layer is not module]
     selected_layers = [
         layer
-        # Reversed, as fully_shard must be applied to inner layers first.
+        # reversed, as fully_shard must be applied to inner layers first
         for layer in reversed(list(module.modules()))
         if layer is not module and not isinstance(layer, FSDPModule) and selects(layer)
     ]
@@ -393,7 +393,7 @@ def _layers_by_size(layer: nn.Module, min_parameters: int) -> tuple[list[nn.Modu
         inner, remaining = _layers_by_size(child, min_parameters)
         selected_layers += inner
         num_left += remaining
-    # Counted without the children that are gathered themselves.
+    # counted without the children that are gathered themselves
     if num_left >= min_parameters and not isinstance(layer, _CONTAINERS):
         return [*selected_layers, layer], 0
     return selected_layers, num_left
@@ -423,7 +423,7 @@ def _parameters_outside(
     pending = [("", layer)]
     while pending:
         prefix, part = pending.pop()
-        # Duplicates are kept: shared parameters are what the caller looks for.
+        # duplicates are kept: shared parameters are what the caller looks for
         yield from part.named_parameters(prefix, recurse=False, remove_duplicate=False)
         pending.extend(
             (f"{prefix}.{name}".lstrip("."), child)
@@ -443,7 +443,7 @@ def _checkpoint_activations(module: nn.Module, options: FSDPStrategy) -> None:
         apply_activation_checkpointing,
     )
 
-    # The layers of a module that is fitted again are wrapped already.
+    # the layers of a module that is fitted again are wrapped already
     if any(isinstance(layer, CheckpointWrapper) for layer in module.modules()):
         return
     if isinstance(selects, int):
@@ -528,12 +528,12 @@ class ShardedGradientSync:
             self._processes.broadcast_module_buffers(self._module)
             self._is_first = False
         is_synced = closes_window or self._is_manual
-        # Only on a change: the call visits every layer.
+        # only on a change: the call visits every layer
         if is_synced is not self._is_synced:
             self._module.set_requires_gradient_sync(is_synced)
             self._is_synced = is_synced
         self.is_batch_open, self._has_run, self._is_reduced = True, False, False
-        # From here on any layer of the forward may wait for its weights.
+        # from here on any layer of the forward may wait for its weights
         self._watchdog.begin_computing_wait("weights or gradients")
 
     def finish_backward(self) -> None:
@@ -578,8 +578,8 @@ class ShardedGradientSync:
         if self._is_manual:
             return has_gradients
         if not self._has_run:
-            # All ranks must skip this batch. If another one did not, it waits in its forward, and
-            # the watchdog ends the run.
+            # all ranks must skip this batch. If another one did not, it waits in its forward, and
+            # the watchdog ends the run
             self._processes.barrier("a batch without a loss, which FSDP has all leave out or none")
         if not closes_window:
             return has_gradients
@@ -598,7 +598,7 @@ class ShardedGradientSync:
     def _reduce_accumulated(self) -> None:
         """Reduce the gradients of a window whose last batch was skipped."""
         with self._watchdog.waiting("gradients"):
-            # The reduction works on unsharded parameters, which a forward would have gathered.
+            # the reduction works on unsharded parameters, which a forward would have gathered
             self._module.unshard()
             # torch calls this at the end of a backward, for layers that had no part in it; there
             # was no backward here.

@@ -68,7 +68,7 @@ class GradientSync:
 
     def step(self, batch: Any, batch_idx: int) -> Any:
         """Run the step through DistributedDataParallel."""
-        # No parameter is trained, which DistributedDataParallel refuses to wrap.
+        # no parameter is trained, which DistributedDataParallel refuses to wrap
         if self._ddp is None:
             return self._run_step(batch, batch_idx)
         return self._ddp(batch, batch_idx)
@@ -91,7 +91,7 @@ class GradientSync:
             is_window_open: whether the epoch continues inside an accumulation window.
         """
         parameters = list(self._module.parameters())
-        # By identity: the hooks of DDP are on the old objects, and would not fire for new ones.
+        # by identity: the hooks of DDP are on the old objects, and would not fire for new ones
         if len(parameters) != len(self._parameters) or any(
             new is not old for new, old in zip(parameters, self._parameters, strict=True)
         ):
@@ -124,11 +124,11 @@ class GradientSync:
         self._reduces_next_backward = closes_window
         if self._ddp is not None:
             is_reduced = closes_window and not self._is_manual
-            # Assignments go through nn.Module.__setattr__, which costs more than the comparison.
+            # assignments go through nn.Module.__setattr__, which costs more than the comparison
             if self._ddp.require_backward_grad_sync is not is_reduced:
                 self._ddp.require_backward_grad_sync = is_reduced
-            # Buffers are broadcast at the first forward of a window, the only one that all ranks
-            # have: ranks may skip any other batch on their own.
+            # buffers are broadcast at the first forward of a window, the only one that all ranks
+            # have: ranks may skip any other batch on their own
             if self._ddp.require_forward_param_sync is not self._is_first:
                 self._ddp.require_forward_param_sync = self._is_first
         self._is_first = False
@@ -137,13 +137,13 @@ class GradientSync:
 
     def backward(self, loss: Tensor) -> None:
         """Run the backward of a loss, and send this rank's flag with the gradients."""
-        # Both roots in one call: DDP completes its reduction within a single backward.
+        # both roots in one call: DDP completes its reduction within a single backward
         torch.autograd.backward(*self._batch_roots(loss))
 
     def before_backward(self, loss: Tensor) -> None:
         """Send this rank's flag before a backward that the module runs itself."""
-        # The flag comes first: DDP completes its reduction with the last gradient that arrives,
-        # which must be in the backward of the module.
+        # the flag comes first: DDP completes its reduction with the last gradient that arrives,
+        # which must be in the backward of the module
         (_, *parameters), (_, *gradients) = self._batch_roots(loss)
         if parameters:
             torch.autograd.backward(parameters, gradients)
@@ -186,7 +186,7 @@ class GradientSync:
             )
         if not self.is_batch_open:
             self.begin(closes_window)
-            # A forward, too: in the first one of a window all ranks broadcast the buffers.
+            # a forward, too: in the first one of a window all ranks broadcast the buffers
             if self._ddp is not None:
                 self._ddp(None, -1, is_skipped=True)
 
@@ -202,7 +202,7 @@ class GradientSync:
         self._watchdog.end_computing_wait()
         if not closes_window or self._is_manual:
             return has_gradients
-        # The number of the window makes the counter's name new, and is equal on all ranks.
+        # the number of the window makes the counter's name new, and is equal on all ranks
         self._windows += 1
         self._is_first, self._batches_at_last_step = True, batches
         has_gradients = has_gradients or self._is_reduced
@@ -210,14 +210,14 @@ class GradientSync:
             return has_gradients
         counter = f"left_out/{self._windows}"
         if not has_gradients:
-            # Before the reduction, which no rank leaves before all have entered it: so the count
-            # below is complete.
+            # before the reduction, which no rank leaves before all have entered it: so the count
+            # below is complete
             self._watchdog.add_to_counter(counter, 1)
         if not self._is_reduced:
             self._reduce_zeros()
         if has_gradients or self._watchdog.add_to_counter(counter, 0) < self._processes.world_size:
             return True
-        # No rank has gradients: without this the reduced zeros would still be stepped with.
+        # no rank has gradients: without this the reduced zeros would still be stepped with
         for parameter in self._parameters:
             parameter.grad = None
         return False
@@ -230,7 +230,7 @@ class GradientSync:
         """
         if self._ddp is None:
             return
-        # Off in the forward, as a step may run no backward or several, and each must be prepared.
+        # off in the forward, as a step may run no backward or several, and each must be prepared
         self._ddp.require_backward_grad_sync = True
         try:
             self._prepare_reducer([loss])
@@ -255,16 +255,16 @@ class GradientSync:
         """Wrap the step in DistributedDataParallel, for the current parameters."""
         self._parameters = list(self._module.parameters())
         self._flags = [parameter.requires_grad for parameter in self._parameters]
-        # The old wrapper first: two of them would both hook into the parameters' gradients.
+        # the old wrapper first: two of them would both hook into the parameters' gradients
         self._ddp, self._request_flag, self._any_rank_requests = None, None, True
         trained = [parameter for parameter in self._parameters if parameter.requires_grad]
         if trained:
             options, group = self._processes.options, self._processes.training_group
-            # With manual optimization a step may run several backwards: nobody could tell in which
-            # of them the flag is to be sent.
+            # with manual optimization a step may run several backwards: nobody could tell in which
+            # of them the flag is to be sent
             if not self._is_manual and _averages_plainly(options):
                 self._request_flag = GradientFlag(trained[-1])
-            # Its constructor compares the parameters of all ranks, which is a collective.
+            # its constructor compares the parameters of all ranks, which is a collective
             with self._watchdog.waiting("DistributedDataParallel"):
                 self._ddp = FixedBucketsDDP(
                     _StepModule(self._module, self._run_step, self._request_flag),
@@ -283,7 +283,7 @@ class GradientSync:
                 f"rank {self._processes.global_rank} left a batch out, but "
                 "DDPStrategy(static_graph=True) says that all steps are alike: leave it out."
             )
-        # The other ranks wait in their backward until each gradient has come from every rank.
+        # the other ranks wait in their backward until each gradient has come from every rank
         zero = _zero_loss(self._module)
         self._ddp.require_backward_grad_sync = True
         self._prepare_reducer([zero])
@@ -351,7 +351,7 @@ class FixedBucketsDDP(DistributedDataParallel):
         **arguments: Any,
     ) -> None:
         rebuilds = static_graph or not find_unused_parameters
-        # Before the constructor, which calls the method below.
+        # before the constructor, which calls the method below
         self._must_reverse, self._is_reversed = rebuilds, False
         super().__init__(
             module,
@@ -362,7 +362,7 @@ class FixedBucketsDDP(DistributedDataParallel):
         if not rebuilds:
             return
         self._has_rebuilt_buckets = self._is_reversed and lay_out_buckets(self.reducer)
-        # Two numbers have one sum, in any order.
+        # two numbers have one sum, in any order
         if not self._has_rebuilt_buckets and self.process_group.size() > 2:
             rank_zero_warn(
                 f"torch {torch.__version__} lays out the buckets of gradients after the first "
@@ -373,7 +373,7 @@ class FixedBucketsDDP(DistributedDataParallel):
 
     def _build_params_for_reducer(self) -> tuple[list[nn.Parameter], list[bool]]:
         parameters, expects_sparse = super()._build_params_for_reducer()  # type: ignore[no-untyped-call]
-        # Where torch lays out no new buckets it reverses the order itself.
+        # where torch lays out no new buckets it reverses the order itself
         if self._must_reverse:
             self._is_reversed = True
             parameters, expects_sparse = parameters[::-1], expects_sparse[::-1]
@@ -402,8 +402,8 @@ class _StepModule(nn.Module):
     ) -> None:
         super().__init__()
         self.module = module
-        # Registered last: DDP fills buckets from the last parameter on, and the flag then shares a
-        # bucket with the model's last parameters.
+        # registered last: DDP fills buckets from the last parameter on, and the flag then shares a
+        # bucket with the model's last parameters
         self.request_flag = request_flag
         self._run = step
 
@@ -443,7 +443,7 @@ class GradientFlag(nn.Module):
         super().__init__()
         options: dict[str, Any] = {"dtype": reference.dtype, "device": reference.device}
         self.parameter = nn.Parameter(torch.zeros(1, **options))
-        # A tuple hides the parameter from nn.Module.__getattr__, which would cost each step.
+        # a tuple hides the parameter from nn.Module.__getattr__, which would cost each step
         self._parameter_tuple = (self.parameter,)
         self._gradients = torch.zeros(1, **options), torch.ones(1, **options)
         self._copy: Tensor | None = None
@@ -472,14 +472,14 @@ class GradientFlag(nn.Module):
         if not gradient.is_cuda:
             return bool(gradient.item())
         if self._copy is None or self._is_copied is None:
-            # Pinned: a copy to pageable memory would make the host wait.
+            # pinned: a copy to pageable memory would make the host wait
             self._copy = torch.zeros(1, dtype=gradient.dtype, pin_memory=True)
             self._is_copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
             is_set = False
         else:
             self._is_copied.synchronize()
             is_set = bool(self._copy.item())
-        # Read at the next call: reading now would make the host wait for the device.
+        # read at the next call: reading now would make the host wait for the device
         self._copy.copy_(gradient, non_blocking=True)
         self._is_copied.record()
         return is_set
@@ -491,7 +491,7 @@ def _averages_plainly(options: DDPStrategy) -> bool:
     A hook that compresses more than the dtype, or that averages on some steps or ranks only, may
     not give it; then no flag can be sent with the gradients.
     """
-    # Without a hook DDP divides the sum of all ranks by their number.
+    # without a hook DDP divides the sum of all ranks by their number
     if options.ddp_comm_hook is None:
         return True
     return options.ddp_comm_wrapper is None and _is_torch_default_hook(options.ddp_comm_hook)

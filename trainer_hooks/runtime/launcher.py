@@ -79,7 +79,7 @@ def end_with_parent(parent: int) -> None:
     libc = ctypes.CDLL(None)
     if hasattr(libc, "prctl"):
         libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
-    # The parent may have ended before prctl was called.
+    # the parent may have ended before prctl was called
     if os.getppid() != parent:
         os._exit(1)
 
@@ -106,7 +106,7 @@ class LaunchedProcesses:
     def __init__(self, topology: Topology, port: int) -> None:
         self._world_size = topology.world_size
         self._is_finished = threading.Event()
-        # Without a limit each rank would start a thread for every CPU of the machine.
+        # without a limit each rank would start a thread for every CPU of the machine
         threads = max(1, usable_cpus() // topology.local_world_size)
         if "OMP_NUM_THREADS" in os.environ:
             threads = torch.get_num_threads()
@@ -118,7 +118,7 @@ class LaunchedProcesses:
             rank: subprocess.Popen(
                 command,
                 env={**common, **rank_environment(topology, rank, port)},
-                # Two processes that read one terminal would steal each other's input.
+                # two processes that read one terminal would steal each other's input
                 stdin=subprocess.DEVNULL,
             )
             for rank in range(1, topology.world_size)
@@ -168,15 +168,15 @@ class LaunchedProcesses:
         The code is that of the lowest rank that failed, and 128 + its signal's number if a signal
         killed it. After an error of this process they are terminated, and its own code stands.
         """
-        # Stops the thread of `watch`: from here on an exit is no failure.
+        # stops the thread of `watch`: from here on an exit is no failure
         self._is_finished.set()
-        # The interpreter sets sys.last_value before atexit handlers run, if an exception ends the
-        # process.
+        # the interpreter sets sys.last_value before atexit handlers run, if an exception ends the
+        # process
         has_failed = hasattr(sys, "last_value")
         if has_failed:
             self.terminate(_EXIT_S)
         for rank, process in self._processes.items():
-            # Without a line the user would see a prompt that does not come back, and not why.
+            # without a line the user would see a prompt that does not come back, and not why
             _wait(process, _LOG_AFTER_S)
             if process.poll() is None:
                 with losing_output():
@@ -191,9 +191,9 @@ class LaunchedProcesses:
             # for a success. What Python does after this handler must be done first.
             flush_output()
             logging.shutdown()
-            # This process may be ending by sys.exit(code) or TerminationSignal itself. Python tells
+            # this process may be ending by sys.exit(code) or TerminationSignal itself. Python tells
             # nobody the code of a SystemExit, but all ranks run one script and the same signal ends
-            # all, so that the code of another rank is this one's too.
+            # all, so that the code of another rank is this one's too
             os._exit(code if code > 0 else 128 - code)
 
     def terminate(self, grace_s: float = 0.0) -> None:
@@ -243,6 +243,6 @@ def _with_death_signal(command: list[str]) -> list[str]:
     if threading.current_thread() is not threading.main_thread():
         # PR_SET_PDEATHSIG acts when the parent thread ends, not the parent process.
         return command
-    # Isolated and without site-packages, so that the helper starts fast and runs no code of the
-    # user's.
+    # isolated and without site-packages, so that the helper starts fast and runs no code of the
+    # user's
     return [sys.executable, "-I", "-S", "-c", _DEATH_SIGNAL_PROGRAM, str(os.getpid()), *command]

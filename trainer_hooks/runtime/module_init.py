@@ -40,7 +40,7 @@ def materialize(module: nn.Module, device: torch.device, *, is_filled: bool) -> 
     ]
     _require_single(module, meta_layers)
     for layer in meta_layers:
-        # Not recursive: child layers are in the list themselves, in the order of the module.
+        # not recursive: child layers are in the list themselves, in the order of the module
         layer.to_empty(device=device, recurse=False)
         # nn.MultiheadAttention and nn.Transformer have the private name.
         resets = (getattr(layer, n, None) for n in ("reset_parameters", "_reset_parameters"))
@@ -85,7 +85,7 @@ def module_init_context(
         skips_init: whether to skip the initialisation of weights; None for the cheapest complete
             one.
     """
-    # Sharded layers are built without memory, so that no rank ever holds all weights.
+    # sharded layers are built without memory, so that no rank ever holds all weights
     on_meta = is_sharded and skips_init is not False
     init_context = _SkipInit() if skips_init and not on_meta else nullcontext()
     build_device = torch.device("meta") if on_meta else device
@@ -105,8 +105,8 @@ class _SkipInit(TorchFunctionMode):
     ) -> Any:
         """Call a function of torch, or return the tensor that it would initialise."""
         options = kwargs or {}
-        # The functions of torch.nn.init call each other and fill in place; all return their first
-        # argument.
+        # the functions of torch.nn.init call each other and fill in place; all return their first
+        # argument
         if getattr(function, "__module__", None) == torch.nn.init.__name__:
             return options["tensor"] if "tensor" in options else args[0]
         return function(*args, **options)

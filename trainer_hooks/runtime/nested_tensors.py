@@ -35,7 +35,7 @@ def map_tensors(
     """Return `batch` with `convert` applied to each tensor and each `is_convertible` object."""
     if isinstance(batch, Tensor) or (is_convertible is not None and is_convertible(batch)):
         return convert(batch)
-    # A namedtuple takes its fields as separate arguments, other sequences an iterable.
+    # a namedtuple takes its fields as separate arguments, other sequences an iterable
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
         return type(batch)(*(map_tensors(item, convert, is_convertible) for item in batch))
     if isinstance(batch, list | tuple):

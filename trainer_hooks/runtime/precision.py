@@ -124,7 +124,7 @@ class _TruePrecision(Precision):
     def forward_context(self) -> Iterator[None]:
         """Return a context in which new tensors have the dtype."""
         default = torch.get_default_dtype()
-        # So that tensors which the forward creates, such as masks, have the parameters' dtype.
+        # so that tensors which the forward creates, such as masks, have the parameters' dtype
         torch.set_default_dtype(self._dtype)
         try:
             yield
@@ -176,8 +176,8 @@ class _ScaledAutocast(_Autocast):
 
     def unscale(self, optimizer: Optimizer) -> None:
         """Divide the gradients by the loss scale, once per step."""
-        # The scaler raises an error if a window's gradients are unscaled twice, and clipping, hooks
-        # and the step itself may each need them unscaled.
+        # the scaler raises an error if a window's gradients are unscaled twice, and clipping, hooks
+        # and the step itself may each need them unscaled
         if id(optimizer) not in self._unscaled:
             self.scaler.unscale_(optimizer)
             self._unscaled.add(id(optimizer))
@@ -187,7 +187,7 @@ class _ScaledAutocast(_Autocast):
         self.unscale(optimizer)
         self.scaler.step(optimizer, **kwargs)
         self.scaler.update()
-        # Only this one's: with several optimizers another may be unscaled and not stepped yet.
+        # only this one's: with several optimizers another may be unscaled and not stepped yet
         self._unscaled.discard(id(optimizer))
 
     def state_dict(self) -> dict[str, Any]:

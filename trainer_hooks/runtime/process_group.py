@@ -101,13 +101,13 @@ class ProcessGroup(Processes):
         if self.root_device.type == "cuda":
             # NCCL and CUDA calls without a device use the current one, which is GPU 0 by default.
             torch.cuda.set_device(self.root_device)
-        # Control messages go over gloo on the host and do not wait for the GPU. Collectives of
+        # control messages go over gloo on the host and do not wait for the GPU. Collectives of
         # callbacks and those of the training have separate groups, so that a call on one rank only
-        # is never matched with the wrong one.
+        # is never matched with the wrong one
         world = dist.group.WORLD
         if world not in _GROUPS:
             timeout, is_on_host = self.options.timeout, self.root_device.type == "cpu"
-            # Groups must be created by all ranks in the same order.
+            # groups must be created by all ranks in the same order
             group = dist.new_group(backend="gloo", timeout=timeout)
             training = dist.new_group(backend="gloo", timeout=timeout) if is_on_host else None
             patience = self.options.patience.total_seconds()
@@ -115,7 +115,7 @@ class ProcessGroup(Processes):
             _GROUPS[world] = group, training, watchdog
             if self._launched is not None:
                 self._launched.watch(watchdog.report_rank_failure)
-        # Last, as it marks the group as started.
+        # last, as it marks the group as started
         self._watchdog = _GROUPS[world][2]
 
     def make_groups(self) -> None:
@@ -128,10 +128,10 @@ class ProcessGroup(Processes):
     def remote_failure(self, error: BaseException) -> str:
         """Return the failure of another rank that may have caused `error`, or an empty text."""
         text = self.watchdog.remote_failure()
-        # A lost connection is a RuntimeError.
+        # a lost connection is a RuntimeError
         if text or not isinstance(error, RuntimeError):
             return text
-        # The rank that launched the others sees how they exit; others only that one is gone.
+        # the rank that launched the others sees how they exit; others only that one is gone
         find = self.watchdog.find_dead_rank if self._launched is None else self._launched.find_exit
         deadline = time.monotonic() + _EXIT_SEEN_S
         rank, text = find()
@@ -139,7 +139,7 @@ class ProcessGroup(Processes):
             time.sleep(_POLL_S)
             rank, text = find()
         if text:
-            # Before the error of this rank, which follows from that, and is longer.
+            # before the error of this rank, which follows from that, and is longer
             self.watchdog.report_rank_failure(rank, text)
         return text
 
@@ -207,15 +207,15 @@ class ProcessGroup(Processes):
         name = "sum" if reduce_op is None else str(reduce_op).lower()
         if name not in operations:
             raise UsageError(f"reduce_op {reduce_op!r}: must be one of {', '.join(operations)}.")
-        # A copy, as all_reduce works in place.
+        # a copy, as all_reduce works in place
         reduced = torch.as_tensor(tensor).detach().clone()
         is_mean = name in ("mean", "avg")
-        # The mean of integers is no integer.
+        # the mean of integers is no integer
         if is_mean and not reduced.is_floating_point():
             reduced = reduced.to(torch.get_default_dtype())
         with self.watchdog.waiting("a reduction"):
             dist.all_reduce(reduced, operations[name], group=group or self._group_of(reduced))
-        # Divided here: gloo has no operation for the mean.
+        # divided here: gloo has no operation for the mean
         return reduced / dist.get_world_size(group) if is_mean else reduced
 
     def all_reduce_max(self, numbers: torch.Tensor, purpose: str) -> None:
@@ -282,7 +282,7 @@ class ProcessGroup(Processes):
 
     def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:  # noqa: A002
         """Return whether all ranks decide True, or whether any does."""
-        # All agree if none disagrees, so that one maximum serves both cases.
+        # all agree if none disagrees, so that one maximum serves both cases
         wanted = torch.tensor([float(not decision if all else decision)])
         with self.watchdog.waiting("a decision"):
             dist.all_reduce(wanted, dist.ReduceOp.MAX, group=self._control_group)
@@ -323,7 +323,7 @@ class ProcessGroup(Processes):
             timeout=self.options.timeout,
             world_size=self.world_size,
             rank=self.global_rank,
-            # Binds NCCL to the GPU of this rank; without it NCCL guesses the GPU from the rank.
+            # binds NCCL to the GPU of this rank; without it NCCL guesses the GPU from the rank
             device_id=self.root_device if uses_nccl else None,
         )
         atexit.register(self.stop)
@@ -352,7 +352,7 @@ class ProcessGroup(Processes):
     def stop(self) -> None:
         """Destroy the process group that was made here, as this process exits."""
         _GROUPS.clear()
-        # After a failure a destruction would wait for ranks that are gone.
+        # after a failure a destruction would wait for ranks that are gone
         if dist.is_initialized() and not (
             self._watchdog is not None and self._watchdog.has_seen_failure
         ):

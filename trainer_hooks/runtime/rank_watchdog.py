@@ -102,17 +102,17 @@ class RankWatchdog:
                 "a process failed in the run before, so that the processes do not find together "
                 "any more: start them anew."
             )
-        # Of all trainers: a key of the store must not be one of an earlier run's.
+        # of all trainers: a key of the store must not be one of an earlier run's
         RankWatchdog._runs_begun += 1
         self.run = RankWatchdog._runs_begun
         self._wait_detector = WaitDetector(threading.get_ident())
-        # A new event: the thread of the run before may still be about to read its own.
+        # a new event: the thread of the run before may still be about to read its own
         self._stopped = threading.Event()
         self._has_failed.clear()
         self._declared_wait = None
         self._own_call = self._answered_call = 0
         self._called_at, self.signals, self.on_end = 0.0, None, None
-        # For ranks that lose the connection to this one.
+        # for ranks that lose the connection to this one
         self._store.set(self._key(f"process/{self._rank}"), f"{socket.gethostname()} {os.getpid()}")
         self._thread = threading.Thread(
             target=self._watch, args=(self._stopped,), name="trainer_hooks watchdog", daemon=True
@@ -122,12 +122,12 @@ class RankWatchdog:
     def stop(self) -> None:
         """Stop watching, at the end of a run."""
         if not self._stopped.is_set():
-            # For a rank that asks who is there while it still tears down.
+            # for a rank that asks who is there while it still tears down
             with suppress(RuntimeError):
                 self._store.set(self._key(f"left/{self._rank}"), "")
         self._stopped.set()
         if self._thread is not None:
-            # Not for long: the thread may be inside a call to the store.
+            # not for long: the thread may be inside a call to the store
             self._thread.join(_POLL_S)
 
     def report_failure(self, error: BaseException) -> None:
@@ -142,11 +142,11 @@ class RankWatchdog:
 
     def report_rank_failure(self, rank: int, text: str) -> None:
         """Report the failure of a rank, which may have died without a word; -1 is for all."""
-        # The rank that hosts the store may be gone; then the other ranks see a lost connection.
+        # the rank that hosts the store may be gone; then the other ranks see a lost connection
         with suppress(RuntimeError):
-            # Sets the key only if it is missing: later failures follow from the first.
+            # sets the key only if it is missing: later failures follow from the first
             self._store.compare_set(self._key("error"), "", f"{rank}\n{text}")
-            # After the error, which a rank reads once it sees this.
+            # after the error, which a rank reads once it sees this
             self._store.set(self._key("news"), "error")
 
     def remote_failure(self) -> str:
@@ -162,7 +162,7 @@ class RankWatchdog:
 
         It is -1 and an empty text if there is none.
         """
-        # The rank that hosts the store may be gone.
+        # the rank that hosts the store may be gone
         with suppress(RuntimeError):
             for rank in range(self._topology.world_size):
                 key = self._key(f"process/{rank}")
@@ -205,8 +205,8 @@ class RankWatchdog:
     def _read_failure(self) -> tuple[int, str]:
         """Return rank and text of the first reported error; -1 and an empty text if none."""
         key = self._key("error")
-        # Asked first, as `get` waits for a key that is missing. One key says whether there is
-        # anything to read, so that a run which goes on asks for no more.
+        # asked first, as `get` waits for a key that is missing. One key says whether there is
+        # anything to read, so that a run which goes on asks for no more
         if not self._store.check([self._key("news")]):
             return -1, ""
         self._answer_roll_call()
@@ -264,7 +264,7 @@ class RankWatchdog:
                 )
                 return
         self._called_at = now
-        # A number, as several ranks may ask at once: an answer to a later call is one to this, too.
+        # a number, as several ranks may ask at once: an answer to a later call is one to this, too
         self._own_call = self.add_to_counter("roll call", 1)
         self._store.set(self._key("news"), "roll call")
 
@@ -308,7 +308,7 @@ class RankWatchdog:
         if wait is not None and time.monotonic() - wait.since >= self._patience:
             hook = current_hook_and_callback(self._wait_detector.frame())
             message = f"{wait.since}:{wait.purpose}{f' in {hook}' if hook else ''}"
-        # Only a change, so that a run which goes on sends nothing to the store.
+        # only a change, so that a run which goes on sends nothing to the store
         if message != self._published_wait:
             self._store.set(self._key(f"waits/{self._rank}"), message)
             self._published_wait = message
@@ -322,7 +322,7 @@ class RankWatchdog:
         Returns:
             The waits by rank now; empty if a rank does not wait.
         """
-        # Only rank 0 compares, and only while it waits: if one rank computes, there is no deadlock.
+        # only rank 0 compares, and only while it waits: if one rank computes, there is no deadlock
         if self._rank != 0 or not self._published_wait:
             return {}
         waits: dict[int, str] = {}
@@ -333,8 +333,8 @@ class RankWatchdog:
                 return {}
             waits[rank] = text
         descriptions = {rank: text.partition(":")[2] for rank, text in waits.items()}
-        # Equal at two polls in a row: no rank went on in between. The hook's name is cut off, as
-        # ranks may wait for the same collective in different hooks.
+        # equal at two polls in a row: no rank went on in between. The hook's name is cut off, as
+        # ranks may wait for the same collective in different hooks
         if (
             waits == previous_waits
             and len({text.partition(" in on_")[0] for text in descriptions.values()}) > 1
@@ -407,7 +407,7 @@ class SignalInbox:
 
     def has_any(self) -> bool:
         """Read the pipe; return whether any signal has come."""
-        # A lock that its owner may take again: a handler interrupts the main thread anywhere.
+        # a lock that its owner may take again: a handler interrupts the main thread anywhere
         with self._lock:
             if self._reading.fileno() != -1:
                 with suppress(BlockingIOError):
@@ -504,17 +504,17 @@ class WaitDetector:
             return None
         # CPU time of all threads: a backward computes in threads of autograd.
         now, cpu_time = time.monotonic(), time.process_time()
-        # The same frame at the same instruction means that the thread has not moved since the last
-        # sample.
+        # the same frame at the same instruction means that the thread has not moved since the last
+        # sample
         if frame is not self._frame or frame.f_lasti != self._instruction:
-            # The frame itself is kept, not its id: a new frame could get the same id.
+            # the frame itself is kept, not its id: a new frame could get the same id
             self._frame, self._instruction = frame, frame.f_lasti
             self._since, self._cpu_time = now, cpu_time
         if frame.f_code.co_filename.startswith(_DISTRIBUTED_CODE):
             name = _outermost_function(frame)
             is_wait = name not in _POINT_TO_POINT
             return Wait(f"torch.distributed.{name}", self._since) if is_wait else None
-        # A fraction of the time, and as many seconds for what the samples themselves cost.
+        # a fraction of the time, and as many seconds for what the samples themselves cost
         idle_cpu = _IDLE_CPU_FRACTION * (now - self._since) + _IDLE_CPU_FRACTION
         if declared is None or cpu_time - self._cpu_time > idle_cpu:
             return None

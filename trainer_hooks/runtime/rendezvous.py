@@ -60,14 +60,14 @@ def open_rendezvous_store(
     if path and not scheme:
         store = FileStore(path, topology.world_size)
     else:
-        # The store itself does not wait for all ranks: those that this process launches do not run
-        # yet, and a rank that is missing is to be named.
+        # the store itself does not wait for all ranks: those that this process launches do not run
+        # yet, and a rank that is missing is to be named
         store = TCPStore(host, int(port), None, is_first, timeout, wait_for_workers=False)
     launched = None
     if topology.starts:
         assert isinstance(store, TCPStore)
         launched = LaunchedProcesses(topology, store.port)
-        # The script may go on after the fit; so may the other ranks, which run it as well.
+        # the script may go on after the fit; so may the other ranks, which run it as well
         atexit.register(launched.join)
     if is_first:
         _wait_for_ranks(store, topology, timeout, launched)
@@ -162,7 +162,7 @@ def open_attempt_store(topology: Topology, timeout: timedelta) -> Any:
     if topology.global_rank:
         token = uuid.uuid4().hex
         agent_store.set(f"asked/{topology.global_rank}", token)
-        # A token and not the rank: an answer to a rank of an earlier attempt may be there still.
+        # a token and not the rank: an answer to a rank of an earlier attempt may be there still
         agent_store.wait([f"answers/{token}"], timeout)
         attempt_name = agent_store.get(f"answers/{token}").decode()
         agent_store.add(f"arrived/{attempt_name}", 1)
@@ -176,7 +176,7 @@ def _name_attempt(agent_store: Any, world_size: int, timeout: timedelta) -> str:
     attempt_name = uuid.uuid4().hex
     end = time.monotonic() + timeout.total_seconds()
     answered_tokens: dict[int, bytes] = {}
-    # Answered by token and not by rank: a rank that died may have asked under the same number.
+    # answered by token and not by rank: a rank that died may have asked under the same number
     while agent_store.add(f"arrived/{attempt_name}", 0) < world_size - 1:
         for rank in range(1, world_size):
             key = f"asked/{rank}"

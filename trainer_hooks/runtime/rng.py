@@ -51,7 +51,7 @@ def seed_everything(
         raise OptionError(f"seed_everything({seed!r}): must be an integer from 0 to {_MAX_SEED}.")
     if verbose:
         log.info("seed set to %d", number)
-    # Processes that this one starts seed themselves from these variables, as with Lightning.
+    # processes that this one starts seed themselves from these variables, as with Lightning
     os.environ["PL_GLOBAL_SEED"] = str(number)
     os.environ["PL_SEED_WORKERS"] = str(int(workers))
     reseed(number)
@@ -87,7 +87,7 @@ def reseed(seed: int) -> None:
 def capture() -> dict[str, Any]:
     """Return the state of every global generator as plain data and tensors."""
     state = plain_states(host_random_state())
-    # Reading the state would initialise CUDA in a process that does not use it.
+    # reading the state would initialise CUDA in a process that does not use it
     if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         state["cuda"] = torch.cuda.get_rng_state_all()
     if torch.backends.mps.is_available():
@@ -127,7 +127,7 @@ def raw_states(plain: dict[str, Any]) -> dict[str, Any]:
         version, internal, next_gaussian = plain["python"]
         states["python"] = (version, tuple(_unsigned(internal).tolist()), next_gaussian)
     if "torch" in plain:
-        # On the host: loading with a map_location may have moved the state to the device.
+        # on the host: loading with a map_location may have moved the state to the device
         states["torch"] = plain["torch"].cpu()
     if "numpy" in plain and _numpy() is not None:
         generator_name, keys, *rest = plain["numpy"]
@@ -194,7 +194,7 @@ def restore(state: dict[str, Any]) -> None:
     state["python"], state["torch"]
     restore_host(raw_states(state))
     if "cuda" in state and torch.cuda.is_available():
-        # The checkpoint may come from a machine with more GPUs.
+        # the checkpoint may come from a machine with more GPUs
         for index, device_state in enumerate(state["cuda"][: torch.cuda.device_count()]):
             torch.cuda.set_rng_state(device_state.cpu(), index)
     if "mps" in state and torch.backends.mps.is_available():
@@ -290,8 +290,8 @@ class SeparateRandomState:
         if self._python is None:
             random.seed(self._seed)
             state = torch.Generator().manual_seed(self._seed).get_state()
-            # The first eight bytes hold the initial seed, from which DataLoader derives the seeds
-            # of workers: those that start inside must get the run's.
+            # the first eight bytes hold the initial seed, from which DataLoader derives the seeds
+            # of workers: those that start inside must get the run's
             state[:8] = self._outer_states[1][:8]
             torch.set_rng_state(state)
         else:

@@ -38,7 +38,7 @@ def map_nested_tensors(value: Any, change: Callable[[Tensor, Path], Any], path: 
         items = {key: map_nested_tensors(item, change, (*path, key)) for key, item in value.items()}
         if all(items[key] is item for key, item in value.items()):
             return value
-        # A state_dict carries `_metadata` as an attribute, which a dict comprehension would lose.
+        # a state_dict carries `_metadata` as an attribute, which a dict comprehension would lose
         result = copy.copy(value)
         result.update(items)
         return result
@@ -68,12 +68,12 @@ def gather_shards(value: Any, *, keep_result: bool) -> Any:
 
     def gather(tensor: DTensor, _: Path) -> Tensor:
         if id(tensor) not in known:  # shared tensors stay shared
-            # A collective, which ranks that drop the result must call as well.
+            # a collective, which ranks that drop the result must call as well
             whole = tensor.full_tensor()
             if not keep_result:
                 whole = torch.empty(0)
-            # On a mesh of one rank `full_tensor` may return the shard itself, which training goes
-            # on to change.
+            # on a mesh of one rank `full_tensor` may return the shard itself, which training goes
+            # on to change
             elif whole.device.type != "cpu" or whole.data_ptr() == tensor.to_local().data_ptr():
                 whole = whole.detach().to("cpu", copy=True)
             known[id(tensor)] = whole.detach()
@@ -92,7 +92,7 @@ def extract_shards(value: Any) -> tuple[Any, dict[str, list[Any]], dict[str, lis
     shards: dict[str, list[Any]] = {}
     paths: dict[str, list[list[Any]]] = {}
     names: dict[int, str] = {}
-    # Optimizer states have the layout of their weights, so each layout is computed once.
+    # optimizer states have the layout of their weights, so each layout is computed once
     offsets: dict[Any, Sequence[int]] = {}
 
     def extract(tensor: DTensor, path: Path) -> Tensor:
@@ -105,7 +105,7 @@ def extract_shards(value: Any) -> tuple[Any, dict[str, list[Any]], dict[str, lis
         paths.setdefault(name, []).append(list(path))
         return torch.empty(0)
 
-    # Without grad mode, `to_local` returns the shard itself and not an autograd view of it.
+    # without grad mode, `to_local` returns the shard itself and not an autograd view of it
     with torch.no_grad():
         return map_sharded_tensors(value, extract), shards, paths
 
@@ -148,13 +148,13 @@ class CheckpointSharder:
     ) -> dict[str, Any]:
         """Return an optimizer's saved state, sharded like the parameters it belongs to."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        # A saved state knows parameters by number, in the order of the groups.
+        # a saved state knows parameters by number, in the order of the groups
         numbers = [number for group in state["param_groups"] for number in group["params"]]
         result = dict(state.get("state", {}))
         for number, parameter in zip(numbers, parameters, strict=True):
             if number not in result:
                 continue
-            # Copied, because the caller's checkpoint must stay as it was read.
+            # copied, because the caller's checkpoint must stay as it was read
             result[number] = parameter_state = dict(result[number])
             for name, value in parameter_state.items():
                 if not isinstance(value, Tensor) or not value.ndim:
@@ -164,7 +164,7 @@ class CheckpointSharder:
                     parameter_state[name] = self._shard_like(
                         value, parameter, tensor_path, value.dtype
                     )
-                # Of another shape, as Adafactor's row and column means: whole on every rank.
+                # of another shape, as Adafactor's row and column means: whole on every rank
                 elif isinstance(parameter, DTensor):
                     parameter_state[name] = self._shard_like(value, value, tensor_path, value.dtype)
                     self._replicated.append((parameter_state, name, parameter))
@@ -209,7 +209,7 @@ def set_accumulated_gradients(module: nn.Module, gradients: Mapping[str, Tensor]
     """Restore the gradients that a window accumulates until its end."""
     for name, fsdp_parameter in _fsdp_parameters(module):
         fsdp_parameter.unsharded_accumulated_grad = None
-        # The attribute exists once a layer was gathered for the first time.
+        # the attribute exists once a layer was gathered for the first time
         if hasattr(fsdp_parameter, "_unsharded_param"):
             fsdp_parameter._unsharded_param.grad = None  # noqa: SLF001 - torch tells it nowhere else
         if name in gradients:
@@ -226,8 +226,8 @@ def _fsdp_parameters(module: nn.Module) -> Iterator[tuple[str, Any]]:
             for group in state._fsdp_param_groups:  # noqa: SLF001
                 for fsdp_parameter in group.fsdp_params:
                     name = names.get(id(fsdp_parameter.sharded_param))
-                    # While a layer is gathered, the module has the unsharded parameter in place of
-                    # this one.
+                    # while a layer is gathered, the module has the unsharded parameter in place of
+                    # this one
                     if name is None:
                         name = names[id(fsdp_parameter._unsharded_param)]  # noqa: SLF001
                     yield name, fsdp_parameter

@@ -50,7 +50,7 @@ class StateBackup:
         return self
 
     def __exit__(self, *error: object) -> None:
-        # Attributes before tensors: a parameter that was replaced is put back, then filled.
+        # attributes before tensors: a parameter that was replaced is put back, then filled
         for attributes, before in self._attributes:
             attributes.clear()
             attributes.update(before)
@@ -88,7 +88,7 @@ class StateBackup:
             is_tensor = with_tensors and isinstance(value, Tensor)
             if not (is_container or is_tensor) or id(value) in self._seen_ids:
                 continue
-            # Also for cycles; the ids stay valid, as each seen value is referred to below.
+            # also for cycles; the ids stay valid, as each seen value is referred to below
             self._seen_ids.add(id(value))
             if is_tensor:
                 # `copy=True`: without it a tensor on the host would be returned itself.

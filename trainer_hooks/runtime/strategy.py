@@ -72,8 +72,8 @@ def _plan_launch(
             "process there."
         )
     if not is_script:
-        # By default torch.cuda.is_available initialises the driver, after which no forked process
-        # can use CUDA; the check through NVML does not.
+        # by default torch.cuda.is_available initialises the driver, after which no forked process
+        # can use CUDA; the check through NVML does not
         os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     return Topology(
         count,
@@ -104,7 +104,7 @@ def make_process_group(
     device: torch.device, topology: Topology, options: DDPStrategy | FSDPStrategy
 ) -> ProcessGroup:
     """Return the group of ranks for a strategy; the arguments are those of `ProcessGroup`."""
-    # Imported here: a run of one rank loads no process group, and DDP loads nothing of FSDP.
+    # imported here: a run of one rank loads no process group, and DDP loads nothing of FSDP
     if isinstance(options, DDPStrategy):
         from trainer_hooks.runtime.process_group import ProcessGroup
 
@@ -186,7 +186,7 @@ def _read_topology(strategy: object, environ: Mapping[str, str] | None) -> Topol
     if strategy == "single_device" and environ is None:
         if STARTED in os.environ and not dist.is_initialized():
             return SINGLE_PROCESS  # as in the process that launched this one
-        # Each task of SLURM trains alone, as `single_device` asks for.
+        # each task of SLURM trains alone, as `single_device` asks for
         environ = {k: v for k, v in os.environ.items() if not k.startswith("SLURM_")}
     return read_topology() if environ is None else read_topology(environ)
 
@@ -201,7 +201,7 @@ def _require_matching_counts(
     """
     count = _requested_device_count(devices)
     local_world_size = topology.local_world_size
-    # The launched ranks run the whole script, and so make every trainer in it.
+    # the launched ranks run the whole script, and so make every trainer in it
     if topology.launcher == SCRIPT and count != local_world_size:
         raise OptionError(
             f"Trainer(devices={devices!r}): this script has started {local_world_size} processes "

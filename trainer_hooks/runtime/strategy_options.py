@@ -99,7 +99,7 @@ class DDPStrategy:
             "static_graph": self.static_graph,
             "gradient_as_bucket_view": self.gradient_as_bucket_view,
         }
-        # Passed only if needed: newer torch releases warn of this argument.
+        # passed only if needed: newer torch releases warn of this argument
         if not self.broadcast_buffers:
             option["broadcast_buffers"] = False
         if self.bucket_cap_mb is not None:

@@ -53,7 +53,7 @@ def _read_slurm(environ: Mapping[str, str]) -> dict[str, Any]:
             "tasks each)."
         )
     host = environ.get("MASTER_ADDR") or first_host(hosts)
-    # By the job's number, so that two jobs on one node do not take each other's port.
+    # by the job's number, so that two jobs on one node do not take each other's port
     default_port = _BASE_PORT + _int_from_environment(environ, "SLURM_JOB_ID", 0) % _NUM_PORTS
     port = _int_from_environment(environ, "MASTER_PORT", default_port)
     return {
@@ -68,7 +68,7 @@ _NODELIST_VARIABLES = ("SLURM_STEP_NODELIST", "SLURM_NODELIST", "SLURM_JOB_NODEL
 
 def first_host(hosts: str) -> str:
     """Return the first host of a list such as `node[01-03,7],other`, without a call of scontrol."""
-    # A comma in brackets does not end the first name, which may have several pairs of them.
+    # a comma in brackets does not end the first name, which may have several pairs of them
     name = re.match(r"(?:[^,\s\[]|\[[^\]]*\])*", hosts.strip())
     assert name is not None
     return re.sub(r"\[([^\],-]*)[^\]]*\]", r"\1", name[0])
@@ -146,7 +146,7 @@ class Topology:
     @property
     def num_nodes(self) -> int:
         """Number of nodes."""
-        # Rounded up: the last node may have fewer ranks.
+        # rounded up: the last node may have fewer ranks
         return self.nodes or -(-self.world_size // self.local_world_size)
 
     @property

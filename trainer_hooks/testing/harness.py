@@ -217,8 +217,8 @@ class FirstRun:
         if self.changes and self.imported:
             self._clear_of_imports(harness)
         self.consumed = _changed_generators(baseline, random_state)
-        # As in the baseline: the draw may be that of a module which a hook was the first to
-        # import. Only a second run, which imports nothing, can convict the callback.
+        # as in the baseline: the draw may be that of a module which a hook was the first to
+        # import. Only a second run, which imports nothing, can convict the callback
         if self.consumed and not modules.issuperset(sys.modules):
             self.consumed = self._consumed_again(harness, baseline)
 
@@ -228,8 +228,8 @@ class FirstRun:
             modules = frozenset(sys.modules)
             with harness.new_folder("without"):
                 baseline = _random_state_after(lambda: self._run(harness))
-            # Importing a module may draw random numbers, which happens once in a process, and the
-            # first fit makes torch load a good part of itself. Such a run is no baseline.
+            # importing a module may draw random numbers, which happens once in a process, and the
+            # first fit makes torch load a good part of itself. Such a run is no baseline
             if self.errors or modules.issuperset(sys.modules):
                 break
         return baseline

@@ -311,8 +311,8 @@ class StochasticWeightAveragingAdapter(LightningAdapter):
         return handle
 
     def _leave_out_scheduler(self, trainer: Any, module: Any, checkpoint: Any) -> None:  # noqa: ARG002 - the hook's
-        # The callback adds its scheduler in `on_train_epoch_start`, and restores its state itself
-        # from its own; Lightning, too, leaves out the states of schedulers that are not there yet.
+        # the callback adds its scheduler in `on_train_epoch_start`, and restores its state itself
+        # from its own; Lightning, too, leaves out the states of schedulers that are not there yet
         if "lr_schedulers" in checkpoint:
             del checkpoint["lr_schedulers"][len(trainer.lr_scheduler_configs) :]
 

@@ -250,12 +250,12 @@ class StochasticWeightAveraging(WeightOwner):
     def on_train_end(self, trainer: Trainer, module: Module) -> None:
         """Copy the averaged weights into the module, and recompute the BatchNorm statistics."""
         average = self._average
-        # A run that leaves early is going to be resumed, with its own weights.
+        # a run that leaves early is going to be resumed, with its own weights
         if average is None or not average.count or trainer.is_leaving:
             return
         with torch.no_grad():
-            # Parameters alone: averaged BatchNorm statistics would not fit the averaged weights,
-            # so they are computed anew below.
+            # parameters alone: averaged BatchNorm statistics would not fit the averaged weights,
+            # so they are computed anew below
             averaged = dict(average.module.named_parameters())
             for name, parameter in module.named_parameters():
                 parameter.copy_(averaged[name])
@@ -314,7 +314,7 @@ def restarted_statistics(module: nn.Module) -> Iterator[None]:
     momenta = [layer.momentum for layer in layers]
     try:
         for layer in layers:
-            # Momentum None makes torch average over all batches instead of exponentially.
+            # momentum None makes torch average over all batches instead of exponentially
             layer.reset_running_stats()
             layer.momentum = None
         yield

@@ -242,7 +242,7 @@ class NaNGuard(Callback):
             is_non_finite = torch.isfinite(loss.detach()).logical_not()
             before = self._is_loss_non_finite
             self._is_loss_non_finite = (
-                # The answers of all batches since the last check are combined on the device.
+                # the answers of all batches since the last check are combined on the device
                 is_non_finite if before is None else is_non_finite | before.to(is_non_finite.device)
             )
 
@@ -257,14 +257,14 @@ class NaNGuard(Callback):
         # before clipping, which by value would turn infinity into a finite number
         flags = {"loss": self._is_loss_non_finite}
         if "gradients" in self.check and trainer.precision != "16-mixed":
-            # With 16-mixed the loss scaler makes infinite gradients on purpose and skips those
-            # steps itself.
+            # with 16-mixed the loss scaler makes infinite gradients on purpose and skips those
+            # steps itself
             flags["gradients"] = any_non_finite(gradients_of(optimizer))
         if self._read_and_act(trainer, module, flags, trainer.global_step + 1):
             self._must_clear_gradients = module.automatic_optimization
-            # With automatic optimization clipping still follows, which needs the gradients: they
+            # with automatic optimization clipping still follows, which needs the gradients: they
             # are removed in on_after_train_batch. A module that steps itself steps right after
-            # this hook.
+            # this hook
             if not self._must_clear_gradients:
                 clear_gradients(trainer.optimizers if self.action == "rollback" else [optimizer])
 
@@ -523,8 +523,8 @@ def non_finite_weights(module: nn.Module) -> Tensor | None:
 
 def read_flags(flags: Mapping[str, Tensor | None]) -> list[str]:
     """Return the names of the true flags; all flags are copied to the host as one number."""
-    # One bit a flag: a single copy from the device, where `bool(flag)` for each would wait each
-    # time.
+    # one bit a flag: a single copy from the device, where `bool(flag)` for each would wait each
+    # time
     raised = [(name, flag) for name, flag in flags.items() if flag is not None]
     if not raised:
         return []

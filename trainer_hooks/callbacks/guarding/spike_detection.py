@@ -233,12 +233,12 @@ class SpikeDetection(Callback):
     def on_before_backward(self, trainer: Trainer, module: Module, loss: Tensor) -> None:
         """Judge the loss in automatic optimization."""
         batch_number = trainer.progress.batches_completed
-        # A closure, as LBFGS has one, calls this hook several times a batch; the first loss is
-        # judged.
+        # a closure, as LBFGS has one, calls this hook several times a batch; the first loss is
+        # judged
         if module.automatic_optimization and batch_number != self._judged_batch:
             scale = 1.0 if self._scale is None else self._scale.get_scale()
-            # The hook receives the loss divided by the window's length and multiplied by the loss
-            # scale.
+            # the hook receives the loss divided by the window's length and multiplied by the loss
+            # scale
             self._judge(trainer, float(loss.detach()) * trainer.accumulate_grad_batches / scale)
 
     def on_train_batch_end(

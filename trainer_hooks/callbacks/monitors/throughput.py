@@ -199,9 +199,9 @@ DTYPES: dict[str, torch.dtype] = {
 }
 """The type in which matrices are multiplied, by `trainer.precision`."""
 
-# By device: float64 and float32 outside of the matrix units, then TensorFloat-32, bfloat16 and
+# by device: float64 and float32 outside of the matrix units, then TensorFloat-32, bfloat16 and
 # float16 inside; in 1e12 operations a second, without sparsity, from the makers' data sheets. 0
-# where the device has no such units.
+# where the device has no such units
 _PEAKS: dict[str, tuple[float, float, float, float, float]] = {
     "b200": (37, 75, 1125, 2250, 2250),
     "gh200": (34, 67, 494.7, 989.4, 989.4),

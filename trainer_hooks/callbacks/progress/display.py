@@ -145,8 +145,8 @@ class DisplayedProgressBar(ProgressBar):
         """Draw the last batch, unless it was drawn as such."""
         # the rate is one of batches: what follows them in the epoch does not count
         self._train_pace.pause()
-        # On a terminal the bar must not stop short of the last batch; a log gets a line at the
-        # epoch's end.
+        # on a terminal the bar must not stop short of the last batch; a log gets a line at the
+        # epoch's end
         if not self._bars.are_lines and self._train_pace.drawn != self._train_pace.count:
             self._draw_train(trainer, module)
 
@@ -313,7 +313,7 @@ class OpenBars:
 
     def draw(self, phase: Phase, metrics: Mapping[str, object] | None) -> None:
         """Draw an open bar, and measure how long that takes."""
-        # The time of a drawing decides how soon the next one is due.
+        # the time of a drawing decides how soon the next one is due
         pace, began = self.paces[phase], monotonic()
         with losing_output():
             (self._lines or self._canvas).draw_bar(phase, pace, metrics)
@@ -467,7 +467,7 @@ class StreamRedirection:
         """Restore the streams, and write out an incomplete line."""
         for name, above in self._wrappers.items():
             above.close_wrapper()
-            # A stream that the user's code replaced meanwhile stays.
+            # a stream that the user's code replaced meanwhile stays
             if getattr(sys, name) is above:
                 setattr(sys, name, above.stream)
             _redirect_log_handlers(above, above.stream)
@@ -615,7 +615,7 @@ class Pace:
                 loader skips batches, is no training.
         """
         now = monotonic()
-        # A restarted bar keeps its due time: short epochs would otherwise draw at every start.
+        # a restarted bar keeps its due time: short epochs would otherwise draw at every start
         if self._due == math.inf:
             self._due = now + (0.0 if is_terminal else _LOG_SECONDS)
         self._interval = _TERMINAL_SECONDS if is_terminal else _LOG_SECONDS
@@ -637,7 +637,7 @@ class Pace:
         self.count = count
         if count == self._special_count:
             return self._is_timed or self._begin_timing()
-        # This runs at every batch: two comparisons, and a clock reading at multiples of `every`.
+        # this runs at every batch: two comparisons, and a clock reading at multiples of `every`
         return not count % self._every and monotonic() >= self._due
 
     def _begin_timing(self) -> bool:

@@ -210,7 +210,7 @@ class Notify(Callback):
                 "TRAINER_HOOKS_RUN": body.get("run", ""),
                 "TRAINER_HOOKS_TEXT": text,
             }
-            # An environment variable cannot hold a null character.
+            # an environment variable cannot hold a null character
             clean = {name: str(value).replace("\0", "") for name, value in variables.items()}
             try:
                 run_command(self.command, message, clean, self.timeout)
@@ -354,7 +354,7 @@ def run_command(
     Raises:
         SendError: it cannot be run, failed, or took too long.
     """
-    # A file and not a pipe: processes that the command left behind could keep a pipe open.
+    # a file and not a pipe: processes that the command left behind could keep a pipe open
     with tempfile.TemporaryFile() as errors:
         try:
             process = subprocess.Popen(

@@ -271,7 +271,7 @@ class RunManifest(Callback):
                 self._journal = Journal(path)
             self._journal.append({"event": event, "run": self._run, "time": time.time(), **values})
         except OSError as error:
-            # No further attempt: one warning, not one a second.
+            # no further attempt: one warning, not one a second
             self._journal, self._next_progress_at = None, math.inf
             warn(
                 f"the journal of the run could not be written to {str(path)!r}: {error}. Check "

@@ -214,7 +214,7 @@ def side_by_side(*pictures: Tensor) -> Tensor:
 def _table() -> Tensor:
     """Return an RGB colour for each class; neighbouring classes differ in hue and brightness."""
     colours = [(0.0, 0.0, 0.0)] + [
-        # Multiples of the golden ratio spread the hues evenly, however many classes there are.
+        # multiples of the golden ratio spread the hues evenly, however many classes there are
         colorsys.hsv_to_rgb(number * _GOLDEN % 1, (0.9, 0.55)[number // 8 % 2], 1 - number % 3 / 5)
         for number in range(_COLOURS - 1)
     ]

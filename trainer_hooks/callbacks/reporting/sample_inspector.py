@@ -192,7 +192,7 @@ class SampleInspector(Callback):
         )
         count = min(len(inputs), self.max_samples - shown)
         self.taken[stage] = shown + count
-        # Counted on all ranks, so that they agree when they are restored from rank 0's checkpoint.
+        # counted on all ranks, so that they agree when they are restored from rank 0's checkpoint
         if not trainer.is_global_zero:
             return
         captions = [f"{stage} {shown + number}" for number in range(count)]

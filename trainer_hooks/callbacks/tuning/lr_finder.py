@@ -369,7 +369,7 @@ class RateRamp(Callback):
         # a rate is recorded for each step made, so this is the index of the coming one
         rate = self._result.rate(len(self._result.results["lr"]))
         for group in trainer.optimizers[0].param_groups:
-            # In place: a capturable or compiled optimizer holds on to its tensor of the rate.
+            # in place: a capturable or compiled optimizer holds on to its tensor of the rate
             if isinstance(group["lr"], torch.Tensor):
                 group["lr"].fill_(rate)
             else:
@@ -399,12 +399,12 @@ class RateRamp(Callback):
         results = self._result.results
         step = len(results["lr"])
         self._mean = _SMOOTHING * self._mean + (1 - _SMOOTHING) * loss
-        # The division corrects the bias of an average that starts at 0, as in Adam.
+        # the division corrects the bias of an average that starts at 0, as in Adam
         smoothed = self._mean / (1 - math.pow(_SMOOTHING, step + 1))
         results["lr"].append(self._result.rate(step))
         results["loss"].append(smoothed)
         if self._threshold is not None and step > 0:
-            # Negated, so that a NaN loss counts as diverged.
+            # negated, so that a NaN loss counts as diverged
             self.has_diverged = not smoothed <= self._threshold * self._best
         if self.has_diverged:
             trainer.stop("the loss diverges")

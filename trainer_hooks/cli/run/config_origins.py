@@ -96,7 +96,7 @@ def checked_inner_configs() -> Iterator[None]:
     It opens a file of its own accord, where an argument takes a config: a pipe would block it, and
     aliases of aliases fill the memory.
     """
-    # Any: the package does not list the name, though its documentation does
+    # any: the package does not list the name, though its documentation does
     path_class: Any = jsonargparse.Path  # type: ignore[attr-defined]
     read_text = path_class.read_text
 

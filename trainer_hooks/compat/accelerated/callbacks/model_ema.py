@@ -149,8 +149,8 @@ class ModelEmaCallback(ModelCheckpoint):
         )
         if not self.evaluate_during_training:
             self.monitor = None  # without a monitor the newest average counts as the best
-        # An instance attribute over the class's: this saver's one file has the suffix that the
-        # user chose.
+        # an instance attribute over the class's: this saver's one file has the suffix that the
+        # user chose
         self.FILE_EXTENSION = file.suffix
         # pytorch-accelerated's callback has these attributes from its saver of the best model
         self.reset_on_train = self.load_saved_checkpoint = False
@@ -303,7 +303,7 @@ class ModelEmaCallback(ModelCheckpoint):
         """Swap weights and average in a checkpoint that is saved while the average is validated."""
         own = checkpoint.get("callbacks", {}).get(self.state_key)
         if own is not None and self._average.is_exchanged:
-            # A resume trains on from state_dict, which must hold the training's own weights.
+            # a resume trains on from state_dict, which must hold the training's own weights
             own["average"], checkpoint["state_dict"] = checkpoint["state_dict"], own["average"]
             module_buffers = checkpoint["trainer_hooks"].get("extra_buffers")
             if module_buffers is not None:
@@ -353,7 +353,7 @@ class RestorableCallbacks:
     @contextmanager
     def restoring_on_error(self) -> Iterator[None]:
         """Restore the callbacks' states if an exception leaves the context."""
-        # A deep copy: a callback may go on writing into the state that it returned.
+        # a deep copy: a callback may go on writing into the state that it returned
         before = self._before = deepcopy(self._states())
         try:
             yield
