@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.context.loaders import RunLoaders
-from trainer_hooks.context.position import FitPosition
 from trainer_hooks.context.requests import RunRequests
 from trainer_hooks.context.state_registry import StateRegistry
 from trainer_hooks.data.loaders import sample_counts
@@ -267,14 +266,10 @@ class RunContext:
                 raise
 
     def let_go(self) -> None:
-        """End the run: keep the state that the next fit of the training needs; drop the loaders."""
-        if self.state.fn == "fit":
-            # a checkpoint that is saved after the run needs it, and the loaders are gone
-            self.training.ended = FitPosition(self).end()
-            if self.data.stream is not None:
-                stream = self.data.stream
-                self.training.num_batches = stream.num_batches
-                self.training.length = stream.length
-                self.training.samples = sample_counts(stream.loader, stream.length)
-        # last: the positions above are read from the loaders
+        """End the run: keep the counts of its loaders, and drop them."""
+        stream = self.data.stream
+        if self.state.fn == "fit" and stream is not None:
+            self.training.num_batches = stream.num_batches
+            self.training.length = stream.length
+            self.training.samples = sample_counts(stream.loader, stream.length)
         self.data.let_go()

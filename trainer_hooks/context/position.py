@@ -1,59 +1,20 @@
 """The position of a fit: what a checkpoint holds of the loop, its requests and its loaders.
 
-`FitPosition` reads it from a run and restores it there, `EndedFit` is the position at which a fit
-has ended. The state registry reads both by the same names.
+`FitPosition` reads it from a run and restores it there; `training.EndedFit` is the position at
+which a fit has ended. The state registry reads both by the same names.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._names import ours
 from trainer_hooks.context.requests import REQUESTED, RunRequests
+from trainer_hooks.context.training import EndedFit
 
 if TYPE_CHECKING:
     from trainer_hooks.clock.progress import Progress
     from trainer_hooks.context.context import RunContext
-
-
-@dataclass(slots=True)
-class EndedFit:
-    """The position at which the last fit of a training has ended, for checkpoints saved after it.
-
-    Attributes:
-        loop: the training loop's flags, which no counter holds.
-        evaluators: the states of the validation schedules.
-        stream: the position of the training loader; None if no run has made one.
-        renewed: the position of the loaders that were made anew inside the training.
-        sharding_seed: the seed by which the ranks share the data.
-        val_generators: the random states of the validation loaders.
-        scaler: the state of the loss scaler.
-        stop: None: an ended fit has no request left.
-        own_stop: likewise.
-        own_requests: likewise.
-        is_inside_batch: whether a batch was broken off.
-        window: batches of an accumulation window; None without a training loader.
-        slot: the slot in which the checkpoint was saved that the fit could not go on from.
-        broken_off: the hook of an epoch that was broken off before that checkpoint was saved.
-        pending: the states of that checkpoint that the fit had yet to restore.
-    """
-
-    loop: dict[str, Any] = field(default_factory=dict)
-    evaluators: dict[str, Any] = field(default_factory=dict)
-    stream: dict[str, Any] | None = None
-    renewed: dict[str, Any] = field(default_factory=dict)
-    sharding_seed: int | None = None
-    val_generators: dict[str, Any] = field(default_factory=dict)
-    scaler: dict[str, Any] = field(default_factory=dict)
-    stop: None = None
-    own_stop: None = None
-    own_requests: None = None
-    is_inside_batch: bool = False
-    window: int | None = None
-    slot: dict[str, str] = field(default_factory=dict)
-    broken_off: str = ""
-    pending: dict[str, Any] = field(default_factory=dict)
 
 
 class FitPosition:

@@ -1,4 +1,7 @@
-"""TrainingState: the state of a module's training that outlives its single runs."""
+"""TrainingState: the state of a module's training that outlives its single runs.
+
+`EndedFit` is a part of it: the position at which the last of them ended.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks.checkpoint.seal import RunIdentity
 from trainer_hooks.clock.clock import Timekeeper
 from trainer_hooks.clock.progress import Progress
-from trainer_hooks.context.position import EndedFit
 from trainer_hooks.metrics.history import History
 from trainer_hooks.metrics.store import MetricStore
 from trainer_hooks.module.optimization import Optimization
@@ -19,6 +21,45 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trainer_hooks.module.module import Module
+
+
+@dataclass(slots=True)
+class EndedFit:
+    """The position at which the last fit of a training has ended, for checkpoints saved after it.
+
+    Attributes:
+        loop: the training loop's flags, which no counter holds.
+        evaluators: the states of the validation schedules.
+        stream: the position of the training loader; None if no run has made one.
+        renewed: the position of the loaders that were made anew inside the training.
+        sharding_seed: the seed by which the ranks share the data.
+        val_generators: the random states of the validation loaders.
+        scaler: the state of the loss scaler.
+        stop: None: an ended fit has no request left.
+        own_stop: likewise.
+        own_requests: likewise.
+        is_inside_batch: whether a batch was broken off.
+        window: batches of an accumulation window; None without a training loader.
+        slot: the slot in which the checkpoint was saved that the fit could not go on from.
+        broken_off: the hook of an epoch that was broken off before that checkpoint was saved.
+        pending: the states of that checkpoint that the fit had yet to restore.
+    """
+
+    loop: dict[str, Any] = field(default_factory=dict)
+    evaluators: dict[str, Any] = field(default_factory=dict)
+    stream: dict[str, Any] | None = None
+    renewed: dict[str, Any] = field(default_factory=dict)
+    sharding_seed: int | None = None
+    val_generators: dict[str, Any] = field(default_factory=dict)
+    scaler: dict[str, Any] = field(default_factory=dict)
+    stop: None = None
+    own_stop: None = None
+    own_requests: None = None
+    is_inside_batch: bool = False
+    window: int | None = None
+    slot: dict[str, str] = field(default_factory=dict)
+    broken_off: str = ""
+    pending: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

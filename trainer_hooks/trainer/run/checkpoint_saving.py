@@ -21,7 +21,7 @@ from trainer_hooks.checkpoint.safetensors_file import (
     is_safetensors,
     require_weights_only,
 )
-from trainer_hooks.context.position import EndedFit, FitPosition
+from trainer_hooks.context.position import FitPosition
 from trainer_hooks.errors import TrainerHooksWarning, UsageError
 from trainer_hooks.hooks.relay import current_hook
 from trainer_hooks.module.torch_wrappers import unsharded_class
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from trainer_hooks.checkpoint.background import BackgroundSave
     from trainer_hooks.context.context import RunContext, Trainer
+    from trainer_hooks.context.training import EndedFit
     from trainer_hooks.module.module import Module
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
 

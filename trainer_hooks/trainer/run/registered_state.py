@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from trainer_hooks.callbacks import Checkpoint
-    from trainer_hooks.context.position import EndedFit, FitPosition
-    from trainer_hooks.context.training import TrainingState
+    from trainer_hooks.context.position import FitPosition
+    from trainer_hooks.context.training import EndedFit, TrainingState
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
 _UNOPENED: dict[str, Any] = {"opened_with": {}, "generators": {}, "num_batches": math.inf}

@@ -11,6 +11,7 @@ from trainer_hooks._text import count_with_noun
 from trainer_hooks.clock.progress import EpochStage, Progress
 from trainer_hooks.connector.connector import CallbackConnector
 from trainer_hooks.connector.run_lock import RunLock
+from trainer_hooks.context.position import FitPosition
 from trainer_hooks.context.run_state import RunState
 from trainer_hooks.context.training import TrainingState
 from trainer_hooks.errors import OptionError, UsageError
@@ -183,6 +184,9 @@ class TrainerCore:
     def let_go(self) -> None:
         """End a run and drop its context and loaders."""
         if self.context is not None:
+            if self.context.state.fn == "fit":
+                # before the loaders are dropped: a checkpoint that is saved after the run needs it
+                self.training.ended = FitPosition(self.context).end()
             self.context.let_go()
             # copied, since users ask for them after the run, whose context is dropped below
             self.was_stopping = self.context.requests.is_stopping
