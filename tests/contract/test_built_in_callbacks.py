@@ -395,7 +395,7 @@ CASES = {
     "ModelCheckpoint, in the background": (
         lambda: ModelCheckpoint(monitor="val_loss", save_last=True, async_save=True),
         # when a file is done that a thread writes is a matter of chance; the end is compared
-        {"may_differ": ("tracker", "on_checkpoint_saved")},
+        {"may_differ": ("store", "on_checkpoint_saved")},
     ),
     "ModelCheckpoint, by samples and at a moment": (
         lambda: ModelCheckpoint(

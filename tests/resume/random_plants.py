@@ -15,4 +15,4 @@ def forgotten_count() -> None:
 
 def unkept_files() -> None:
     """Leave the files of a save that a kill has broken off."""
-    saver.SaveTracker.finish_loaded_save = lambda self, trainer: None
+    saver.SaveStore.finish_loaded_save = lambda self, trainer: None

@@ -38,6 +38,9 @@ class HookTraits:
         closes_epoch: whether it ends an epoch, so that a resume calls it again if an error has
             broken it off.
         is_once_in_epoch: whether a resume does not call it again where an error has broken it off.
+        is_slot: whether savers save in it, one after the other.
+        is_fit_for_saving: whether a save in it, though it is no slot, needs no warning: a resume
+            calls each hook once, or warns itself of a save inside a batch.
         is_module_first: whether it fires on the module before any callback, whatever their bands.
     """
 
@@ -46,6 +49,8 @@ class HookTraits:
     cuts_batch: bool = False
     closes_epoch: bool = False
     is_once_in_epoch: bool = False
+    is_slot: bool = False
+    is_fit_for_saving: bool = False
     is_module_first: bool = False
 
 
@@ -103,7 +108,7 @@ class Hooks:
     ) -> None:
         """Called when all is restored, or there was nothing to restore (`checkpoint` is None)."""
 
-    @hook(event="fit_start")
+    @hook(event="fit_start", is_fit_for_saving=True)
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Called when fit is ready: model on its device, optimizers made, checkpoint restored."""
 
@@ -113,6 +118,7 @@ class Hooks:
     def on_sanity_check_end(self, trainer: Trainer, module: Module) -> None:
         """Called after the sanity check."""
 
+    @hook(is_fit_for_saving=True)
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Called once in a fit, after the sanity check and before the first epoch."""
 
@@ -196,15 +202,15 @@ class Hooks:
     ) -> None:
         """Called after a training batch is counted, with its whole loss; empty if skipped."""
 
-    @hook(event="batch_checkpoint", is_once_in_epoch=True)
+    @hook(event="batch_checkpoint", is_once_in_epoch=True, is_slot=True)
     def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Called after a training batch and any validation due on it: a slot for saving."""
 
-    @hook(event="epoch_end", is_once_in_epoch=True)
+    @hook(event="epoch_end", is_once_in_epoch=True, is_fit_for_saving=True)
     def on_train_batches_end(self, trainer: Trainer, module: Module) -> None:
         """Called after an epoch's last training batch, before the epoch's own validation."""
 
-    @hook(event="eval_before_all")
+    @hook(event="eval_before_all", is_fit_for_saving=True)
     def on_validation_run_start(self, trainer: Trainer, module: Module) -> None:
         """Called in fit before a validation that is not the sanity check."""
 
@@ -264,7 +270,7 @@ class Hooks:
     def on_epoch_end(self, trainer: Trainer, module: Module) -> None:
         """Called at the end of an epoch of any phase: train, validation, test, predict."""
 
-    @hook(event="epoch_checkpoint", is_once_in_epoch=True)
+    @hook(event="epoch_checkpoint", is_once_in_epoch=True, is_slot=True)
     def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Called after all hooks that end a training epoch: a slot for saving."""
 
@@ -272,14 +278,15 @@ class Hooks:
     def on_iteration_end(self, trainer: Trainer, module: Module) -> None:
         """Called at the end of a cycle of `iteration_length` epochs."""
 
-    @hook(event="iteration_checkpoint", is_once_in_epoch=True)
+    @hook(event="iteration_checkpoint", is_once_in_epoch=True, is_slot=True)
     def on_iteration_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Called after the end of a cycle: a slot for saving."""
 
+    @hook(is_fit_for_saving=True)
     def on_train_end(self, trainer: Trainer, module: Module) -> None:
         """Called after the last training epoch, also if it was stopped; not after an error."""
 
-    @hook(event="fit_end")
+    @hook(event="fit_end", is_fit_for_saving=True)
     def on_fit_end(self, trainer: Trainer, module: Module) -> None:
         """Called at the end of fit; not after an error."""
 
@@ -368,6 +375,7 @@ class Hooks:
     ) -> None:
         """Called while a checkpoint is made, with its content, to add to it or change it."""
 
+    @hook(is_fit_for_saving=True)
     def on_checkpoint_saved(self, trainer: Trainer, module: Module, path: str) -> None:
         """Called when a checkpoint file is complete and durable."""
 
@@ -376,27 +384,28 @@ class Hooks:
     ) -> None:
         """Called with the metrics that go to the loggers."""
 
+    @hook(is_fit_for_saving=True)
     def on_stop_training_error(
         self, trainer: Trainer, module: Module, error: BaseException
     ) -> None:
         """Called after a `StopTraining` was raised; the run then ends in order."""
 
-    @hook(is_isolated=True)
+    @hook(is_isolated=True, is_fit_for_saving=True)
     def on_keyboard_interrupt(self, trainer: Trainer, module: Module) -> None:
         """Called on Ctrl-C, before `on_exception`."""
 
-    @hook(is_isolated=True)
+    @hook(is_isolated=True, is_fit_for_saving=True)
     def on_exception(self, trainer: Trainer, module: Module, exception: BaseException) -> None:
         """Called for any exception that leaves fit, validate, test or predict."""
 
-    @hook(is_isolated=True)
+    @hook(is_isolated=True, is_fit_for_saving=True)
     def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Called at the end of fit, validate, test and predict, also after an exception."""
 
-    @hook(event="close", is_isolated=True)
+    @hook(event="close", is_isolated=True, is_fit_for_saving=True)
     def on_close(self, trainer: Trainer, module: Module) -> None:
         """Called by `trainer.close()`, to flush and close files."""
 
-    @hook(event="post_close", is_isolated=True)
+    @hook(event="post_close", is_isolated=True, is_fit_for_saving=True)
     def on_post_close(self, trainer: Trainer, module: Module) -> None:
         """Called by `trainer.close()` after every `on_close`, to back up the written files."""

@@ -97,7 +97,7 @@ class OwnBatch:
 
 @dataclass(slots=True)
 class CatchUp:
-    """The way of a resumed run to its position in the user's loop, on which nothing has an effect.
+    """A resumed run's replay of the user's loop up to its position, with the run's calls disabled.
 
     Attributes:
         restore: sets the states of the checkpoint once more.

@@ -1395,9 +1395,9 @@ class Trainer:
         """Add a callback; during a run it takes part from the next hook on."""
         core = self._core
         callback = validate_callback(callback, "callback")
-        if core.occupation.is_running:
+        if core.run_lock.is_running:
             # before it is added: one that is in another run must not take part for a moment
-            core.occupation.acquire([CallbackEntry(callback, "user")])
+            core.run_lock.acquire([CallbackEntry(callback, "user")])
         core.connector.add(callback)
         if core.fn is not None:
             # for its `log`; the others got the module when the run began

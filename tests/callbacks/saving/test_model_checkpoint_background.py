@@ -165,7 +165,7 @@ def test_callbacks_hear_of_a_file_in_the_main_thread(fit, tmp_path, gate):
 
     class Waiting(ModelCheckpoint):
         def wait_for_it(self) -> None:
-            self.tracker.pending.save.wait()
+            self.store.pending.save.wait()
 
     saving = Waiting(tmp_path, "{step}", every_n_train_steps=2, save_top_k=-1, async_save=True)
     listener = At({4: at_four})

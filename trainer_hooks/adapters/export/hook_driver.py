@@ -88,7 +88,7 @@ class HookDriver:
         self._recorded: dict[str, Any] = {}
         self.trainer.on_checkpoint_saved = lambda path: self.fire("on_checkpoint_saved", path)
         self._loaded: dict[str, Any] | None = None
-        self._is_load_told = False
+        self._has_called_load_hook = False
         self._own_state: dict[str, Any] | None = None
         self._loaded_scheduler: dict[str, Any] | None = None
         self._kept_gradients: list[tuple[nn.Parameter, Tensor | None]] | None = None
@@ -211,9 +211,9 @@ class HookDriver:
 
     def load_into_optimizers(self) -> None:
         """Call `on_load_checkpoint`, in which a callback may regroup the optimizers' parameters."""
-        if self._loaded is None or self._is_load_told:
+        if self._loaded is None or self._has_called_load_hook:
             return
-        self._is_load_told = True
+        self._has_called_load_hook = True
         self.fire("on_load_checkpoint", self._loaded)
         self._fit_schedulers_to_groups()
         scheduler = self.trainer.epoch_scheduler
@@ -225,7 +225,7 @@ class HookDriver:
     def begin_fit(self) -> None:
         """Call the hooks from the load of a checkpoint, if there was one, to `on_fit_start`."""
         self.load_into_optimizers()
-        loaded, self._loaded, self._is_load_told = self._loaded, None, False
+        loaded, self._loaded, self._has_called_load_hook = self._loaded, None, False
         self.fire("on_after_load", loaded)
         self.fire("on_fit_start")
 

@@ -91,7 +91,7 @@ class LightningAdapter(HostedCallback):
         return True
 
     @property
-    def tells_loggers(self) -> bool:
+    def notifies_loggers(self) -> bool:
         """Whether a saver calls the loggers' `after_save_checkpoint` itself, as ModelCheckpoint."""
         return hasattr(self.guest, "_save_checkpoint")
 

@@ -30,9 +30,10 @@ CALLBACK_NAMES = _HOOKS | {"load_state_dict", "log", "log_dict", "state_dict", "
 BUILT_IN_EXTRAS = frozenset(
     {
         "averaged_module", "candidates", "folders", "follow_validations", "forget", "goes_with",
-        "has_named_folder", "is_converted", "is_spike", "num_averaged", "open_sources", "own_files",
+        "has_named_folder", "is_converted", "is_spike", "notifies_loggers", "num_averaged",
+        "open_sources", "own_files",
         "parameters_to_prune", "predict_batch_idx", "remove_checkpoint", "save_before_leaving",
-        "save_now", "sparsity", "tells_loggers", "test_batch_idx", "total_predict_batches",
+        "save_now", "sparsity", "test_batch_idx", "total_predict_batches",
         "total_test_batches", "train_batch_idx", "tuned_attribute", "val_batch_idx",
         "without_masks",
     }

@@ -45,7 +45,7 @@ class Checkpoint(Callback):
         return True
 
     @property
-    def tells_loggers(self) -> bool:
+    def notifies_loggers(self) -> bool:
         """Whether it calls the loggers' `after_save_checkpoint` itself; else the trainer does."""
         return False
 

@@ -25,7 +25,7 @@ from trainer_hooks.callbacks.monitored_metric import (
 )
 from trainer_hooks.callbacks.option_checks import check_count
 from trainer_hooks.callbacks.saving.file_names import COUNTERS_AND_RANKS, template_names
-from trainer_hooks.callbacks.saving.saver import CheckpointRanking, SavePlan, Saver, SaveTracker
+from trainer_hooks.callbacks.saving.saver import CheckpointRanking, SavePlan, Saver, SaveStore
 from trainer_hooks.callbacks.saving.saver_options import (
     check_dirpath,
     check_filename,
@@ -225,7 +225,7 @@ class ModelCheckpoint(Saver):
         """Return the ranking, its folder, the files that a save replaces, and the schedule."""
         return {
             "monitor": self.monitor,
-            **self.tracker.state_dict(),
+            **self.store.state_dict(),
             **self._schedule.state_dict(),
             "is_monitor_validated": self._watched.is_validated,
         }
@@ -300,7 +300,7 @@ class ModelCheckpoint(Saver):
 
     def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Save if it is due by count, by time, or after the validation that just ran."""
-        is_for_ranking = self._schedule.decide_after_batch(trainer, self.tracker)
+        is_for_ranking = self._schedule.decide_after_batch(trainer, self.store)
         # the epoch's validation will log the monitor: a score of the last epoch must not rank this
         if is_for_ranking and self.save_top_k != 0 and self._watched.is_to_come(trainer):
             self._schedule.defer(trainer)
@@ -315,7 +315,7 @@ class ModelCheckpoint(Saver):
         if is_missing and _is_last_epoch(trainer):
             is_for_ranking = False
         # on_batch_checkpoint after the last batch may have decided on this same state
-        is_new = trainer.progress.batches_completed != self.tracker.ranking.considered_at
+        is_new = trainer.progress.batches_completed != self.store.ranking.considered_at
         if is_new and is_for_ranking is not None:
             self._save_on_schedule(trainer, is_for_ranking)
 
@@ -330,7 +330,7 @@ class ModelCheckpoint(Saver):
                 # a resume goes on from the checkpoint of this request, and not from one before it
                 trainer.finish_saves()
             plan, ranking = decide_on_rank_zero(trainer, lambda: self._plan_request(trainer))
-            self.tracker.write(trainer, plan, ranking)
+            self.store.write(trainer, plan, ranking)
 
     def follow_validations(self, trainer: Trainer) -> None:
         """Save after validations or after epochs, as this loop has them."""
@@ -341,14 +341,14 @@ class ModelCheckpoint(Saver):
         if not is_real_fit(trainer):
             return False
         plan, ranking = decide_on_rank_zero(trainer, lambda: self._plan_leaving(trainer))
-        self.tracker.write(trainer, plan, ranking)
+        self.store.write(trainer, plan, ranking)
         return True
 
     def on_exception(self, trainer: Trainer, module: Module, exception: BaseException) -> None:
         """Save the present state, unless nothing was trained since the fit began."""
         is_due = self.save_on_exception and self._schedule.has_trained(trainer)
         if is_due and is_real_fit(trainer):
-            # not by the tracker: the ranking does not contain this file, and nothing deletes it
+            # not by the store: the ranking does not contain this file, and nothing deletes it
             metrics = monitorable_metrics(trainer)
             names = set(template_names(self.filename or "{metric}"))
             # the last value of a metric would name a state that did not have it
@@ -359,18 +359,18 @@ class ModelCheckpoint(Saver):
                 if is_named
                 else self._free_path(metrics, self.CHECKPOINT_NAME_EXCEPTION)
             )
-            self.tracker.write_for_error(trainer, path, is_replaceable=is_named)
+            self.store.write_for_error(trainer, path, is_replaceable=is_named)
             self.last_exception_path = path
 
     def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Stop the schedule, and give up the names of files that could not be written."""
         self._schedule.stop()
-        self.tracker.reserved_names.release_all()
+        self.store.reserved_names.release_all()
 
     def check_monitor_top_k(self, trainer: Trainer, current: Tensor | None = None) -> bool:
         """Return whether a checkpoint with the score `current` would be among the best."""
         k = self.save_top_k
-        return current is not None and k != 0 and self.tracker.ranking.admits(current, k)
+        return current is not None and k != 0 and self.store.ranking.admits(current, k)
 
     def to_yaml(self, filepath: str | os.PathLike[str] | None = None) -> None:
         """Write the best checkpoints and their scores to a YAML file, one per line.
@@ -415,16 +415,16 @@ class ModelCheckpoint(Saver):
             trainer, lambda: self._plan_scheduled_save(trainer, is_for_ranking)
         )
         if not plan.files:
-            self.tracker.ranking = ranking  # the decision itself is remembered, and its score
+            self.store.ranking = ranking  # the decision itself is remembered, and its score
             return
         ranking.saved_step = trainer.global_step
-        self.tracker.write(trainer, plan, ranking)
+        self.store.write(trainer, plan, ranking)
 
     def _plan_scheduled_save(
         self, trainer: Trainer, is_for_ranking: bool
     ) -> tuple[SavePlan, CheckpointRanking]:
         """Return the plan of a scheduled save, perhaps without files, and the ranking after it."""
-        metrics, ranking = monitorable_metrics(trainer), self.tracker.ranking.copy()
+        metrics, ranking = monitorable_metrics(trainer), self.store.ranking.copy()
         ranking.considered_at = trainer.progress.batches_completed
         k, monitor = self.save_top_k, self.monitor
         path, replaced = None, []
@@ -451,7 +451,7 @@ class ModelCheckpoint(Saver):
 
     def _plan_request(self, trainer: Trainer) -> tuple[SavePlan, CheckpointRanking]:
         """Return the plan of a requested save, and the ranking after it."""
-        metrics, ranking = monitorable_metrics(trainer), self.tracker.ranking.copy()
+        metrics, ranking = monitorable_metrics(trainer), self.store.ranking.copy()
         # versioned even without the counter: another file of that name may be among the best
         path = self._free_path(metrics, is_versioned=True)
         self._log_decision(trainer, f"saving {path!r} as requested")
@@ -459,7 +459,7 @@ class ModelCheckpoint(Saver):
 
     def _plan_leaving(self, trainer: Trainer) -> tuple[SavePlan, CheckpointRanking]:
         """Return the plan of the save before the process ends, and the ranking after it."""
-        metrics, ranking = monitorable_metrics(trainer), self.tracker.ranking.copy()
+        metrics, ranking = monitorable_metrics(trainer), self.store.ranking.copy()
         # a file of weights alone could not be resumed from, and this save is for a resume
         if self.save_last is True and not self.save_weights_only:
             return self._with_last(None, [], metrics, ranking), ranking
@@ -626,7 +626,7 @@ class SaveSchedule:
         start = self._batches_at_start
         return start is not None and trainer.progress.batches_completed > start
 
-    def decide_after_batch(self, trainer: Trainer, tracker: SaveTracker) -> bool | None:
+    def decide_after_batch(self, trainer: Trainer, store: SaveStore) -> bool | None:
         """Decide which checkpoints to save after a batch and its validation.
 
         True: a checkpoint that may be among the best, and the last one. False: only the last one,
@@ -644,7 +644,7 @@ class SaveSchedule:
             return step // every != (before or 0) // every or None
         if triggers.train_time_interval is not None:
             # else nothing was trained since the last save
-            is_new = step != tracker.ranking.saved_step
+            is_new = step != store.ranking.saved_step
             return (is_new and self._is_time_up(triggers.train_time_interval, trainer)) or None
         is_turn = not self._at_train_epoch_end and _is_validated(trainer)
         return self._is_due_epoch(trainer) if is_turn else None

@@ -1,7 +1,7 @@
 """Saver: the base of callbacks that keep a record of the checkpoints in one folder, and its parts.
 
 The parts: the plan of a save, the ranking of the checkpoints, the reserved names of new files, and
-the tracker that writes files and deletes those that they replace.
+the store that writes files and deletes those that they replace.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ class SavePlan:
         files: the paths to write, in this order.
         obsolete: paths to delete once the last of `files` is durable.
         link: a path that then becomes a link to the first of `files`.
-        is_for_now: whether the file is temporary. It stands in its own `obsolete`, so that the
+        is_temporary: whether the file is temporary. It stands in its own `obsolete`, so that the
             checkpoint tells the run that resumes to delete it.
     """
 
     files: tuple[str, ...]
     obsolete: tuple[str, ...] = ()
     link: str | None = None
-    is_for_now: bool = False
+    is_temporary: bool = False
 
     @classmethod
     def for_now(cls, path: str, replaced: str = "", link: str | None = None) -> SavePlan:
@@ -81,7 +81,7 @@ class SavePlan:
             replaced: a path that it replaces.
             link: a path that becomes a link to it.
         """
-        return cls((path,), (path, replaced) if replaced else (path,), link, is_for_now=True)
+        return cls((path,), (path, replaced) if replaced else (path,), link, is_temporary=True)
 
 
 @dataclass(slots=True)
@@ -223,7 +223,7 @@ class PendingSave:
     before: CheckpointRanking
 
 
-class SaveTracker:
+class SaveStore:
     """Write a saver's files, keep its ranking, and delete replaced files once new ones are durable.
 
     The ranking includes files that are still being written: it is part of the state that they
@@ -236,9 +236,9 @@ class SaveTracker:
     Attributes:
         pending: the background save that was started last, until it is durable or has failed.
         reserved_names: the reserved names of files that do not exist yet.
-        left_over: the files that the loaded checkpoint was to replace; `finish_loaded_save`
+        to_replace: the files that the loaded checkpoint was to replace; `finish_loaded_save`
             deletes those that are still there.
-        repeated: files of weights alone that a killed process of this run saved after the loaded
+        saved_again: files of weights alone that a killed process of this run saved after the loaded
             checkpoint. The run saves them once more, in their places.
         left_by_error: files that errors left under the saver's own names. The run that goes on
             from one writes over them when it saves under their names, as a run without the error
@@ -263,11 +263,11 @@ class SaveTracker:
         # plans by their last file, until that is durable
         self._plans: dict[str, SavePlan] = {}
         self.pending: PendingSave | None = None
-        self.left_over: tuple[str, ...] = ()
-        self.repeated: set[str] = set()
+        self.to_replace: tuple[str, ...] = ()
+        self.saved_again: set[str] = set()
         self.left_by_error: set[str] = set()
         self._loaded_plan = SavePlan(())
-        self._for_now: tuple[str, ...] = ()
+        self._temporary: tuple[str, ...] = ()
 
     @property
     def ranking(self) -> CheckpointRanking:
@@ -300,17 +300,17 @@ class SaveTracker:
             CheckpointError: the files cannot be written, or a background save before them failed.
         """
         saver = self._saver
-        is_in_background = saver.async_save and not plan.is_for_now
+        is_in_background = saver.async_save and not plan.is_temporary
         with nullcontext() if self.around is None else self.around(plan):
             if is_in_background:
                 # what the previous save replaces must be deleted before this one may reuse a name
                 trainer.finish_saves()
             # the temporary file that the run was resumed from is replaced by this save, too
-            plan = replace(plan, obsolete=(*plan.obsolete, *self._for_now))
+            plan = replace(plan, obsolete=(*plan.obsolete, *self._temporary))
             # before the files are written, because the ranking is part of the state in them
             before, self._ranking = self.ranking, ranking
             self._plans[plan.files[-1]] = plan
-            weights_only = saver.save_weights_only and not plan.is_for_now
+            weights_only = saver.save_weights_only and not plan.is_temporary
             try:
                 if is_in_background:
                     save = trainer.save_in_background(*plan.files, weights_only=weights_only)
@@ -323,7 +323,7 @@ class SaveTracker:
                 self._plans.pop(plan.files[-1], None)
                 self.reserved_names.release(*plan.files, plan.link)
                 raise
-            self._for_now = ()
+            self._temporary = ()
 
     def write_for_error(self, trainer: Trainer, path: str, is_replaceable: bool) -> None:
         """Write the file of an error that ends the fit; the ranking does not contain it.
@@ -374,7 +374,7 @@ class SaveTracker:
         at the next save.
         """
         saver = self._saver
-        left, self.left_over = self.left_over, ()
+        left, self.to_replace = self.to_replace, ()
         plan, self._loaded_plan = self._loaded_plan, SavePlan(())
         resumed_from = trainer.ckpt_path
         if resumed_from is None or not trainer.is_global_zero or trainer.fast_dev_run:
@@ -392,14 +392,14 @@ class SaveTracker:
                 _link_to(plan.files[0], plan.link)
         # no run goes on from weights alone: what a killed process had saved since comes once more
         if saver.save_weights_only and trainer.named_ckpt_path is None:
-            self.repeated = self._files_since(resumed_from)
+            self.saved_again = self._files_since(resumed_from)
         elif trainer.named_ckpt_path is not None and not is_own_save:
             # the checkpoint is of a saver before this one, whose turn comes once more
-            self.repeated = self._files_since(resumed_from, of_its_batch=True)
+            self.saved_again = self._files_since(resumed_from, of_its_batch=True)
         # what is to be replaced although the plan writes it is temporary; a file of Lightning has
         # no plan
         written = plan.files or (resumed_from,)
-        self._for_now = tuple(old for old in left if old in written)
+        self._temporary = tuple(old for old in left if old in written)
         for old in left:
             # another training may have used the name since
             if exists(old) and self._may_delete(old, resumed_from) and _is_older(old, resumed_from):
@@ -410,7 +410,7 @@ class SaveTracker:
 
         It stays where no file of the saver holds as much of the training.
         """
-        temporary, self._for_now = self._for_now, ()
+        temporary, self._temporary = self._temporary, ()
         if not trainer.is_global_zero:
             return
         ranking = self.ranking
@@ -464,7 +464,7 @@ class SaveTracker:
             for plan in self._plans.values()
             for old in plan.obsolete
             # files and the link that the plan renews are not deleted
-            if old != plan.link and (plan.is_for_now or old not in plan.files)
+            if old != plan.link and (plan.is_temporary or old not in plan.files)
         ]
         # the save before this one is complete when a file is written, so there is one plan at most
         plan = next(reversed(self._plans.values()), SavePlan(()))
@@ -488,7 +488,7 @@ class SaveTracker:
         folder = state_dict.get("dirpath", saver.dirpath)
         if saver.dirpath in (None, folder):
             ranking.load_state_dict(state_dict)
-            self.left_over = tuple(map(os.fspath, state_dict.get("obsolete", ())))
+            self.to_replace = tuple(map(os.fspath, state_dict.get("obsolete", ())))
             self.left_by_error = set(map(os.fspath, state_dict.get("left_by_error", ())))
             # a file of Lightning has no plan
             files, link = state_dict.get("files", ()), state_dict.get("link")
@@ -531,7 +531,7 @@ class SaveTracker:
 class _RankingAttribute(Generic[T]):
     """A read-only attribute that shows a value of a saver's ranking."""
 
-    def __init__(self, read: Callable[[SaveTracker], T], doc: str) -> None:
+    def __init__(self, read: Callable[[SaveStore], T], doc: str) -> None:
         self._read = read
         self.__doc__ = doc
 
@@ -542,7 +542,7 @@ class _RankingAttribute(Generic[T]):
     def __get__(self, saver: Saver, owner: type) -> T: ...
 
     def __get__(self, saver: Saver | None, owner: type) -> T | _RankingAttribute[T]:
-        return self if saver is None else self._read(saver.tracker)
+        return self if saver is None else self._read(saver.store)
 
     def __set__(self, saver: Saver, value: T) -> NoReturn:
         raise AttributeError(
@@ -555,7 +555,7 @@ class Saver(Checkpoint):
     """Base of savers: it keeps a ranking of the checkpoints in one folder, and their files in step.
 
     A subclass decides when to save, under which name, and which files a new one replaces; it hands
-    a `SavePlan` with the new ranking to `tracker`. The tracker looks up the options at each save:
+    a `SavePlan` with the new ranking to `store`. The store looks up the options at each save:
     so an option that is changed later counts.
 
     Args:
@@ -576,31 +576,31 @@ class Saver(Checkpoint):
     STARTING_VERSION: int = 1
 
     best_model_path = _RankingAttribute(
-        lambda tracker: tracker.durable.best_model_path,
+        lambda store: store.durable.best_model_path,
         "The best checkpoint, without a monitor the newest; empty if there is none.",
     )
     best_model_score = _RankingAttribute(
-        lambda tracker: tracker.durable.best_model_score,
+        lambda store: store.durable.best_model_score,
         "The monitored value of the best checkpoint.",
     )
     best_k_models = _RankingAttribute(
-        lambda tracker: dict(tracker.durable.best_k_models),
+        lambda store: dict(store.durable.best_k_models),
         "The best checkpoints and their monitored values.",
     )
     kth_best_model_path = _RankingAttribute(
-        lambda tracker: tracker.durable.kth_best_model_path,
+        lambda store: store.durable.kth_best_model_path,
         "The worst of the best checkpoints, once there are as many as are kept.",
     )
     kth_value = _RankingAttribute(
-        lambda tracker: tracker.durable.kth_value,
+        lambda store: store.durable.kth_value,
         "The monitored value of the worst of the best; infinite until there are as many.",
     )
     last_model_path = _RankingAttribute(
-        lambda tracker: tracker.durable.last_model_path,
+        lambda store: store.durable.last_model_path,
         "The newest checkpoint that `save_last` wrote; empty if there is none.",
     )
     current_score = _RankingAttribute(
-        lambda tracker: tracker.ranking.current_score,
+        lambda store: store.ranking.current_score,
         "The latest monitored value, whether its checkpoint was saved or not.",
     )
 
@@ -621,7 +621,7 @@ class Saver(Checkpoint):
         self.auto_insert_metric_name = auto_insert_metric_name
         self.enable_version_counter = enable_version_counter
         self.async_save = async_save
-        self.tracker = SaveTracker(self)
+        self.store = SaveStore(self)
         self._is_folder_given = dirpath is not None
         self._gaps_told: set[str] = set()
 
@@ -632,7 +632,7 @@ class Saver(Checkpoint):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the ranking, its folder, and the files that a save under way affects."""
-        return self.tracker.state_dict()
+        return self.store.state_dict()
 
     @checks_state(
         {},
@@ -655,17 +655,17 @@ class Saver(Checkpoint):
     )
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the state; of another folder's ranking only the best path and the counts."""
-        self.tracker.load_state_dict(state_dict)
+        self.store.load_state_dict(state_dict)
 
     def forget(self) -> None:
         """Reset for a new training. Files of an earlier one stay."""
-        self.tracker.reset()
+        self.store.reset()
 
     def setup(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Set the default folder of a run, if the user passed none."""
         if not ours(self).has_named_folder:
             self.dirpath = _default_folder(trainer)
-        self.tracker.is_to_save = stage == "fit"
+        self.store.is_to_save = stage == "fit"
 
     def folders(self) -> list[str]:
         """Return its folder, once it is resolved."""
@@ -703,15 +703,15 @@ class Saver(Checkpoint):
         if trainer.progress.is_new_training:  # a second fit of the same module goes on instead
             ours(self).forget()
         else:
-            self.tracker.finish_loaded_save(trainer)
+            self.store.finish_loaded_save(trainer)
 
     def on_fit_end(self, trainer: Trainer, module: Module) -> None:
         """Delete the temporary checkpoint that the fit went on from, if another holds as much."""
-        self.tracker.remove_temporary(trainer)
+        self.store.remove_temporary(trainer)
 
     def on_checkpoint_saved(self, trainer: Trainer, module: Module, path: str) -> None:
         """Link to the durable file, and delete the files that it replaces."""
-        self.tracker.complete(trainer, str(path))
+        self.store.complete(trainer, str(path))
 
     def format_checkpoint_name(
         self, metrics: Mapping[str, Any], filename: str | None = None, ver: int | None = None
@@ -771,22 +771,22 @@ class Saver(Checkpoint):
                 "show as nan. Log them, or take them out of the filename.",
                 TrainerHooksWarning,
             )
-        if self.tracker.pending is not None:
+        if self.store.pending is not None:
             # until its file is there, the name that a pending save takes would look free
-            self.tracker.pending.save.wait()
+            self.store.pending.save.wait()
 
         path, version = self.format_checkpoint_name(metrics, filename, None), 0
         if self.enable_version_counter or is_versioned:
-            reusable = {*reusable, *self.tracker.repeated, *self.tracker.left_by_error}
+            reusable = {*reusable, *self.store.saved_again, *self.store.left_by_error}
             # a reservation and not a look at the disk: another run may choose at the same moment
-            while path not in reusable and not self.tracker.reserved_names.take(path):
+            while path not in reusable and not self.store.reserved_names.take(path):
                 path = self.format_checkpoint_name(
                     metrics, filename, self.STARTING_VERSION + version
                 )
                 version += 1
         # a later save of that name gets a version
-        self.tracker.repeated.discard(path)
-        self.tracker.left_by_error.discard(path)
+        self.store.saved_again.discard(path)
+        self.store.left_by_error.discard(path)
         return path
 
 

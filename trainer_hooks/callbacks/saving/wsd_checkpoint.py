@@ -108,7 +108,7 @@ class WSDCheckpointCallback(Saver):
     def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Save if a decay is about to begin, or has ended."""
         step = trainer.progress.batches_stepped
-        if step == self.tracker.ranking.saved_step or not is_real_fit(trainer):
+        if step == self.store.ranking.saved_step or not is_real_fit(trainer):
             return
         if step in self._starts:
             self._save(trainer, f"checkpoint_{step}_wsd_pre_decay", step, weights_only=False)
@@ -122,14 +122,14 @@ class WSDCheckpointCallback(Saver):
             step = trainer.progress.batches_stepped
             # the saved step stays: the scheduled save of this step may still come
             self._save(
-                trainer, f"checkpoint_{step}", self.tracker.ranking.saved_step, weights_only=False
+                trainer, f"checkpoint_{step}", self.store.ranking.saved_step, weights_only=False
             )
 
     def _save(self, trainer: Trainer, name: str, step: int, weights_only: bool) -> None:
-        ranking, path = self.tracker.ranking.copy(), self.format_checkpoint_name({}, name)
+        ranking, path = self.store.ranking.copy(), self.format_checkpoint_name({}, name)
         ranking.last_model_path, ranking.saved_step = path, step
-        self.save_weights_only = weights_only  # the tracker reads this option at each save
-        self.tracker.write(trainer, SavePlan((path,)), ranking)
+        self.save_weights_only = weights_only  # the store reads this option at each save
+        self.store.write(trainer, SavePlan((path,)), ranking)
 
 
 def _wsd_scheduler(trainer: Trainer) -> Any:

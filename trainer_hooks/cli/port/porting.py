@@ -41,7 +41,7 @@ class NotPythonError(TrainerHooksError):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class MissingName:
+class NameNotOffered:
     """A name that has no counterpart here.
 
     Attributes:
@@ -67,7 +67,7 @@ class PortedFile:
 
     text: bytes
     lines: list[int] = field(default_factory=list)
-    findings: list[MissingName] = field(default_factory=list)
+    findings: list[NameNotOffered] = field(default_factory=list)
 
 
 def port_config(text: bytes, packages: Mapping[str, str]) -> PortedFile:
@@ -90,7 +90,7 @@ def port_config(text: bytes, packages: Mapping[str, str]) -> PortedFile:
                 return match[0]
             if reason := _missing_reason(*_split(target)):
                 if match["key"]:
-                    ported.findings.append(MissingName(number, match["path"], reason))
+                    ported.findings.append(NameNotOffered(number, match["path"], reason))
                 return match[0]
             ported.lines.append(number)
             return f"{match['before']}{target}"
@@ -254,7 +254,7 @@ class _Porter(cst.CSTTransformer):
     def __init__(self, packages: Mapping[str, str], imports: _Imports) -> None:
         super().__init__()
         self.lines: set[int] = set()
-        self.findings: set[MissingName] = set()
+        self.findings: set[NameNotOffered] = set()
         self._packages = packages
         self._imports = imports
         self._comments: dict[cst.CSTNode, str] = {}
@@ -522,7 +522,7 @@ class _Porter(cst.CSTTransformer):
         self.lines.add(self._start(node)[0])
 
     def _find(self, node: cst.CSTNode, name: str, instead: str) -> None:
-        self.findings.add(MissingName(self._start(node)[0], name, instead))
+        self.findings.add(NameNotOffered(self._start(node)[0], name, instead))
 
 
 _CHAIN = (cst.Attribute, cst.Name)

@@ -13,7 +13,7 @@ from trainer_hooks.adapters.composer.loggers import DestinationLogger
 from trainer_hooks.checkpoint.file import load_checkpoint
 from trainer_hooks.checkpoint.weights import load_weights
 from trainer_hooks.compat.composer.callbacks import CheckpointSaver
-from trainer_hooks.compat.composer.core.built_in import BuiltInCallback
+from trainer_hooks.compat.composer.core.built_in import ComposerBuiltIn
 from trainer_hooks.compat.composer.core.callback import Callback
 from trainer_hooks.compat.composer.core.evaluator import Evaluator, ensure_evaluator
 from trainer_hooks.compat.composer.core.event import Event
@@ -359,6 +359,6 @@ def _load_callback_states(states: dict[str, Any], state: State) -> None:
         state.timestamp.load_state_dict(states["ComposerState"]["timestamp"])
     for callback in state.callbacks:
         # the states of built-in ones are restored by the fit, as those of trainer_hooks
-        is_composers = isinstance(callback, Callback) and not isinstance(callback, BuiltInCallback)
+        is_composers = isinstance(callback, Callback) and not isinstance(callback, ComposerBuiltIn)
         if is_composers and ours(callback).is_stateful and callback.state_key in states:
             callback.load_state_dict(states[callback.state_key])

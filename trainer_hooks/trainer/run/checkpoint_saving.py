@@ -43,20 +43,6 @@ if TYPE_CHECKING:
     from trainer_hooks.module.module import Module
     from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
-_SLOTS = frozenset({"on_batch_checkpoint", "on_epoch_checkpoint", "on_iteration_checkpoint"})
-"""Hooks in which savers save one after the other."""
-
-_NO_WARNING_IN = _SLOTS | frozenset(
-    {
-        "on_fit_start",
-        "on_train_start", "on_train_batches_end", "on_validation_run_start", "on_train_end",
-        "on_fit_end", "teardown", "on_close", "on_post_close", "on_checkpoint_saved",
-        # not exact, but `inside_batch` in the file makes a resume warn of a save inside a batch
-        "on_exception", "on_keyboard_interrupt", "on_stop_training_error",
-    }
-)  # fmt: skip
-"""Hooks in which a save gives no warning: a resume calls each hook once, or warns itself."""
-
 
 def save_checkpoint(
     core: TrainerCore, trainer: Trainer, path: str | os.PathLike[str], weights_only: bool
@@ -132,7 +118,7 @@ def notify_saved(core: TrainerCore, trainer: Trainer, path: str) -> None:
     # on every rank: the loggers of other ranks than 0 are proxies that drop the call
     for logger in core.loggers:
         for saver in trainer.checkpoint_callbacks:
-            if not ours(saver).tells_loggers:
+            if not ours(saver).notifies_loggers:
                 logger.after_save_checkpoint(saver)
 
 
@@ -164,8 +150,10 @@ def _check_save(
     if weights_only or core.fn != "fit":
         return
     hook = current_hook()
-    if hook and hook not in _NO_WARNING_IN and hook not in core.told_hooks:
-        core.told_hooks.add(hook)
+    spec = core.connector.hooks.get(hook)  # None of an event of the user's own
+    is_fit = spec is not None and (spec.traits.is_slot or spec.traits.is_fit_for_saving)
+    if hook and not is_fit and hook not in core.warned_hooks:
+        core.warned_hooks.add(hook)
         warn(
             f"a checkpoint was saved in the hook {hook}: a run that is resumed from it fires the "
             "hooks of that moment once more, or leaves out those whose turn was still to come. "
@@ -392,7 +380,8 @@ def _slot_of_save(core: TrainerCore, context: RunContext) -> dict[str, str]:
     hook = current_hook()
     if not hook and context.requests.serving:
         return {"hook": "save_now", "after": context.requests.serving}
-    if hook not in _SLOTS:
+    spec = core.connector.hooks.get(hook)
+    if spec is None or not spec.traits.is_slot:
         return {}
     key = core.connector.current_state_key()  # empty for the module's own hook
     return {"hook": hook, "after": key} if key else {}

@@ -400,7 +400,7 @@ class TrainerRun:
             # after the last `attach`, which would bring them back
             remove_rank_zero_callbacks(core.connector)
         # once more, for the callbacks that the module has brought
-        core.occupation.acquire(core.connector.entries)
+        core.run_lock.acquire(core.connector.entries)
         for callback in core.connector.callbacks:
             ours(callback).attach_module(module)
         core.connector.check_run(module, _MODULE_METHODS)
@@ -563,15 +563,15 @@ class RunScope:
         self._run = TrainerRun(core, trainer, inputs)
 
     def __enter__(self) -> TrainerRun:
-        run, occupation = self._run, self._core.occupation
+        run, run_lock = self._run, self._core.run_lock
         module = type(run.inputs.module).__qualname__
-        occupation.begin(f"{run.inputs.fn} of {module} (Trainer at {id(run.trainer):#x})")
+        run_lock.begin(f"{run.inputs.fn} of {module} (Trainer at {id(run.trainer):#x})")
         try:
             # one callback in two runs at once would have the state of both
-            occupation.acquire(self._core.connector.entries)
+            run_lock.acquire(self._core.connector.entries)
         except BaseException:
             # with those that it has acquired before the one that is in use, or before a signal
-            occupation.release()
+            run_lock.release()
             raise
         return run
 
@@ -599,7 +599,7 @@ class RunScope:
                 run.close()
             finally:
                 # last: `teardown` and what follows still use the callbacks
-                core.occupation.release()
+                core.run_lock.release()
         return isinstance(error, StopTraining)
 
 

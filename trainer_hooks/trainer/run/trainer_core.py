@@ -102,7 +102,7 @@ class TrainerCore:
         precision: the precision of forward passes; each run makes a new one.
         guards: the guards that hold back errors of loggers in a run.
         state: the stage and status of the trainer.
-        occupation: the lock that keeps a callback from being in two runs at once.
+        run_lock: the lock that keeps a callback from being in two runs at once.
         hook_profile: the active or last profile of the hooks.
         profiler: the profiler of its runs, or None.
         module: the module of the last run.
@@ -111,7 +111,7 @@ class TrainerCore:
         training: the training state of the last fit's module.
         start: the checkpoint of the last run.
         broken_off: the hook of an epoch that the error of the last run has broken off, if it did.
-        told_hooks: hooks for which a warning about saving was given.
+        warned_hooks: hooks for which a warning about saving was given.
         advised: subjects on which advice was given.
         was_stopping: whether the last run was requested to stop.
         has_run: whether there has been a run.
@@ -134,7 +134,7 @@ class TrainerCore:
     precision: Precision
     guards: LoggerGuards = field(default_factory=LoggerGuards)
     state: RunState = field(default_factory=RunState)
-    occupation: RunLock = field(default_factory=RunLock)
+    run_lock: RunLock = field(default_factory=RunLock)
     hook_profile: HookProfile | None = None
     profiler: Profiler | None = None
     module: Module | None = None
@@ -143,7 +143,7 @@ class TrainerCore:
     training: TrainingState = field(default_factory=TrainingState)
     start: StartCheckpoint = field(default_factory=StartCheckpoint)
     broken_off: str = ""
-    told_hooks: set[str] = field(default_factory=set)
+    warned_hooks: set[str] = field(default_factory=set)
     advised: set[str] = field(default_factory=set)
     was_stopping: bool = False
     has_run: bool = False

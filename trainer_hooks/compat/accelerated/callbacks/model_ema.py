@@ -161,7 +161,7 @@ class ModelEmaCallback(ModelCheckpoint):
         self._average = ExchangeableAverage(self._make_average)
         self._validation_callbacks = RestorableCallbacks(self.callbacks)
         # a save runs inside this context, so that its file has the averaged weights
-        self.tracker.around = self._weights_to_save
+        self.store.around = self._weights_to_save
         self._reset()
 
     def _reset(self) -> None:
@@ -313,7 +313,7 @@ class ModelEmaCallback(ModelCheckpoint):
 
     def _weights_to_save(self, plan: SavePlan) -> AbstractContextManager[None]:
         """Return the context for a save: averaged weights, or the training's own for a resume."""
-        return nullcontext() if plan.is_for_now else self._average.in_place()
+        return nullcontext() if plan.is_temporary else self._average.in_place()
 
 
 class _AverageFromStart(RunningAverage):

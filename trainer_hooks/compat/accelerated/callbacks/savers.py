@@ -223,7 +223,7 @@ class SaveTrainingStateCallback(Saver):
         """Save if the number of steps is a multiple of `save_every_n_steps`."""
         every, done = self.save_every_n_steps, trainer.progress.batches_stepped
         # each batch of a window comes here, with the same number of steps
-        if every and done and done % every == 0 and done != self.tracker.ranking.saved_step:
+        if every and done and done % every == 0 and done != self.store.ranking.saved_step:
             self._save(trainer, f"step_{done}")
 
     def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
@@ -235,10 +235,10 @@ class SaveTrainingStateCallback(Saver):
     def on_train_end(self, trainer: Trainer, module: Module) -> None:
         """Save `final.ckpt`."""
         if self.save_at_end and is_real_fit(trainer):
-            ranking, path = self.tracker.ranking.copy(), self.format_checkpoint_name({}, "final")
+            ranking, path = self.store.ranking.copy(), self.format_checkpoint_name({}, "final")
             # not among those that max_checkpoints counts
             ranking.last_model_path = path
-            self.tracker.write(trainer, SavePlan((path,)), ranking)
+            self.store.write(trainer, SavePlan((path,)), ranking)
 
     def save_now(self, trainer: Trainer, module: Module) -> None:
         """Save because `trainer.request_checkpoint()` was called."""
@@ -249,11 +249,11 @@ class SaveTrainingStateCallback(Saver):
         if not is_real_fit(trainer):
             return
         # on a copy, which the writer takes over when the file is whole
-        ranking, path = self.tracker.ranking.copy(), self.format_checkpoint_name({}, name)
+        ranking, path = self.store.ranking.copy(), self.format_checkpoint_name({}, name)
         keep = -1 if self.max_checkpoints is None else self.max_checkpoints
         ranking.best_k_models.pop(path, None)  # a file of the same name is overwritten
         replaced = ranking.outranked(keep)
         # ranked by the batches trained, so that the oldest gives way
         ranking.add(path, torch.tensor(trainer.progress.batches_completed), keep)
         ranking.saved_step = trainer.progress.batches_stepped
-        self.tracker.write(trainer, SavePlan((path,), tuple(replaced)), ranking)
+        self.store.write(trainer, SavePlan((path,), tuple(replaced)), ranking)

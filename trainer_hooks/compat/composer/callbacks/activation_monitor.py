@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks import callbacks
-from trainer_hooks.compat.composer.core.built_in import BuiltInCallback, composer_model
+from trainer_hooks.compat.composer.core.built_in import ComposerBuiltIn, composer_model
 
 if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["ActivationMonitor"]
 
 
-class ActivationMonitor(callbacks.ActivationMonitor, BuiltInCallback):  # type: ignore[misc]
+class ActivationMonitor(callbacks.ActivationMonitor, ComposerBuiltIn):  # type: ignore[misc]
     """`trainer_hooks.callbacks.ActivationMonitor`, with the ComposerModel's names of its layers."""
 
     # a search by name, as for a command line, finds the class of trainer_hooks

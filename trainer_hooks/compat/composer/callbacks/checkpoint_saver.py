@@ -32,7 +32,7 @@ from trainer_hooks.checkpoint.paths import exists, file_name, files_in, is_remot
 from trainer_hooks.checkpoint.weights import IgnoreKeys, check_ignore_keys, remove_keys
 from trainer_hooks.clock.schedules import DueCondition, DueTracker, When, parse_when
 from trainer_hooks.clock.timing import TimeUnit
-from trainer_hooks.compat.composer.core.built_in import BuiltInCallback
+from trainer_hooks.compat.composer.core.built_in import ComposerBuiltIn
 from trainer_hooks.compat.composer.core.evaluator import create_interval_scheduler
 from trainer_hooks.compat.composer.utils.helpers import format_name_with_dist
 from trainer_hooks.connector.state_types import checks_state
@@ -103,7 +103,7 @@ class _IntervalFunction:
         return True
 
 
-class CheckpointSaver(Saver, BuiltInCallback):  # type: ignore[misc] # run_event
+class CheckpointSaver(Saver, ComposerBuiltIn):  # type: ignore[misc] # run_event
     """Save at an interval and at the end of training; keep the newest checkpoints.
 
     It has Composer's arguments; `ModelCheckpoint` has Lightning's, and can rank by a metric. A new
@@ -292,7 +292,7 @@ class CheckpointSaver(Saver, BuiltInCallback):  # type: ignore[misc] # run_event
         if trainer.ckpt_path is not None:
             # first, since on_fit_start removes the files that the interrupted run had replaced
             self._uploader.upload_missing(
-                [*self.tracker.left_over, *self.tracker.ranking.best_k_models]
+                [*self.store.to_replace, *self.store.ranking.best_k_models]
             )
         super().on_fit_start(trainer, module)
         if not self.overwrite and is_real_fit(trainer):
@@ -375,11 +375,11 @@ class CheckpointSaver(Saver, BuiltInCallback):  # type: ignore[misc] # run_event
     def _save(self, trainer: Trainer) -> None:
         """Save, unless nothing was trained since the last save."""
         batches = trainer.progress.batches_completed
-        if not is_real_fit(trainer) or batches == self.tracker.ranking.considered_at:
+        if not is_real_fit(trainer) or batches == self.store.ranking.considered_at:
             return
         # before the next file is written, so that the error of an upload is not another save late
         self._collect_uploads(trainer)
-        ranking, names = self.tracker.ranking.copy(), template_values(trainer)
+        ranking, names = self.store.ranking.copy(), template_values(trainer)
         self._require_known_names(names)
         # all ranks must write one path, and a metric in its name may differ between them
         path = decide_on_rank_zero(trainer, lambda: self._free_path(names))
@@ -399,7 +399,7 @@ class CheckpointSaver(Saver, BuiltInCallback):  # type: ignore[misc] # run_event
         self._uploader.set_addresses(path, names)
         self._is_saving = True
         try:
-            self.tracker.write(trainer, SavePlan((path,), tuple(replaced), link), ranking)
+            self.store.write(trainer, SavePlan((path,), tuple(replaced), link), ranking)
         finally:
             self._is_saving = False
 
@@ -446,7 +446,7 @@ class CheckpointSaver(Saver, BuiltInCallback):  # type: ignore[misc] # run_event
                 path
                 for path in files_in(self.dirpath or "", "", template.count("/"))
                 if (values := self._fields_of(path)) is not None
-                and path not in self.tracker.ranking.best_k_models
+                and path not in self.store.ranking.best_k_models
                 # a file with smaller counts is of the past, and its name does not come again
                 and (not counters or any(int(values[name]) > now[name] for name in counters))
             ]

@@ -16,7 +16,7 @@ from trainer_hooks.callbacks.option_checks import (
     check_text,
 )
 from trainer_hooks.clock.timing import Time, TimeUnit, parse_time
-from trainer_hooks.compat.composer.core.built_in import BuiltInCallback, composer_state
+from trainer_hooks.compat.composer.core.built_in import ComposerBuiltIn, composer_state
 from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import MetricError, OptionError, did_you_mean
 from trainer_hooks.hooks.band import Band
@@ -49,7 +49,7 @@ _LESS_IS_BETTER = ("loss", "error", "perplexity")
 _TRAIN = "train"
 
 
-class MetricStopper(BuiltInCallback):
+class MetricStopper(ComposerBuiltIn):
     """Base of Composer's stoppers: check one loader's metric after validations or training epochs.
 
     A subclass decides in `_check` whether to stop, and resets its state in `_reset`.

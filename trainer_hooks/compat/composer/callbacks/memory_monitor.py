@@ -12,7 +12,7 @@ from trainer_hooks.callbacks.base import ScheduledCallback, closes_window
 from trainer_hooks.callbacks.monitor_base import is_allocator_readable
 from trainer_hooks.clock.schedules import parse_when
 from trainer_hooks.clock.timing import TimeUnit
-from trainer_hooks.compat.composer.core.built_in import BuiltInCallback
+from trainer_hooks.compat.composer.core.built_in import ComposerBuiltIn
 from trainer_hooks.errors import OptionError, did_you_mean
 from trainer_hooks.hooks.spec import keeps_optimizers
 
@@ -41,7 +41,7 @@ _KEYS_CURE = "Pass one such as {'allocated_bytes.all.current': 'allocated_mem'}.
 _AGGREGATES = ("avg", "min", "max")
 
 
-class MemoryMonitor(ScheduledCallback, BuiltInCallback):  # type: ignore[misc] # run_event
+class MemoryMonitor(ScheduledCallback, ComposerBuiltIn):  # type: ignore[misc] # run_event
     """Log the use of a CUDA device's memory, under Composer's names.
 
     Each `log_every_n_steps` steps, right before the optimizer steps, these go to the loggers:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch import Tensor
 
 from trainer_hooks.callbacks.monitor_base import is_logged
-from trainer_hooks.compat.composer.core.built_in import BuiltInCallback
+from trainer_hooks.compat.composer.core.built_in import ComposerBuiltIn
 from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import UsageError
 from trainer_hooks.hooks.band import Band
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["NaNMonitor"]
 
 
-class NaNMonitor(BuiltInCallback):
+class NaNMonitor(ComposerBuiltIn):
     """Raise as soon as the loss is NaN.
 
     An infinite loss is ignored. On the CPU the loss is checked before its backward, so that no step

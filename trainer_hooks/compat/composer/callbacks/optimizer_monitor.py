@@ -17,7 +17,7 @@ from trainer_hooks.callbacks.monitor_base import (
 from trainer_hooks.callbacks.option_checks import check_choice
 from trainer_hooks.clock.schedules import parse_when
 from trainer_hooks.clock.timing import TimeUnit
-from trainer_hooks.compat.composer.core.built_in import BuiltInCallback, composer_model
+from trainer_hooks.compat.composer.core.built_in import ComposerBuiltIn, composer_model
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,7 +32,7 @@ __all__ = ["GradMonitor", "LRMonitor", "OptimizerMonitor"]
 _WHERE = "OptimizerMonitor"
 
 
-class OptimizerMonitor(ScheduledCallback, BuiltInCallback):  # type: ignore[misc] # run_event
+class OptimizerMonitor(ScheduledCallback, ComposerBuiltIn):  # type: ignore[misc] # run_event
     """Log the norms of the gradients, and the optimizer's metrics of each parameter.
 
     The names are Composer's: `l2_norm/grad/global`, and of each parameter
@@ -135,7 +135,7 @@ def _report_methods(trainer: Trainer) -> dict[int, Any]:
     return methods
 
 
-class GradMonitor(BuiltInCallback):
+class GradMonitor(ComposerBuiltIn):
     """Log the norm of the gradients under Composer's older names.
 
     These are the L2 norms of the gradients of an optimizer step: of a whole window, unscaled and
@@ -189,7 +189,7 @@ class GradMonitor(BuiltInCallback):
         _log_tensors(trainer, values)
 
 
-class LRMonitor(BuiltInCallback):
+class LRMonitor(ComposerBuiltIn):
     """Log the learning rates after each step, under Composer's names.
 
     These are `lr-SGD/group0`, `lr-SGD/group1` and so on: the optimizer's class and the number of

@@ -16,7 +16,7 @@ from trainer_hooks.callbacks.monitor_base import (
     is_logged,
 )
 from trainer_hooks.callbacks.option_checks import check_choice, check_count
-from trainer_hooks.compat.composer.core.built_in import BuiltInCallback
+from trainer_hooks.compat.composer.core.built_in import ComposerBuiltIn
 
 if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
@@ -27,7 +27,7 @@ __all__ = ["SpeedMonitor"]
 _WHERE = "SpeedMonitor"
 
 
-class SpeedMonitor(BuiltInCallback):
+class SpeedMonitor(ComposerBuiltIn):
     """Log the throughput and wall times, under Composer's names.
 
     Over the last `window_size` optimizer steps, once there are so many, it logs

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from trainer_hooks._options import one_of, option_rules
 from trainer_hooks.callbacks.base import evaluation_step, will_be_logged
 from trainer_hooks.callbacks.device_statistics import StatisticsReader
-from trainer_hooks.compat.composer.core.built_in import BuiltInCallback
+from trainer_hooks.compat.composer.core.built_in import ComposerBuiltIn
 
 if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
@@ -23,7 +23,7 @@ _NVML_NAMES = {
 }
 
 
-class SystemMetricsMonitor(StatisticsReader, BuiltInCallback):  # type: ignore[misc] # run_event
+class SystemMetricsMonitor(StatisticsReader, ComposerBuiltIn):  # type: ignore[misc] # run_event
     """Log the use of processor, memory, disk, network and GPU, under Composer's names.
 
     The metrics are `cpu_percentage`, and psutil's statistics of the memory (`cpu_memory_total`,

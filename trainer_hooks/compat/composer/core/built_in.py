@@ -1,4 +1,4 @@
-"""BuiltInCallback: Composer's Callback for classes that work by the hooks of trainer_hooks."""
+"""ComposerBuiltIn: Composer's Callback for classes that work by the hooks of trainer_hooks."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     from trainer_hooks import callback
 
-__all__ = ["BuiltInCallback", "built_in"]
+__all__ = ["ComposerBuiltIn", "built_in"]
 
 _METHODS = (*(event.value for event in Event), "close", "post_close", "run_event")
 
 
-class BuiltInCallback(Callback):
+class ComposerBuiltIn(Callback):
     """A callback of Composer's package, which has both hooks and the methods of events.
 
     Its work is in hooks of trainer_hooks; a subclass may override methods of events beside them.
@@ -76,4 +76,4 @@ def built_in(kind: type[K], package: str) -> type[K]:
     """
     # guest_class: a search by name, as for a command line, finds the class of trainer_hooks
     contents = {"__module__": package, "__doc__": kind.__doc__, "guest_class": kind}
-    return type(kind.__name__, (kind, BuiltInCallback), contents)
+    return type(kind.__name__, (kind, ComposerBuiltIn), contents)
