@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from for_each import for_each
 
 import trainer_hooks
 
@@ -214,7 +215,7 @@ def test_all_is_sorted_and_complete() -> None:
     assert dir(trainer_hooks) == NAMES
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each(NAMES)
 def test_each_name_is_there(name: str) -> None:
     """What is listed can be had, and the same object each time."""
     value = getattr(trainer_hooks, name)

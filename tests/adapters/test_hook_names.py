@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from for_each import for_each
 
 from trainer_hooks.adapters.hook_names import find_hooks, known_names, names_elsewhere
 from trainer_hooks.hooks.spec import ALIASES, HOOKS, HookSpec
@@ -12,7 +13,7 @@ def found(name: str) -> list[tuple[str, str]]:
     return [(match.spec.name, match.owner) for match in find_hooks(name)]
 
 
-@pytest.mark.parametrize("name", HOOKS)
+@for_each(HOOKS)
 def test_a_hook_is_found_first_by_its_own_name(name) -> None:
     """A hook of that name comes before hooks that have the name in another framework."""
     assert found(name)[0] == (name, "")

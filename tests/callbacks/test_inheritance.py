@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from for_each import for_each
 
 import trainer_hooks.callbacks
 from trainer_hooks.callback import Callback
@@ -29,7 +30,7 @@ EXPORTED = [getattr(trainer_hooks.callbacks, name) for name in trainer_hooks.cal
 BUILT_IN = [kind for kind in EXPORTED if isinstance(kind, type) and issubclass(kind, Callback)]
 
 
-@pytest.mark.parametrize("kind", BUILT_IN, ids=lambda kind: kind.__name__)
+@for_each(BUILT_IN)
 def test_few_classes_stand_between_a_built_in_and_callback(kind: type[Callback]) -> None:
     """Who reads a built-in reads three other classes at most; all else are parts that it holds."""
     above = kind.__mro__[1:]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from for_each import for_each
 
 from trainer_hooks.callbacks import LambdaCallback
 from trainer_hooks.connector.connector import CallbackConnector
@@ -34,7 +35,7 @@ def test_hook_under_both_its_names():
         LambdaCallback(on_configure_model=print, on_configure_sharded_model=print)
 
 
-@pytest.mark.parametrize("name", [*HOOKS, *ALIASES])
+@for_each([*HOOKS, *ALIASES])
 def test_every_hook_of_the_catalogue_can_be_given(name):
     """Each hook's function is called by the relay with the hook's arguments, and only it is."""
     seen = []

@@ -13,6 +13,7 @@ from types import ModuleType
 
 import pyte
 import pytest
+from for_each import for_each
 
 from trainer_hooks import Callback, Hooks
 from trainer_hooks.cli.hooks.listing import example_of, signature_of
@@ -156,7 +157,7 @@ def test_every_example_is_a_callback_that_works(name, capsys) -> None:
     assert capsys.readouterr().out == f"{name}\n"
 
 
-@pytest.mark.parametrize("name", HOOKS)
+@for_each(HOOKS)
 def test_every_signature_is_the_catalogues(name) -> None:
     """The signature that is shown is Python, and the same as that of the catalogue's method."""
     names: dict = {}

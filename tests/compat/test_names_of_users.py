@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from for_each import for_each
 from samples import one_in
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -462,7 +463,7 @@ def is_clash(part: str, name: str, form: str) -> bool:
     return hasattr(kind, name) or (name in ALIASES and form in ("method", "attribute"))
 
 
-@pytest.mark.parametrize(("part", "name", "form"), [case for case in CASES if is_clash(*case)])
+@for_each([case for case in CASES if is_clash(*case)])
 def test_a_clash_in_a_plain_class_is_told_by_name(part, name, form):
     """When the class is defined, the object built, or the callback or logger handed over."""
     with pytest.raises((TrainerHooksError, AttributeError, TrainerHooksWarning)) as raised:
@@ -476,13 +477,12 @@ def test_a_clash_in_a_plain_class_is_told_by_name(part, name, form):
 OTHER_CALLBACKS = {"composer": composer.Callback, "accelerated": accelerated.TrainerCallback}
 
 
-@pytest.mark.parametrize(
-    ("package", "name"),
+@for_each(
     [
         (package, name)
         for package, kind in OTHER_CALLBACKS.items()
         for name in sorted(OWN_NAMES - getattr(kind, "translated_hooks", frozenset()))
-    ],
+    ]
 )
 def test_a_clash_in_a_callback_of_another_package_is_told_by_name(package, name):
     """When the class is defined, the object built, or the callback handed to a Trainer."""

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from for_each import for_each
 
 import trainer_hooks
 from trainer_hooks import DataModule, Module, Trainer, Tuner
@@ -22,7 +23,7 @@ def test_the_index_has_every_page() -> None:
     assert {page.name for page in DOCS.glob("*.md")} - OF_THE_SITE <= linked
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@for_each(PAGES)
 def test_a_link_leads_somewhere(page: Path) -> None:
     """No page links to a file that is not there."""
     links = _LINK.findall(page.read_text(encoding="utf-8"))

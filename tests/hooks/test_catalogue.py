@@ -6,6 +6,7 @@ import inspect
 import re
 
 import pytest
+from for_each import for_each
 
 from trainer_hooks.adapters.hook_names import ACCELERATED_NAMES, COMPOSER_NAMES, LIGHTNING_NAMES
 from trainer_hooks.hooks.catalogue import Hooks
@@ -90,7 +91,7 @@ def test_specs_derive_from_the_methods() -> None:
         assert spec.summary == inspect.getdoc(hook)
 
 
-@pytest.mark.parametrize("name", FIRING_ORDER)
+@for_each(FIRING_ORDER)
 def test_docstring_says_in_one_sentence_when(name: str) -> None:
     """Every hook's docstring is one sentence that starts with "Called" and says when."""
     summary = HOOKS[name].summary
@@ -99,7 +100,7 @@ def test_docstring_says_in_one_sentence_when(name: str) -> None:
     assert not re.search(r"[.!?]\s", summary), summary
 
 
-@pytest.mark.parametrize("name", FIRING_ORDER)
+@for_each(FIRING_ORDER)
 def test_arguments_start_with_trainer_and_module(name: str) -> None:
     """Every hook takes the trainer and the module first, the two init hooks the trainer alone."""
     arguments = HOOKS[name].arguments
@@ -111,7 +112,7 @@ def test_arguments_start_with_trainer_and_module(name: str) -> None:
         assert HOOKS[name].takes_module
 
 
-@pytest.mark.parametrize("name", FIRING_ORDER)
+@for_each(FIRING_ORDER)
 def test_catalogue_methods_do_nothing(name: str) -> None:
     """Each hook of the catalogue can be called with its arguments and returns None."""
     arguments = [object() for _ in HOOKS[name].arguments]

@@ -7,6 +7,7 @@ import itertools
 from typing import Any
 
 import pytest
+from for_each import for_each
 
 from trainer_hooks.callback import Callback
 from trainer_hooks.hooks.check import hook_errors, hook_warnings
@@ -90,7 +91,7 @@ def test_an_alias_is_held_to_its_hooks_arguments() -> None:
     assert "'on_configure_sharded_model' cannot take" in fault
 
 
-@pytest.mark.parametrize("name", list(HOOKS))
+@for_each(list(HOOKS))
 def test_any_hook_may_take_star_args(name: str) -> None:
     """A hook that takes `*args` takes the arguments of every hook."""
     callback = Callback()

@@ -8,6 +8,7 @@ import traceback
 from unittest.mock import Mock, patch
 
 import pytest
+from for_each import for_each
 
 from trainer_hooks.callback import Callback
 from trainer_hooks.connector.connector import CallbackConnector
@@ -55,7 +56,7 @@ def member(implementer: object, label: str = "someone", **options: object) -> Re
     return RelayMember(implementer, label, **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("hook", list(HOOKS))
+@for_each(list(HOOKS))
 def test_a_hook_nobody_overrides_stays_the_catalogues(hook: str) -> None:
     """However many callbacks there are, a hook that none overrides is the empty method."""
     relay = HookRelay([member(Callback()) for _ in range(50)])
@@ -274,7 +275,7 @@ def test_the_hooks_own_name_wins_over_its_alias() -> None:
     assert seen == ["new"]
 
 
-@pytest.mark.parametrize("hook", list(HOOKS))
+@for_each(list(HOOKS))
 def test_run_event_receives_every_event(hook: str) -> None:
     """It is given each event's name and arguments, the module None where there is none yet."""
     seen: list[tuple] = []

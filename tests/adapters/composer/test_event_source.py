@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from types import SimpleNamespace
 
-import pytest
+from for_each import for_each
 
 from trainer_hooks.adapters.composer.event_source import (
     EventSource,
@@ -28,7 +28,7 @@ class Listener:
         self.events.append(event)
 
 
-@pytest.mark.parametrize("hook", sorted(EVENTS))
+@for_each(sorted(EVENTS))
 def test_each_hook_has_a_handler(hook) -> None:
     """A hook has a method of the source, or a single event that is fired as the hook comes."""
     handler = handler_of(EventSource, hook)

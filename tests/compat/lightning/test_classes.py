@@ -8,6 +8,7 @@ from operator import attrgetter
 
 import pytest
 import torch
+from for_each import for_each
 
 import trainer_hooks
 import trainer_hooks.compat.lightning as pl
@@ -42,7 +43,7 @@ QUIET = {
 }
 
 
-@pytest.mark.parametrize("name", trainer_hooks.callbacks.__all__)
+@for_each(trainer_hooks.callbacks.__all__)
 def test_a_built_in_callback_is_one_of_lightnings(name):
     """`issubclass(EarlyStopping, pl.Callback)`, of the class of trainer_hooks and of its name's."""
     kind = getattr(trainer_hooks.callbacks, name)

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from for_each import for_each
 from named_paths import NamedPaths, outcome
 
 from trainer_hooks.compat.lightning.modules import MODULES, VIRTUAL_MODULES, exports_of
@@ -24,7 +25,7 @@ NAMES = json.loads(
 )
 
 
-@pytest.mark.parametrize("module", NAMES["modules"], ids=lambda name: name or "top")
+@for_each(NAMES["modules"])
 def test_a_module_of_lightning_has_its_names(module):
     """Each can be imported from where Lightning has it, or names what to use instead."""
     found = importlib.import_module(f"{PACKAGE}.{module}".rstrip("."))
@@ -236,7 +237,7 @@ print(rank_zero_only(lambda: "called")(), rank_zero_only.rank, pl.utilities.rank
         assert done.stdout.strip() == told, done.stderr
 
 
-@pytest.mark.parametrize("module", VIRTUAL_MODULES)
+@for_each(VIRTUAL_MODULES)
 def test_a_module_without_a_file_is_imported_as_any_other(module):
     """Its parent has it as an attribute, its names are listed and loaded, and others are errors."""
     name = f"{PACKAGE}.{module}"

@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from for_each import for_each
 
 from trainer_hooks import DDPStrategy, Time, Trainer, TrainerHooksError, every
 from trainer_hooks.errors import OptionError
@@ -165,7 +166,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("option", "value", "rule"), BAD)
+@for_each(BAD)
 def test_a_bad_value_is_refused_with_its_rule(option: str, value: object, rule: str) -> None:
     """A value outside its option's rule is an OptionError naming option, value and rule."""
     with pytest.raises(OptionError) as caught:
@@ -297,9 +298,7 @@ GOOD = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("option", "value"), [(o, value) for o, values in GOOD for value in values]
-)
+@for_each([(o, value) for o, values in GOOD for value in values])
 def test_good_values_are_taken(option: str, value: object) -> None:
     """What a rule allows is accepted, at its edges too, and kept as given."""
     config = TrainerConfig(**{option: value})
