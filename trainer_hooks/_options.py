@@ -213,6 +213,25 @@ def check_combinations(
             raise OptionError(f"{subject}: {combination.text}")
 
 
+def check_choices(
+    name: str, value: object, owner: str, choices: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the chosen items of `choices`, in the order of `choices`; a single string is one item.
+
+    Raises:
+        OptionError: an item is not among `choices`, or no item is given.
+    """
+    several = (value,) if isinstance(value, str) else value
+    if not isinstance(several, list | tuple | set | frozenset) or not several:
+        raise OptionError(
+            f"{name} {value!r} of {owner}: it must be one or more of "
+            f"{', '.join(map(repr, choices))}. Pass a list of them."
+        )
+    for item in several:
+        check_option(name, item, owner, one_of(*choices))
+    return tuple(item for item in choices if item in several)
+
+
 def is_int(value: Any, least: float = -math.inf) -> bool:
     """Return whether a value is an int of at least `least`; True and False are none."""
     # a bool is an int in Python, and max_epochs=True is a mistake

@@ -13,7 +13,7 @@ PACKAGE = Path(trainer_hooks.callbacks.__file__).parents[1]
 FACE = "trainer_hooks.callbacks"
 SHARED = {
     "averaging.running_average", "base", "device_statistics", "monitor_base", "monitored_metric",
-    "option_checks", "saver_base",
+    "saver_base",
 }  # fmt: skip
 """The modules that say in their docstring that `compat` and `adapters` build on them."""
 

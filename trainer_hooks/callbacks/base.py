@@ -1,6 +1,6 @@
 """Base classes and rank helpers that built-in callbacks, `adapters` and `compat` build on.
 
-With `option_checks`, `monitored_metric` and the other modules directly in this folder, this is all
+With `monitored_metric` and the other modules directly in this folder, this is all
 that code outside `trainer_hooks.callbacks` may use of it beside the public names.
 """
 

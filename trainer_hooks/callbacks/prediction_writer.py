@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks._log import warn
+from trainer_hooks._options import check_option, one_of
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.option_checks import check_choice
 from trainer_hooks.errors import CallbackError, TrainerHooksWarning
 from trainer_hooks.hooks.band import Band
 
@@ -73,7 +73,7 @@ class BasePredictionWriter(Callback):
         name = type(self).__qualname__
         value = str(write_interval) if isinstance(write_interval, str) else write_interval
         choices = tuple(str(interval) for interval in WriteInterval)
-        self.interval = WriteInterval(check_choice("write_interval", value, name, choices))
+        self.interval = WriteInterval(check_option("write_interval", value, name, one_of(*choices)))
         for method, is_called in (
             ("write_on_batch_end", self.interval.on_batch),
             ("write_on_epoch_end", self.interval.on_epoch),

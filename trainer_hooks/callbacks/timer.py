@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks._log import log
-from trainer_hooks._options import FLAG, option_rules
+from trainer_hooks._options import FLAG, check_option, one_of, option_rules
 from trainer_hooks.callbacks.base import ScheduledCallback, evaluation_stage
-from trainer_hooks.callbacks.option_checks import check_choice
 from trainer_hooks.clock.schedules import DueCondition, parse_word_or_when
 from trainer_hooks.clock.timing import parse_span
 from trainer_hooks.connector.state_types import checks_state
@@ -203,7 +202,7 @@ class Timer(ScheduledCallback):
             span.close()
 
     def _span(self, stage: str) -> _Span:
-        return self._spans[check_choice("stage", str(stage), _WHERE, _STAGES)]
+        return self._spans[check_option("stage", str(stage), _WHERE, one_of(*_STAGES))]
 
     def _stop_if_time_is_up(self, trainer: Trainer) -> None:
         """Request a stop once the deadline has passed."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._names import ours
-from trainer_hooks._options import check_option
+from trainer_hooks._options import check_option, one_of
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.option_checks import check_choice
 from trainer_hooks.callbacks.tuning.batch_size_finder import BatchSizeFinder
 from trainer_hooks.callbacks.tuning.lr_finder import STEPS, LearningRateFinder
 from trainer_hooks.errors import StopTraining, UsageError
@@ -153,7 +152,7 @@ class Tuner:
             OptionError: an argument breaks its rule.
             UsageError: loaders were passed, the trainer has a BatchSizeFinder, or no size fits.
         """
-        check_choice("method", method, f"{_WHERE}.scale_batch_size", _METHODS)
+        check_option("method", method, f"{_WHERE}.scale_batch_size", one_of(*_METHODS))
         finder = BatchSizeFinder(
             mode, steps_per_trial, init_val, max_trials, batch_arg_name, margin, max_val
         )

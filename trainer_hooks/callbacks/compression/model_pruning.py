@@ -16,7 +16,6 @@ from torch.nn.utils import prune
 from trainer_hooks._log import log
 from trainer_hooks._options import FLAG, Rule, check_option, is_int, one_of, option_rules
 from trainer_hooks.callbacks.base import WeightOwner
-from trainer_hooks.callbacks.option_checks import check_choice
 from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import CallbackError, OptionError, did_you_mean
 from trainer_hooks.module.module import Module
@@ -485,7 +484,7 @@ class ModelPruning(WeightOwner):
         self._given = check_parameters(parameters_to_prune)
         self._parameter_names = tuple(names if parameter_names is None else parameter_names)
         for name in self._parameter_names:
-            check_choice("parameter_names", name, _WHERE, names)
+            check_option("parameter_names", name, _WHERE, one_of(*names))
         self.amount = amount
         self._apply_pruning = apply_pruning
         self._is_permanent = make_pruning_permanent

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.ao import quantization
 
-from trainer_hooks._options import FLAG, Rule, one_of, option_rules, whole_number
+from trainer_hooks._options import FLAG, Rule, check_option, one_of, option_rules, whole_number
 from trainer_hooks.callbacks.base import WeightOwner
-from trainer_hooks.callbacks.option_checks import check_choice
 from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import CallbackError, OptionError
 from trainer_hooks.runtime import rng
@@ -280,7 +279,7 @@ class QuantizationAwareTraining(WeightOwner):
                 f"Pass [{stages!r}]."
             )
         for stage in stages:
-            check_choice("observer_enabled_stages", stage, _WHERE, _STAGES)
+            check_option("observer_enabled_stages", stage, _WHERE, one_of(*_STAGES))
         self._observed_stages = frozenset(stages)
         self._quantizer: Quantizer | None = None
         self._forward_calls = 0

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from trainer_hooks._log import log
+from trainer_hooks._options import check_option, finite_number
 from trainer_hooks.callbacks.exporting.formats import (
     ExportFormat,
     ForwardCall,
@@ -23,7 +24,6 @@ from trainer_hooks.callbacks.exporting.formats import (
     tensors_in,
 )
 from trainer_hooks.callbacks.model_table import unwrap_module
-from trainer_hooks.callbacks.option_checks import check_number
 from trainer_hooks.checkpoint.atomic_write import open_atomically
 from trainer_hooks.checkpoint.paths import (
     absolute_path,
@@ -83,7 +83,7 @@ class ExportOptions:
             _check_names("input_names", input_names, where),
             _check_names("output_names", output_names, where),
         )
-        self.tolerance = check_number("tolerance", tolerance, where, least=0)
+        self.tolerance = check_option("tolerance", tolerance, where, finite_number(0))
 
 
 def export_for_inference(

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 from trainer_hooks._log import warn
-from trainer_hooks.callbacks.option_checks import check_choice
+from trainer_hooks._options import check_option, one_of
 from trainer_hooks.errors import (
     ExportError,
     OptionError,
@@ -242,7 +242,7 @@ def format_named(save_format: object, where: str) -> ExportFormat:
     Raises:
         OptionError: there is no such format, or a package that it needs is not installed.
     """
-    name = check_choice("save_format", save_format, where, tuple(_FORMATS))
+    name = check_option("save_format", save_format, where, one_of(*_FORMATS))
     missing = [
         package
         for package in _NEEDED_BY_ONNX

@@ -12,10 +12,16 @@ import torch
 from torch import Tensor
 
 from trainer_hooks._log import log
-from trainer_hooks._options import FLAG, Combination, one_of, option_rules, whole_number
+from trainer_hooks._options import (
+    FLAG,
+    Combination,
+    check_choices,
+    one_of,
+    option_rules,
+    whole_number,
+)
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.base import require_whole_weights, union_over_ranks
-from trainer_hooks.callbacks.option_checks import check_choices
 from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.context.plan import NEVER
 from trainer_hooks.errors import NonFiniteError, StopTraining

@@ -20,9 +20,11 @@ import torch
 from trainer_hooks._files import replace_file
 from trainer_hooks._options import (
     FLAG,
+    METRIC_NAME,
     TEXT,
     Combination,
     Rule,
+    check_option,
     finite_number,
     one_of,
     option_rules,
@@ -36,7 +38,6 @@ from trainer_hooks.callbacks.monitored_metric import (
     has_validation,
     missing_monitor_message,
 )
-from trainer_hooks.callbacks.option_checks import check_monitor
 from trainer_hooks.callbacks.reporting.run_facts import hardware, seeds
 from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.data.loaders import loaders_in
@@ -184,7 +185,7 @@ class MLPerfCallback(Callback):
         self.benchmark = benchmark
         self.target = target
         self.division = division
-        self.metric_name = check_monitor(metric_name, _WHERE)
+        self.metric_name = check_option("monitor", metric_name, _WHERE, METRIC_NAME)
         self.metric_label = metric_label
         self.submitter = submitter or "trainer_hooks"
         self.system_name = system_name

@@ -23,10 +23,16 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from trainer_hooks._log import log
-from trainer_hooks._options import TEXT, Combination, Rule, finite_number, option_rules
+from trainer_hooks._options import (
+    TEXT,
+    Combination,
+    Rule,
+    check_choices,
+    finite_number,
+    option_rules,
+)
 from trainer_hooks._system import as_group, kill_group
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.option_checks import check_choices
 from trainer_hooks.errors import OptionError, error_message
 from trainer_hooks.hooks.band import Band
 

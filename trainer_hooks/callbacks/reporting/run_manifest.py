@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks._log import warn
+from trainer_hooks._options import FLAG, check_option
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.option_checks import check_choice
 from trainer_hooks.callbacks.reporting import run_facts
 from trainer_hooks.callbacks.reporting.journal import JOURNAL, Journal, journal_folder
 from trainer_hooks.callbacks.reporting.run_config import RunConfigCallback
@@ -94,9 +94,7 @@ class RunManifest(Callback):
                 "folder of the logger."
             )
         self.dirpath = None if dirpath is None else os.fspath(dirpath)
-        self.in_checkpoint: bool = check_choice(
-            "in_checkpoint", in_checkpoint, _WHERE, (True, False)
-        )
+        self.in_checkpoint: bool = check_option("in_checkpoint", in_checkpoint, _WHERE, FLAG)
         self.manifest: dict[str, Any] = {}
         self.starts: list[dict[str, Any]] = []
         self._run = ""

@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from trainer_hooks._files import replace_file
-from trainer_hooks._options import Combination, Rule, is_number, one_of, option_rules, whole_number
+from trainer_hooks._options import (
+    Combination,
+    Rule,
+    check_choices,
+    is_number,
+    one_of,
+    option_rules,
+    whole_number,
+)
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.base import evaluation_stage
-from trainer_hooks.callbacks.option_checks import check_choices
 from trainer_hooks.callbacks.reporting.sample_images import (
     KEY,
     describe_sample,

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from trainer_hooks._files import replace_file
 from trainer_hooks._log import log
-from trainer_hooks._options import METRIC_NAME, check_options, one_of, option_rules
+from trainer_hooks._options import (
+    METRIC_NAME,
+    check_option,
+    check_options,
+    one_of,
+    option_rules,
+    whole_number,
+)
 from trainer_hooks.callbacks.base import (
     decide_on_rank_zero,
     is_real_fit,
@@ -23,7 +30,6 @@ from trainer_hooks.callbacks.monitored_metric import (
     advise_on_mode,
     monitorable_metrics,
 )
-from trainer_hooks.callbacks.option_checks import check_count
 from trainer_hooks.callbacks.saving.file_names import COUNTERS_AND_RANKS, template_names
 from trainer_hooks.callbacks.saving.saver import CheckpointRanking, SavePlan, Saver, SaveStore
 from trainer_hooks.callbacks.saving.saver_options import (
@@ -533,7 +539,7 @@ class SaveTriggers:
             OptionError: a number is negative, the interval is no wall time, or two are chosen.
         """
         given = {
-            name: 0 if count is None else check_count(name, count, where)
+            name: 0 if count is None else check_option(name, count, where, whole_number())
             for name, count in (("every_n_train_steps", steps), ("every_n_epochs", epochs))
         }
         if interval is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from trainer_hooks.callbacks.option_checks import check_choice, check_count
+from trainer_hooks._options import FLAG, check_option, whole_number
 from trainer_hooks.callbacks.saving.file_names import check_template
 from trainer_hooks.checkpoint.paths import absolute_path, is_remote, require_reachable
 from trainer_hooks.errors import OptionError
@@ -17,7 +17,7 @@ def check_top_k(save_top_k: object, monitor: str | None, where: str) -> int:
     Raises:
         OptionError: it is no whole number, below -1, or above 1 without a monitor that ranks.
     """
-    count = check_count("save_top_k", save_top_k, where, least=-1)
+    count: int = check_option("save_top_k", save_top_k, where, whole_number(-1))
     if monitor is None and count > 1:
         raise OptionError(
             f"save_top_k {count!r} of {where}: without a monitor it must be -1 (all), 0 (none) or "
@@ -32,7 +32,9 @@ def check_kept(num_checkpoints_to_keep: object, where: str) -> int:
     Raises:
         OptionError: it is no whole number, below -1, or 0.
     """
-    count = check_count("num_checkpoints_to_keep", num_checkpoints_to_keep, where, least=-1)
+    count: int = check_option(
+        "num_checkpoints_to_keep", num_checkpoints_to_keep, where, whole_number(-1)
+    )
     if count == 0:
         raise OptionError(
             f"num_checkpoints_to_keep 0 of {where}: nothing would be left of what it saves. "
@@ -116,4 +118,4 @@ def check_flags(where: str, **flags: object) -> None:
         OptionError: one is not.
     """
     for name, value in flags.items():
-        check_choice(name, value, where, (True, False))
+        check_option(name, value, where, FLAG)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks._options import Rule, option_rules
+from trainer_hooks._options import Rule, check_option, option_rules, whole_number
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.option_checks import check_count
 from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import UsageError
 from trainer_hooks.hooks.spec import keeps_optimizers
@@ -56,9 +55,9 @@ class GradientAccumulationScheduler(Callback):
     )
     def __init__(self, scheduling: Mapping[int, int]) -> None:
         for epoch, batches in scheduling.items():
-            check_count("epoch in scheduling", epoch, _WHERE)
+            check_option("epoch in scheduling", epoch, _WHERE, whole_number())
             name = f"number of batches from epoch {epoch} on in scheduling"
-            check_count(name, batches, _WHERE, least=1)
+            check_option(name, batches, _WHERE, whole_number(1))
         # windows of one batch up to the first epoch that is named
         self.scheduling = dict(sorted({0: 1, **scheduling}.items()))
         self.epochs = list(self.scheduling)

@@ -13,13 +13,13 @@ from trainer_hooks._options import (
     FLAG,
     Combination,
     Rule,
+    check_option,
     finite_number,
     one_of,
     option_rules,
     whole_number,
 )
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.option_checks import check_count
 from trainer_hooks.callbacks.tuning.tuned_attribute import TunedAttribute, find_tuned_attribute
 from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import ModuleError, UsageError
@@ -255,8 +255,8 @@ class LRFinderResult:
         Raises:
             OptionError: an argument is not an integer of at least 0.
         """
-        check_count("skip_begin", skip_begin, "suggestion")
-        check_count("skip_end", skip_end, "suggestion")
+        check_option("skip_begin", skip_begin, "suggestion", whole_number())
+        check_option("skip_end", skip_end, "suggestion", whole_number())
         rates, losses = self.results["lr"], self.results["loss"]
         chosen = slice(skip_begin, max(skip_begin, len(losses) - skip_end))
         points = [

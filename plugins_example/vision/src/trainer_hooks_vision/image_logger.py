@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks import Band, Callback
-from trainer_hooks.callbacks.option_checks import check_count
 from trainer_hooks.errors import OptionError
 from trainer_hooks.runtime.rng import isolated
+from trainer_hooks_vision.option_checks import check_count
 from trainer_hooks_vision.pictures import (
     as_images,
     check_callable,

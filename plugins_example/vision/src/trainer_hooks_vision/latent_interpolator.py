@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks import Band, Callback
-from trainer_hooks.callbacks.option_checks import check_choice, check_count, check_number
 from trainer_hooks.errors import DataError, OptionError, UsageError
 from trainer_hooks.runtime.rng import isolated
+from trainer_hooks_vision.option_checks import check_count, check_flag, check_number
 from trainer_hooks_vision.pictures import (
     as_images,
     check_callable,
@@ -95,7 +95,7 @@ class LatentDimInterpolator(Callback):
             )
         self.steps = check_count("steps", steps, _WHERE, least=2)
         self.num_samples = check_count("num_samples", num_samples, _WHERE, least=1)
-        self.normalize: bool = check_choice("normalize", normalize, _WHERE, (True, False))
+        self.normalize: bool = check_flag("normalize", normalize, _WHERE)
         self.latent_dim = latent_dim
         if latent_dim is not None:
             check_count("latent_dim", latent_dim, _WHERE, least=2)

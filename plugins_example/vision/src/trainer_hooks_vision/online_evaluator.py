@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from trainer_hooks import Callback
-from trainer_hooks.callbacks.option_checks import check_count, check_number
 from trainer_hooks.errors import DataError, OptionError
 from trainer_hooks.runtime.rng import isolated
 from trainer_hooks_vision.head import Head
+from trainer_hooks_vision.option_checks import check_count, check_number
 from trainer_hooks_vision.pictures import (
     check_callable,
     evaluating,

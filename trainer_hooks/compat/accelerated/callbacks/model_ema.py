@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from trainer_hooks._names import ours
-from trainer_hooks._options import FLAG, Rule, is_text, option_rules
+from trainer_hooks._options import FLAG, METRIC_NAME, Rule, check_option, is_text, option_rules
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.callbacks.averaging.running_average import (
     DECAY,
@@ -19,7 +19,6 @@ from trainer_hooks.callbacks.averaging.running_average import (
 )
 from trainer_hooks.callbacks.base import require_no_owner, require_whole_weights
 from trainer_hooks.callbacks.monitored_metric import has_validation, resolve_metric_name
-from trainer_hooks.callbacks.option_checks import check_monitor
 from trainer_hooks.callbacks.saver_base import FixedSavePath
 from trainer_hooks.compat.accelerated.built_in_callback import built_in
 from trainer_hooks.connector.registry import CallbackEntry, CallbackRegistry, collect_callbacks
@@ -137,7 +136,7 @@ class ModelEmaCallback(ModelCheckpoint):
     ) -> None:
         self.decay = decay
         self.evaluate_during_training = evaluate_during_training
-        self.watch_metric = check_monitor(watch_metric, _WHERE)
+        self.watch_metric = check_option("monitor", watch_metric, _WHERE, METRIC_NAME)
         self._file = file = FixedSavePath(save_path, _WHERE)
         super().__init__(
             file.folder,

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from trainer_hooks._options import FLAG, METRIC_NAME, check_option, whole_number
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.callbacks.base import is_real_fit
 from trainer_hooks.callbacks.monitored_metric import resolve_metric_name
-from trainer_hooks.callbacks.option_checks import check_choice, check_count, check_monitor
 from trainer_hooks.callbacks.saver_base import (
     FixedSavePath,
     SavePlan,
@@ -96,7 +96,7 @@ class SaveBestModelCallback(ModelCheckpoint, metaclass=ABCMeta):
             save_scheduler=save_scheduler,
             load_saved_checkpoint=load_saved_checkpoint,
         )
-        self.watch_metric = check_monitor(watch_metric, where)
+        self.watch_metric = check_option("monitor", watch_metric, where, METRIC_NAME)
         self._file = file = FixedSavePath(save_path, where)
         super().__init__(
             file.folder,
@@ -199,8 +199,8 @@ class SaveTrainingStateCallback(Saver):
             ("max_checkpoints", max_checkpoints),
         ):
             if number is not None:
-                check_count(name, number, _WHERE, least=1)
-        check_choice("save_at_end", save_at_end, _WHERE, (True, False))
+                check_option(name, number, _WHERE, whole_number(1))
+        check_option("save_at_end", save_at_end, _WHERE, FLAG)
         if not (save_every_n_epochs or save_every_n_steps or save_at_end):
             raise OptionError(
                 f"save_at_end {save_at_end!r} of {_WHERE}: without save_every_n_epochs and "

@@ -7,15 +7,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from trainer_hooks._options import FLAG, METRIC_NAME, check_option, finite_number, whole_number
 from trainer_hooks.callbacks import EarlyStopping, NaNGuard
 from trainer_hooks.callbacks.base import union_over_ranks
 from trainer_hooks.callbacks.monitored_metric import resolve_metric_name
-from trainer_hooks.callbacks.option_checks import (
-    check_choice,
-    check_count,
-    check_monitor,
-    check_number,
-)
 from trainer_hooks.compat.accelerated.built_in_callback import built_in
 from trainer_hooks.errors import StopTraining
 from trainer_hooks.hooks.spec import keeps_optimizers
@@ -75,15 +70,17 @@ class EarlyStoppingCallback(EarlyStopping):
         greater_is_better: bool = False,
         reset_on_train: bool = True,
     ) -> None:
-        self.watch_metric = check_monitor(watch_metric, _WHERE)
-        check_choice("greater_is_better", greater_is_better, _WHERE, (True, False))
-        self.reset_on_train: bool = check_choice(
-            "reset_on_train", reset_on_train, _WHERE, (True, False)
-        )
+        self.watch_metric = check_option("monitor", watch_metric, _WHERE, METRIC_NAME)
+        check_option("greater_is_better", greater_is_better, _WHERE, FLAG)
+        self.reset_on_train: bool = check_option("reset_on_train", reset_on_train, _WHERE, FLAG)
         super().__init__(
             watch_metric,
-            check_number("early_stopping_threshold", early_stopping_threshold, _WHERE, least=0.0),
-            check_count("early_stopping_patience", early_stopping_patience, _WHERE, least=1),
+            check_option(
+                "early_stopping_threshold", early_stopping_threshold, _WHERE, finite_number(0.0)
+            ),
+            check_option(
+                "early_stopping_patience", early_stopping_patience, _WHERE, whole_number(1)
+            ),
             mode="max" if greater_is_better else "min",
             check_on_train_epoch_end=True,
         )

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks._log import log
+from trainer_hooks._options import check_option, whole_number
 from trainer_hooks.callbacks.base import decide_on_rank_zero, is_real_fit
-from trainer_hooks.callbacks.option_checks import check_count
 from trainer_hooks.callbacks.saver_base import (
     SavePlan,
     Saver,
@@ -505,7 +505,7 @@ class CheckpointUploader:
                 f"latest_remote_file_name {latest_name!r} of {where}: without remote_file_name "
                 "nothing is sent that it could be the newest of. Pass that too."
             )
-        workers = check_count("num_concurrent_uploads", concurrent, where, least=1)
+        workers = check_option("num_concurrent_uploads", concurrent, where, whole_number(1))
         is_number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
         if not is_number or not timeout_s > 0:
             raise OptionError(

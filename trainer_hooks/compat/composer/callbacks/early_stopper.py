@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from trainer_hooks._options import (
+    FLAG,
+    METRIC_NAME,
+    TEXT,
+    check_option,
+    finite_number,
+    whole_number,
+)
 from trainer_hooks.callbacks.base import is_real_fit
 from trainer_hooks.callbacks.monitored_metric import as_score, missing_monitor_message
-from trainer_hooks.callbacks.option_checks import (
-    check_choice,
-    check_count,
-    check_monitor,
-    check_number,
-    check_text,
-)
 from trainer_hooks.clock.timing import Time, TimeUnit, parse_time
 from trainer_hooks.compat.composer.core.built_in import ComposerBuiltIn, composer_state
 from trainer_hooks.connector.state_types import checks_state
@@ -72,8 +73,8 @@ class MetricStopper(ComposerBuiltIn):
         checks_batches: bool,
     ) -> None:
         where = type(self).__name__
-        self.monitor = check_monitor(monitor, where)
-        if check_text("dataloader_label", dataloader_label, where) is None:
+        self.monitor = check_option("monitor", monitor, where, METRIC_NAME)
+        if check_option("dataloader_label", dataloader_label, where, TEXT) is None:
             raise OptionError(
                 f"dataloader_label None of {where}: it must be 'train' or the label of an "
                 "evaluator. Pass 'eval' where there is one validation loader without a label."
@@ -261,12 +262,14 @@ class EarlyStopper(MetricStopper):
         patience: int | str | Time = 1,
     ) -> None:
         if isinstance(patience, int):
-            self.patience = Time(check_count("patience", patience, _EARLY_STOPPER), TimeUnit.EPOCH)
+            self.patience = Time(
+                check_option("patience", patience, _EARLY_STOPPER, whole_number()), TimeUnit.EPOCH
+            )
         else:
             self.patience = parse_time(patience, "patience", _EARLY_STOPPER, units=_UNITS)
         is_in_batches = self.patience.unit is TimeUnit.BATCH
         super().__init__(monitor, dataloader_label, comp, checks_batches=is_in_batches)
-        self.min_delta = check_number("min_delta", min_delta, _EARLY_STOPPER, least=0.0)
+        self.min_delta = check_option("min_delta", min_delta, _EARLY_STOPPER, finite_number(0.0))
         self._reset()
 
     def state_dict(self) -> dict[str, Any]:
@@ -376,9 +379,9 @@ class ThresholdStopper(MetricStopper):
         comp: str | Callable[[Tensor, Tensor], Any] | None = None,
         stop_on_batch: bool = False,
     ) -> None:
-        check_choice("stop_on_batch", stop_on_batch, _THRESHOLD_STOPPER, (True, False))
+        check_option("stop_on_batch", stop_on_batch, _THRESHOLD_STOPPER, FLAG)
         super().__init__(monitor, dataloader_label, comp, checks_batches=stop_on_batch)
-        self.threshold = check_number("threshold", threshold, _THRESHOLD_STOPPER)
+        self.threshold = check_option("threshold", threshold, _THRESHOLD_STOPPER, finite_number())
         self.stop_on_batch = stop_on_batch
         self.stopping_value: float | None = None
 

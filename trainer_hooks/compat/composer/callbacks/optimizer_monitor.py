@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer_hooks._options import FLAG, check_option, one_of
 from trainer_hooks.callbacks.base import ScheduledCallback
 from trainer_hooks.callbacks.monitor_base import (
     closes_window,
@@ -14,7 +15,6 @@ from trainer_hooks.callbacks.monitor_base import (
     is_logged,
     norm_of_norms,
 )
-from trainer_hooks.callbacks.option_checks import check_choice
 from trainer_hooks.clock.schedules import parse_when
 from trainer_hooks.clock.timing import TimeUnit
 from trainer_hooks.compat.composer.core.built_in import ComposerBuiltIn, composer_model
@@ -66,8 +66,8 @@ class OptimizerMonitor(ScheduledCallback, ComposerBuiltIn):  # type: ignore[misc
     def __init__(
         self, log_optimizer_metrics: bool = True, batch_log_interval: int | When = 10
     ) -> None:
-        self.log_optimizer_metrics: bool = check_choice(
-            "log_optimizer_metrics", log_optimizer_metrics, _WHERE, (True, False)
+        self.log_optimizer_metrics: bool = check_option(
+            "log_optimizer_metrics", log_optimizer_metrics, _WHERE, FLAG
         )
         self.batch_log_interval = batch_log_interval
         super().__init__(
@@ -167,8 +167,8 @@ class GradMonitor(ComposerBuiltIn):
     """
 
     def __init__(self, log_layer_grad_norms: bool = False) -> None:
-        self.log_layer_grad_norms: bool = check_choice(
-            "log_layer_grad_norms", log_layer_grad_norms, "GradMonitor", (False, True)
+        self.log_layer_grad_norms: bool = check_option(
+            "log_layer_grad_norms", log_layer_grad_norms, "GradMonitor", one_of(*(False, True))
         )
 
     @property

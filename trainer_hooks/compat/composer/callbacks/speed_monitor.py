@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from trainer_hooks._options import check_option, one_of, whole_number
 from trainer_hooks.callbacks import Throughput
 from trainer_hooks.callbacks.monitor_base import (
     DTYPES,
@@ -15,7 +16,6 @@ from trainer_hooks.callbacks.monitor_base import (
     closes_window,
     is_logged,
 )
-from trainer_hooks.callbacks.option_checks import check_choice, check_count
 from trainer_hooks.compat.composer.core.built_in import ComposerBuiltIn
 
 if TYPE_CHECKING:
@@ -72,9 +72,9 @@ class SpeedMonitor(ComposerBuiltIn):
         gpu_flops_available: float | None = None,
         time_unit: str = "hours",
     ) -> None:
-        self.window_size = check_count("window_size", window_size, _WHERE, least=1)
+        self.window_size = check_option("window_size", window_size, _WHERE, whole_number(1))
         self.gpu_flops_available = gpu_flops_available
-        self.time_unit: str = check_choice("time_unit", time_unit, _WHERE, tuple(SECONDS))
+        self.time_unit: str = check_option("time_unit", time_unit, _WHERE, one_of(*SECONDS))
         # window_size steps lie between the first and the last of window_size + 1 updates
         self._throughput = Throughput(gpu_flops_available, 1, window_size + 1)
         self._updates = 0
