@@ -163,7 +163,7 @@ class CallbackConnector:
         return next(keys, "")
 
     def lead(self, implementer: object, label: str) -> None:
-        """Add an object with hooks that has its turn before all callbacks, in every run."""
+        """Add an object that has its turn before all callbacks, such as a `compat` Trainer."""
         self._leader = RelayMember(implementer, label, supplier="the trainer itself")
         self._change()
 

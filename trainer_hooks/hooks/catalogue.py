@@ -1,9 +1,10 @@
-"""The hook catalogue: every hook, in the order in which a run fires them.
+"""The hook catalogue: every hook, as far as possible in the order in which a run fires them.
 
 This class is the one place where a hook is declared. The relay, the lambda callback, the docs page,
 the checks on names and signatures, and the typing all derive from it.
 
-Hooks are called with positional arguments and return None. A "step" is an optimizer step
+Hooks are called with positional arguments and return None; a module's own hooks take neither
+`trainer` nor `module`. A "step" is an optimizer step
 (`trainer.global_step`); a "window" is the batches whose gradients accumulate into one step; a
 "slot" is a moment for saving, one of the `..._checkpoint` hooks. `dataloader_idx` is passed where
 there are several loaders.
@@ -37,9 +38,10 @@ class HookTraits:
         cuts_batch: whether a `StopTraining` in it cuts the batch off: it is raised to the loop.
         closes_epoch: whether it ends an epoch, so that a resume calls it again if an error has
             broken it off.
-        is_once_in_epoch: whether a resume does not call it again where an error has broken it off.
+        is_not_repeated: whether a resume does not call it again where an error has broken it off,
+            also for listeners that had no turn.
         is_slot: whether savers save in it, one after the other.
-        is_fit_for_saving: whether a save in it, though it is no slot, needs no warning: a resume
+        is_safe_for_saving: whether a save in it gives no warning, though it is no slot: a resume
             calls each hook once, or warns itself of a save inside a batch.
         is_module_first: whether it fires on the module before any callback, whatever their bands.
     """
@@ -48,9 +50,9 @@ class HookTraits:
     is_isolated: bool = False
     cuts_batch: bool = False
     closes_epoch: bool = False
-    is_once_in_epoch: bool = False
+    is_not_repeated: bool = False
     is_slot: bool = False
-    is_fit_for_saving: bool = False
+    is_safe_for_saving: bool = False
     is_module_first: bool = False
 
 
@@ -108,7 +110,7 @@ class Hooks:
     ) -> None:
         """Called when all is restored, or there was nothing to restore (`checkpoint` is None)."""
 
-    @hook(event="fit_start", is_fit_for_saving=True)
+    @hook(event="fit_start", is_safe_for_saving=True)
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
         """Called when fit is ready: model on its device, optimizers made, checkpoint restored."""
 
@@ -118,19 +120,19 @@ class Hooks:
     def on_sanity_check_end(self, trainer: Trainer, module: Module) -> None:
         """Called after the sanity check."""
 
-    @hook(is_fit_for_saving=True)
+    @hook(is_safe_for_saving=True)
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Called once in a fit, after the sanity check and before the first epoch."""
 
-    @hook(event="iteration_start", is_once_in_epoch=True)
+    @hook(event="iteration_start", is_not_repeated=True)
     def on_iteration_start(self, trainer: Trainer, module: Module) -> None:
         """Called at the start of a cycle of `iteration_length` epochs."""
 
-    @hook(is_once_in_epoch=True)
+    @hook(is_not_repeated=True)
     def on_epoch_start(self, trainer: Trainer, module: Module) -> None:
         """Called at the start of an epoch of any phase: train, validation, test, predict."""
 
-    @hook(event="epoch_start", is_once_in_epoch=True)
+    @hook(event="epoch_start", is_not_repeated=True)
     def on_train_epoch_start(self, trainer: Trainer, module: Module) -> None:
         """Called at the start of a training epoch; not again if a run is resumed inside it."""
 
@@ -188,7 +190,7 @@ class Hooks:
 
     @hook(event="after_train_batch", cuts_batch=True)
     def on_after_train_batch(self, trainer: Trainer, module: Module) -> None:
-        """Called after a window's gradients are clipped, right before the optimizer's step."""
+        """Called right before the optimizer's step, despite its name; gradients are clipped."""
 
     @hook(cuts_batch=True)
     def on_after_optimizer_step(
@@ -196,21 +198,21 @@ class Hooks:
     ) -> None:
         """Called after the optimizer's step, with the gradients not yet cleared."""
 
-    @hook(event="batch_end", is_once_in_epoch=True)
+    @hook(event="batch_end", is_not_repeated=True)
     def on_train_batch_end(
         self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
     ) -> None:
-        """Called after a training batch is counted, with its whole loss; empty if skipped."""
+        """Called after a training batch is counted, with its whole loss; no outputs if skipped."""
 
-    @hook(event="batch_checkpoint", is_once_in_epoch=True, is_slot=True)
+    @hook(event="batch_checkpoint", is_not_repeated=True, is_slot=True)
     def on_batch_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Called after a training batch and any validation due on it: a slot for saving."""
 
-    @hook(event="epoch_end", is_once_in_epoch=True, is_fit_for_saving=True)
+    @hook(event="epoch_end", is_not_repeated=True, is_safe_for_saving=True)
     def on_train_batches_end(self, trainer: Trainer, module: Module) -> None:
         """Called after an epoch's last training batch, before the epoch's own validation."""
 
-    @hook(event="eval_before_all", is_fit_for_saving=True)
+    @hook(event="eval_before_all", is_safe_for_saving=True)
     def on_validation_run_start(self, trainer: Trainer, module: Module) -> None:
         """Called in fit before a validation that is not the sanity check."""
 
@@ -270,23 +272,23 @@ class Hooks:
     def on_epoch_end(self, trainer: Trainer, module: Module) -> None:
         """Called at the end of an epoch of any phase: train, validation, test, predict."""
 
-    @hook(event="epoch_checkpoint", is_once_in_epoch=True, is_slot=True)
+    @hook(event="epoch_checkpoint", is_not_repeated=True, is_slot=True)
     def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Called after all hooks that end a training epoch: a slot for saving."""
 
-    @hook(event="iteration_end", is_once_in_epoch=True)
+    @hook(event="iteration_end", is_not_repeated=True)
     def on_iteration_end(self, trainer: Trainer, module: Module) -> None:
         """Called at the end of a cycle of `iteration_length` epochs."""
 
-    @hook(event="iteration_checkpoint", is_once_in_epoch=True, is_slot=True)
+    @hook(event="iteration_checkpoint", is_not_repeated=True, is_slot=True)
     def on_iteration_checkpoint(self, trainer: Trainer, module: Module) -> None:
         """Called after the end of a cycle: a slot for saving."""
 
-    @hook(is_fit_for_saving=True)
+    @hook(is_safe_for_saving=True)
     def on_train_end(self, trainer: Trainer, module: Module) -> None:
         """Called after the last training epoch, also if it was stopped; not after an error."""
 
-    @hook(event="fit_end", is_fit_for_saving=True)
+    @hook(event="fit_end", is_safe_for_saving=True)
     def on_fit_end(self, trainer: Trainer, module: Module) -> None:
         """Called at the end of fit; not after an error."""
 
@@ -375,7 +377,7 @@ class Hooks:
     ) -> None:
         """Called while a checkpoint is made, with its content, to add to it or change it."""
 
-    @hook(is_fit_for_saving=True)
+    @hook(is_safe_for_saving=True)
     def on_checkpoint_saved(self, trainer: Trainer, module: Module, path: str) -> None:
         """Called when a checkpoint file is complete and durable."""
 
@@ -384,28 +386,28 @@ class Hooks:
     ) -> None:
         """Called with the metrics that go to the loggers."""
 
-    @hook(is_fit_for_saving=True)
+    @hook(is_safe_for_saving=True)
     def on_stop_training_error(
         self, trainer: Trainer, module: Module, error: BaseException
     ) -> None:
         """Called after a `StopTraining` was raised; the run then ends in order."""
 
-    @hook(is_isolated=True, is_fit_for_saving=True)
+    @hook(is_isolated=True, is_safe_for_saving=True)
     def on_keyboard_interrupt(self, trainer: Trainer, module: Module) -> None:
         """Called on Ctrl-C, before `on_exception`."""
 
-    @hook(is_isolated=True, is_fit_for_saving=True)
+    @hook(is_isolated=True, is_safe_for_saving=True)
     def on_exception(self, trainer: Trainer, module: Module, exception: BaseException) -> None:
         """Called for any exception that leaves fit, validate, test or predict."""
 
-    @hook(is_isolated=True, is_fit_for_saving=True)
+    @hook(is_isolated=True, is_safe_for_saving=True)
     def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Called at the end of fit, validate, test and predict, also after an exception."""
 
-    @hook(event="close", is_isolated=True, is_fit_for_saving=True)
+    @hook(event="close", is_isolated=True, is_safe_for_saving=True)
     def on_close(self, trainer: Trainer, module: Module) -> None:
         """Called by `trainer.close()`, to flush and close files."""
 
-    @hook(event="post_close", is_isolated=True, is_fit_for_saving=True)
+    @hook(event="post_close", is_isolated=True, is_safe_for_saving=True)
     def on_post_close(self, trainer: Trainer, module: Module) -> None:
         """Called by `trainer.close()` after every `on_close`, to back up the written files."""

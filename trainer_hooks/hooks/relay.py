@@ -47,7 +47,8 @@ _Listener = tuple["Callable[..., object]", int, str]
 class RelayMember:
     """A callback, the module, or another object with hooks, as the relay calls it.
 
-    The others are the connector's leader, and the opening and closing member of a monitor.
+    The others are the connector's leader, as the Trainer of another framework that runs on ours,
+    and the opening and closing member of a monitor.
 
     Attributes:
         implementer: the object with the hook methods.
@@ -579,7 +580,7 @@ def hook_broken_off(error: BaseException) -> str:
             hook, listeners = frame.f_locals["hook"], frame.f_locals["listeners"]
             is_last = frame.f_locals.get("label") == listeners[-1][2]
             traits: HookTraits = frame.f_locals["traits"]
-            is_lost = traits.is_once_in_epoch and not is_last
+            is_lost = traits.is_not_repeated and not is_last
             return str(hook) if traits.closes_epoch or is_lost else ""
         traceback = traceback.tb_next
     return ""

@@ -194,7 +194,6 @@ class CheckpointRequests:
         """
         context, progress = self._context, self._context.training.progress
         trainer, savers = context.trainer, self.savers
-        # cleared before the file is written: a resume from it must not save once more
         progress.is_checkpoint_requested = False
         if not savers and not trainer.fast_dev_run and not self._has_warned:
             self._has_warned = True
@@ -263,7 +262,8 @@ class UnfinishedSlot:
             self._context.training.progress,
             self._after_callback,
         )
-        # in `on_epoch_checkpoint` the epoch is not counted yet, in the rest of the resume it is
+        # `on_epoch_checkpoint` comes before the epoch is counted, and the resume has counted it:
+        # set back for the hook, counted again below
         is_epoch_counted = self._progress["epochs_completed"] != progress.epochs_completed
         if is_epoch_counted:
             progress.load_state_dict(self._progress)

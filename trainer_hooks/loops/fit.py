@@ -453,7 +453,8 @@ class FitLoop:
         context.state_registry.load(checkpoint, context.resumed_path, by_loop=True)
         if progress.stage is not EpochStage.BETWEEN:
             context.batch.is_last = self._is_complete()
-        # only `on_batch_checkpoint`, the slot of a batch, comes after its end and before the next
+        # a save between two batches was made in `on_batch_checkpoint`: `is_batch_open` is False
+        # from then on, and `inside_batch` says that a batch was taken and not trained
         is_past_checkpoint_hook = progress.stage in (EpochStage.ENDED, EpochStage.BETWEEN) or (
             progress.stage is EpochStage.BATCHES
             and not progress.is_batch_open
@@ -705,7 +706,7 @@ class GracefulShutdown:
         """Save a checkpoint and call `on_train_end` if a termination signal ended the training."""
         context = self._context
         has_begun = context.state.stage != "sanity_check"
-        # a second signal is not in order: it acts at once, also in the middle of a batch
+        # a second signal asks for no orderly end: it acts at once, also in the middle of a batch
         if isinstance(error, TerminationSignal) and error.is_in_order and has_begun:
             self._save(signal.Signals(error.signum).name)
             context.state.stage = RunningStage.TRAINING

@@ -151,8 +151,8 @@ def _check_save(
         return
     hook = current_hook()
     spec = core.connector.hooks.get(hook)  # None of an event of the user's own
-    is_fit = spec is not None and (spec.traits.is_slot or spec.traits.is_fit_for_saving)
-    if hook and not is_fit and hook not in core.warned_hooks:
+    is_safe = spec is not None and (spec.traits.is_slot or spec.traits.is_safe_for_saving)
+    if hook and not is_safe and hook not in core.warned_hooks:
         core.warned_hooks.add(hook)
         warn(
             f"a checkpoint was saved in the hook {hook}: a run that is resumed from it fires the "
@@ -357,8 +357,8 @@ def _add_training(core: TrainerCore, module: Module, checkpoint: dict[str, Any])
     else:
         position, snapshot = FitPosition(context), context.validation.snapshot
         registry, slot = context.state_registry, _slot_of_save(core, context)
-    # a save before the loop begins, as after an error in `on_train_start`: the run has not
-    # yet the positions and random states of the checkpoint that it resumes from
+    # pending: what the loop has yet to restore. So a save before it begins, as after an error in
+    # `on_train_start`, has the positions and random states of the checkpoint resumed from
     registry.write(checkpoint, snapshot or position.pending)
     own["inside_batch"] = position.is_inside_batch
     if slot:

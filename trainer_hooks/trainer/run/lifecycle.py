@@ -140,7 +140,8 @@ class TrainerRun:
             the optimizers
             on_before_restore, the weights restored, the callbacks' on_load_checkpoint
             counters and callbacks restored, on_after_load
-            on_fit_start, the optimizers restored; or on_evaluation_run_start
+            the optimizers restored, on_fit_start (first if it may change them);
+            or on_evaluation_run_start
         """
         core = self.core
         # for what the user's steps and hooks print, too
@@ -184,7 +185,7 @@ class TrainerRun:
         # loaders that were passed stay as they are, as nothing could make them again
         makes_loaders = inputs.fn == "fit" and (inputs.train is None or inputs.evaluation is None)
         if makes_loaders and context.plan.reload_dataloaders_every_n_epochs:
-            checkpoint = self._starting_point.read_early
+            checkpoint = self._starting_point.early_checkpoint
             LoaderReload(inputs, context).load(checkpoint, inputs.ckpt_path)
         else:
             load_data(inputs, context)
@@ -288,9 +289,9 @@ class TrainerRun:
 
         core, module = self.core, self.inputs.module
         fault = self._error
-        # what the next start must know, as nothing may come before it; the clock, which counts no
-        # tearing down; saves before `teardown`, whose hooks may use the files; loggers after it,
-        # since its hooks may log
+        # first the record of a failed start, which nothing may prevent; then the clock, which
+        # counts no tearing down; then saves, whose files the hooks of `teardown` may use; loggers
+        # after `teardown`, whose hooks may log
         steps: list[tuple[Any, tuple[Any, ...]]] = [
             (record_start, (core, self._error)),
             (core.training.timekeeper.stopwatch.stop, ()),
@@ -323,7 +324,7 @@ class TrainerRun:
             try:
                 step(*arguments)
             except StopTraining:
-                pass  # the run is over already
+                pass  # no request is served any more: on with the other steps
             except BaseException as error:  # noqa: BLE001 - noted on the first, which is raised
                 if fault is None:
                     fault = error

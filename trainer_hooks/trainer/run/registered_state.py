@@ -52,7 +52,7 @@ def build_state_registry(
     )  # fmt: skip
     progress, keeper = training.progress, training.timekeeper
     metrics, history = training.metrics, training.history
-    run = cast("FitPosition", position)  # between two runs none of its states is loaded
+    run = cast("FitPosition", position)  # its `load_*` are called in a run only
     entry = RegisteredState
     # in the order of loading: counters first, because other entries read them, and random states
     # last, because loading the others may draw random numbers.
@@ -175,7 +175,8 @@ def _states_without_savers(core: TrainerCore) -> dict[str, Any]:
 
 def _gradients(core: TrainerCore, module: Module) -> dict[str, Any]:
     """Return the gradients that must survive: those accumulated inside a window."""
-    # a module that clears its gradients itself may keep them beyond an optimizer step
+    # after a step the next window clears them. A module that clears its gradients itself may keep
+    # them beyond a step
     clears_itself = not module.automatic_optimization or defines(
         module, "optimizer_zero_grad", Module
     )

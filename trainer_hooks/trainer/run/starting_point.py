@@ -37,12 +37,12 @@ class StartingPoint:
         inputs: the inputs of the run.
 
     Attributes:
-        read_early: a fit's checkpoint, between its reading and its restoring.
+        early_checkpoint: a fit's checkpoint, between its reading and its restoring.
     """
 
     def __init__(self, core: TrainerCore, trainer: Trainer, inputs: RunInputs) -> None:
         self._core, self._trainer, self._inputs = core, trainer, inputs
-        self.read_early: dict[str, Any] | None = None
+        self.early_checkpoint: dict[str, Any] | None = None
         self._reader: ShardReader | None = None
 
     def read_and_resume_loggers(self) -> None:
@@ -53,13 +53,13 @@ class StartingPoint:
         from trainer_hooks.checkpoint.file import load_checkpoint, summarize
         from trainer_hooks.checkpoint.parts import restoring_part
 
-        # all of it, although the loggers need little: `restore` takes over what was read here
+        # all of it, although the loggers need little: `restoring` takes over what was read here
         is_sharded = self._core.processes.is_sharded
         try:
-            self.read_early = load_checkpoint(path, reads_shards=not is_sharded)
+            self.early_checkpoint = load_checkpoint(path, reads_shards=not is_sharded)
         except CheckpointError:
-            return  # `restore` reads the file again, and raises, if it still cannot be read
-        known = self.read_early.get("trainer_hooks", {}).get("loggers", [])
+            return  # `restoring` reads the file again, and raises, if it still cannot be read
+        known = self.early_checkpoint.get("trainer_hooks", {}).get("loggers", [])
         if known and is_running_elsewhere(summarize(path)):
             warn(
                 f"checkpoint {path!r} is of a run that is still going in another process: this one "
@@ -149,8 +149,8 @@ class StartingPoint:
         from trainer_hooks.checkpoint.parts import restoring_part
 
         # a callback may have chosen another checkpoint than the loggers were resumed from
-        read = self.read_early if path == self._inputs.ckpt_path else None
-        self.read_early = None
+        read = self.early_checkpoint if path == self._inputs.ckpt_path else None
+        self.early_checkpoint = None
         # each rank of a sharded run reads its own shards, below
         checkpoint = read or load_checkpoint(path, reads_shards=not context.processes.is_sharded)
         if is_lightning(checkpoint):
