@@ -70,12 +70,16 @@ def launch(folder: Path, *cases: str, processes: int = 2, timeout: float = 150) 
         "OMP_NUM_THREADS": "1", "TRAINER_HOOKS_DISABLE_PLUGINS": "1", "PYTHONPATH": str(ROOT),
     }  # fmt: skip
     outputs = [folder / f"output{rank}.txt" for rank in range(processes)]
+    # two seconds in each process otherwise
+    imports = ("torchmetrics",) if "metric_objects" in cases else ()
     started = []
     for rank, place in enumerate(outputs):
         own = {**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}
         command = [sys.executable, str(HERE / "worker.py"), str(folder), *cases]
         with place.open("w") as file:
-            started.append(warm_python.Popen(command, env=own, stdout=file, stderr=file))
+            started.append(
+                warm_python.Popen(command, env=own, stdout=file, stderr=file, imports=imports)
+            )
     try:
         seconds = _wait(started, timeout)
     finally:
