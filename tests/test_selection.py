@@ -193,3 +193,17 @@ def test_each_command_of_the_pages_names_a_marker_that_there_is() -> None:
         for words in re.findall(r'pytest[^\n]*? -m (?:"([^"]+)"|(\w+))', text):
             used = set(re.findall(r"\w+", "".join(words))) - {"not", "and", "or"}
             assert used <= known
+
+
+def test_the_lines_that_install_and_test_are_the_same_everywhere() -> None:
+    """In the README, in CONTRIBUTING and in CI, but for the options that choose other tests."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^ +(pip install .*) && (pytest .*)$", readme, re.MULTILINE)
+    install, test = line
+    for page in ("CONTRIBUTING.md", ".ci/run"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert install in text.replace("pip install -q", "pip install")
+        commands = re.findall(r"pytest [^\n`]*--dist [^\n`|>]*?(?= 2>&1|`|$)", text, re.MULTILINE)
+        assert commands
+        for command in commands:
+            assert re.sub(r" --(touched=main|exhaustive)\b", "", command) == test

@@ -70,12 +70,16 @@ def launch(folder: Path, *cases: str, processes: int = 2, timeout: float = 150) 
         "OMP_NUM_THREADS": "1", "TRAINER_HOOKS_DISABLE_PLUGINS": "1", "PYTHONPATH": str(ROOT),
     }  # fmt: skip
     outputs = [folder / f"output{rank}.txt" for rank in range(processes)]
+    # two seconds in each process otherwise
+    imports = ("torchmetrics",) if "metric_objects" in cases else ()
     started = []
     for rank, place in enumerate(outputs):
         own = {**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}
         command = [sys.executable, str(HERE / "worker.py"), str(folder), *cases]
         with place.open("w") as file:
-            started.append(warm_python.Popen(command, env=own, stdout=file, stderr=file))
+            started.append(
+                warm_python.Popen(command, env=own, stdout=file, stderr=file, imports=imports)
+            )
     try:
         seconds = _wait(started, timeout)
     finally:
@@ -117,10 +121,11 @@ def launched(tmp_path):
     return lambda *cases, **how: launch(tmp_path, *cases, **how)
 
 
-def run(*command: str, program: str | None = None, **more: str):
+def run(*command: str, program: str | None = None, start=subprocess.run, **more: str):
     """Run a program; return its exit code, its output, and the processes that it left.
 
-    In a new interpreter: its end is what is tested, and its processes are known by a variable.
+    The processes that it starts are new interpreters, known by a variable. It is one itself unless
+    `start` is `warm_python.run`, for tests to which an interpreter's end does not matter.
     """
     mark = uuid.uuid4().hex
     environ = {
@@ -128,10 +133,11 @@ def run(*command: str, program: str | None = None, **more: str):
         "MARK": mark, "PYTHONPATH": f"{ROOT}{os.pathsep}{HERE}", "OMP_NUM_THREADS": "1",
         "TRAINER_HOOKS_DISABLE_PLUGINS": "1", **more,
     }  # fmt: skip
-    ended = subprocess.run(
+    # children of `warm_python` heed it already
+    heeds = {"preexec_fn": heed_ctrl_c} if start is subprocess.run else {}
+    ended = start(
         [sys.executable, *command],
-        env=environ, input=program, capture_output=True, text=True, timeout=250, cwd=HERE,
-        preexec_fn=heed_ctrl_c,
+        env=environ, input=program, capture_output=True, text=True, timeout=250, cwd=HERE, **heeds,
     )  # fmt: skip
     return ended.returncode, ended.stdout + ended.stderr, left_behind(mark)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import signal
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import torch
@@ -30,6 +31,7 @@ from torch.utils.data.distributed import DistributedSampler
 from trainer_hooks import Callback, Module, Trainer
 from trainer_hooks.callbacks import ModelCheckpoint, NaNGuard, StochasticWeightAveraging
 from trainer_hooks.errors import TrainerHooksError
+from trainer_hooks.runtime import rank_watchdog
 from trainer_hooks.runtime.strategy_options import FSDPStrategy
 from trainer_hooks.trainer.run.run_identity import TRAININGS, ProcessTrainings
 
@@ -206,65 +208,79 @@ def fsdp_manual(folder: Path) -> dict:
 # --- resumed ---
 
 
-def cut_and_resumed(folder: Path, at: int, accumulate: int, saved=LAYERS, gone_on=LAYERS) -> dict:
-    """Save in a run of one strategy, and go on with another."""
-    options = {"max_epochs": 3, "accumulate_grad_batches": accumulate}
-    path = folder / f"{at} {accumulate}.ckpt"
+def cut_and_resumed(folder: Path, saved, accumulate: int, **resumes) -> dict:
+    """Save in a run of one strategy, and go on from each of its checkpoints with another.
 
-    def begin(strategy, *callbacks):
+    Args:
+        folder: the folder of the checkpoints.
+        saved: the strategy of the run that saves.
+        accumulate: the number of batches of a step.
+        resumes: by the name of each resume, the number of batches before it, and its strategy.
+    """
+    options = {"max_epochs": 2, "accumulate_grad_batches": accumulate}
+    paths = {at: folder / f"{at} {accumulate}.ckpt" for at, _ in resumes.values()}
+
+    def run(strategy, *callbacks, ckpt_path=None) -> list:
         torch.manual_seed(5)
-        remembers = Remembers()
+        module, remembers = Draws(), Remembers()
         fit = trainer(folder, remembers, *callbacks, strategy=strategy, **options)
-        return Draws(), remembers, fit
+        fit.fit(module, loader(shuffle=True), loader(FEW, 2), ckpt_path=ckpt_path)
+        metrics = {name: value.item() for name, value in fit.callback_metrics.items()}
+        return [whole(module), remembers.drawn, metrics, fit.global_step]
 
     class Saves(Callback):
         def on_batch_checkpoint(self, trainer, module):
-            if trainer.progress.batches_completed == at:
-                trainer.save_checkpoint(path)
+            if trainer.progress.batches_completed in paths:
+                trainer.save_checkpoint(paths[trainer.progress.batches_completed])
 
-    module, remembers, fit = begin(saved, Saves())
-    fit.fit(module, loader(shuffle=True), loader(FEW, 2))
-    again, remembers_again, resumed = begin(gone_on)
-    resumed.fit(again, loader(shuffle=True), loader(FEW, 2), ckpt_path=path)
-    metrics = [
-        {name: value.item() for name, value in one.callback_metrics.items()}
-        for one in (fit, resumed)
-    ]
+    uncut = run(saved, Saves())
     return {
-        "uncut": [whole(module), remembers.drawn, metrics[0], fit.global_step],
-        "resumed": [whole(again), remembers_again.drawn, metrics[1], resumed.global_step],
-        "is_folder": path.is_dir(),
-    }
-
-
-def fsdp_resumes(folder: Path) -> dict:
-    return {
-        "full": cut_and_resumed(folder, 8, 1),
-        "full inside": cut_and_resumed(folder, 11, 2),
-        "from ddp": cut_and_resumed(folder, 12, 1, "ddp", LAYERS),
-        "from ddp inside": cut_and_resumed(folder, 13, 3, "ddp", LAYERS),
-        "to ddp": cut_and_resumed(folder, 14, 1, LAYERS, "ddp"),
-        "to ddp inside": cut_and_resumed(folder, 15, 2, LAYERS, "ddp"),
-    }
+        name.replace("_", " "): {
+            "uncut": uncut, "resumed": run(gone_on, ckpt_path=paths[at]),
+            "is_folder": paths[at].is_dir(),
+        }
+        for name, (at, gone_on) in resumes.items()
+    }  # fmt: skip
 
 
 PARTS = FSDPStrategy(auto_wrap_policy=nn.Linear, state_dict_type="sharded")
 
 
-def fsdp_parts(folder: Path) -> dict:
+def fsdp_resumes(folder: Path) -> dict:
     return {
-        "parts": cut_and_resumed(folder, 8, 1, PARTS, PARTS),
-        "parts inside": cut_and_resumed(folder, 11, 2, PARTS, PARTS),
-        "parts to ddp": cut_and_resumed(folder, 12, 1, PARTS, "ddp"),
-        "parts to ddp inside": cut_and_resumed(folder, 13, 3, PARTS, "ddp"),
-        "full to parts": cut_and_resumed(folder, 14, 1, LAYERS, PARTS),
-        "other layers": cut_and_resumed(folder, 15, 1, PARTS, FSDPStrategy()),
+        # an epoch has eight batches
+        **cut_and_resumed(folder, LAYERS, 1, full=(8, LAYERS), to_ddp=(6, "ddp")),
+        **cut_and_resumed(folder, LAYERS, 2, full_inside=(11, LAYERS), to_ddp_inside=(7, "ddp")),
+        **cut_and_resumed(folder, "ddp", 1, from_ddp=(12, LAYERS)),
+        **cut_and_resumed(folder, "ddp", 3, from_ddp_inside=(13, LAYERS)),
     }
+
+
+def fsdp_parts(folder: Path) -> dict:
+    whole_file = folder / "whole"
+    return {
+        **cut_and_resumed(
+            folder, PARTS, 1, parts=(8, PARTS), parts_to_ddp=(12, "ddp"),
+            other_layers=(7, FSDPStrategy()),
+        ),
+        **cut_and_resumed(folder, PARTS, 2, parts_inside=(11, PARTS)),
+        **cut_and_resumed(folder, PARTS, 3, parts_to_ddp_inside=(5, "ddp")),
+        **cut_and_resumed(whole_file, LAYERS, 1, full_to_parts=(14, PARTS)),
+    }  # fmt: skip
 
 
 def fsdp_finds(folder: Path) -> dict:
     """Savers leave folders, in the background, too, which are found again by their names."""
     found = {}
+
+    def began(*callbacks, **more):
+        torch.manual_seed(5)
+        module = Draws()
+        fit = trainer(folder, *callbacks, strategy=PARTS, val_check_interval=2, **more)
+        return module, fit
+
+    uncut, whole_fit = began(max_epochs=2)
+    whole_fit.fit(uncut, loader(shuffle=True), loader(FEW, 2))
     for name, options in (("now", {}), ("later", {"async_save": True})):
         place = folder / name
 
@@ -274,19 +290,11 @@ def fsdp_finds(folder: Path) -> dict:
                 place, filename="{step}", every_n_train_steps=2, **every, **options
             )
 
-        def began(*callbacks, **more):
-            torch.manual_seed(5)
-            module = Draws()
-            fit = trainer(folder, *callbacks, strategy=PARTS, val_check_interval=2, **more)
-            return module, fit
-
-        module, fit = began(saver(), max_epochs=2)
+        module, fit = began(saver(), max_epochs=1)
         fit.fit(module, loader(shuffle=True), loader(FEW, 2))
         ProcessTrainings.__init__(TRAININGS)  # as if this process had just begun
-        other, cut = began(saver(), max_epochs=3)
+        other, cut = began(saver(), max_epochs=2)
         cut.fit(other, loader(shuffle=True), loader(FEW, 2), ckpt_path="auto")
-        uncut, whole_fit = began(max_epochs=3)
-        whole_fit.fit(uncut, loader(shuffle=True), loader(FEW, 2))
         ProcessTrainings.__init__(TRAININGS)  # as if this process had just begun
         best = trainer(folder, saver(), strategy=PARTS)
         best.validate(Draws(), loader(FEW, 2), ckpt_path="best", verbose=False)
@@ -411,8 +419,10 @@ def fsdp_dies_in_save(folder: Path) -> dict:
 
 def fsdp_one_skips(folder: Path) -> dict:
     """One process leaves a batch out that the other trains with."""
+    rank_watchdog._NOTICE_S = 0.2  # three seconds in earnest
     module = Skips({2} if RANK else set(), is_after=False)
-    trainer(folder, strategy=LAYERS).fit(module, loader())
+    hasty = FSDPStrategy(auto_wrap_policy=nn.Linear, patience=timedelta(seconds=2))
+    trainer(folder, strategy=hasty).fit(module, loader())
     return {}
 
 

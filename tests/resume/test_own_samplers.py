@@ -204,7 +204,7 @@ def test_workers_are_resumed(sampler, draws, bare, tmp_path) -> None:
         bare(*callbacks, max_epochs=EPOCHS).fit(net, loader, ckpt_path=path)
 
     make = lambda: DataLoader(Bare(draws=draws), batch_sampler=sampler(), num_workers=2)  # noqa: E731
-    check(make, fit, tmp_path, [1, 3, 4, 6])
+    check(make, fit, tmp_path, [3, 4])  # an epoch has four: inside of it, and between two
 
 
 class Bare(Data):

@@ -72,8 +72,13 @@ class _Server:
         self.socket, self.output = socket_, output
 
     @classmethod
-    def new(cls, environ: dict[str, str]) -> _Server:
-        """Start a process that imports torch and the package, with these variables."""
+    def new(cls, read: dict[str, str]) -> _Server:
+        """Start a process that imports torch and the package, with these variables of `_is_read`.
+
+        It has none else of the command that it is started for: it outlives it.
+        """
+        others = {name: value for name, value in os.environ.items() if not _is_read(name)}
+        others.pop("PYTHONPATH", None)
         output = tempfile.TemporaryFile()  # noqa: SIM115
         ours, theirs = socket.socketpair()
         with theirs:
@@ -83,7 +88,7 @@ class _Server:
             )
             process = subprocess.Popen(
                 [sys.executable, "-c", code], pass_fds=[theirs.fileno()], cwd="/",
-                env={k: v for k, v in environ.items() if k != "PYTHONPATH"},
+                env={**others, **read},
                 stdin=subprocess.DEVNULL, stdout=output, stderr=output,
             )  # fmt: skip
 
@@ -152,18 +157,19 @@ def fork_all_from(descriptor: int) -> None:
             module.Popen = Popen  # type: ignore[attr-defined]
 
 
+def _is_read(name: str) -> bool:
+    """Whether a variable has its effect as a process starts, so that a child comes too late."""
+    return name.startswith((*_READ_AT_START, "PYTHON")) and name not in _READ_BY_CHILD
+
+
 def _server_for(imports: tuple[str, ...], environ: dict[str, str]) -> _Server:
     """Return the server with these modules, and with the variables that are read at the start."""
     if _given:
         return _given[0]
-    read = frozenset(
-        (name, value)
-        for name, value in environ.items()
-        if name.startswith((*_READ_AT_START, "PYTHON")) and name not in _READ_BY_CHILD
-    )
+    read = frozenset((name, value) for name, value in environ.items() if _is_read(name))
     with _servers_lock:
         if ((), read) not in _servers:
-            _servers[(), read] = _Server.new(environ)
+            _servers[(), read] = _Server.new(dict(read))
         if (imports, read) not in _servers:
             _servers[imports, read] = _servers[(), read].fork(imports)
             atexit.register(_servers[imports, read].socket.close)

@@ -25,8 +25,8 @@ def found(results_of) -> dict:
     """The results of each callback of `foreign_callbacks.py`, check by check."""
     in_composer, in_others = ["in_composer"], sorted(CHECKS.keys() - {"in_composer"})
     # Composer wants a torchvision, whose stand-in would mislead transformers
-    found = results_of(CASES, words=in_composer)
-    for name, results in results_of(CASES, STAND_INS, words=in_others).items():
+    found = results_of(CASES, words=in_others)
+    for name, results in results_of(CASES, STAND_INS, words=in_composer).items():
         found[name] |= {check: results[check] for check in in_composer}
         found[name]["elsewhere"] += results["elsewhere"]
     return found

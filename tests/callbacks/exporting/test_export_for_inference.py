@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import importlib.util
+import json
 import os
 import random
 import subprocess
@@ -35,26 +37,27 @@ pytestmark = pytest.mark.slow  # an export takes its time
 FORMATS = {"torchscript": "net.pt", "onnx": "net.onnx", "torch.export": "net.pt2"}
 
 _READER = """
-import sys, warnings
+import json, sys, warnings
 import numpy as np
-kind, path, given, found = sys.argv[1:]
-batches = np.load(given)
-answers = {}
-for name in batches:
-    if kind == "onnx":
-        import onnxruntime
-        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-        answers[name] = session.run(None, {session.get_inputs()[0].name: batches[name]})[0]
-    else:
-        import torch
-        if kind == "torchscript":
-            warnings.simplefilter("ignore", DeprecationWarning)
-            loaded = torch.jit.load(path)
+for line in sys.stdin:
+    kind, path, given, found = json.loads(line)
+    batches = np.load(given)
+    answers = {}
+    for name in batches:
+        if kind == "onnx":
+            import onnxruntime
+            session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+            answers[name] = session.run(None, {session.get_inputs()[0].name: batches[name]})[0]
         else:
-            loaded = torch.export.load(path).module()
-        answers[name] = loaded(torch.from_numpy(batches[name])).detach().numpy()
-np.savez(found, **answers)
-print("trainer_hooks" in sys.modules, "torch" in sys.modules)
+            import torch
+            if kind == "torchscript":
+                warnings.simplefilter("ignore", DeprecationWarning)
+                loaded = torch.jit.load(path)
+            else:
+                loaded = torch.export.load(path).module()
+            answers[name] = loaded(torch.from_numpy(batches[name])).detach().numpy()
+    np.savez(found, **answers)
+    print("trainer_hooks" in sys.modules, "torch" in sys.modules, flush=True)
 """
 
 
@@ -131,22 +134,44 @@ def loader_of(data, size=128):
     )
 
 
-def read_elsewhere(kind, path, batches, folder):
-    """Return what the file answers in a process of its own, which does not know trainer_hooks."""
-    given, found = folder / "given.npz", folder / "found.npz"
-    np.savez(given, **{name: batch.numpy() for name, batch in batches.items()})
-    printed = subprocess.run(
-        [sys.executable, "-c", _READER, kind, str(path), str(given), str(found)],
-        check=True,
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-    ).stdout
-    assert printed.split()[0] == "False"
-    if kind == "onnx":
-        assert printed.split()[1] == "False"
-    return {name: torch.from_numpy(answer) for name, answer in np.load(found).items()}
+@pytest.fixture(scope="module")
+def readers(tmp_path_factory):
+    """A function that returns the process which reads files of a kind, and does not know the rest.
+
+    Each is started for its first file, and reads all others of this module.
+    """
+    with contextlib.ExitStack() as processes:
+
+        @functools.cache
+        def reader(kind):
+            return processes.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", _READER], stdin=subprocess.PIPE, text=True,
+                    stdout=subprocess.PIPE, cwd=tmp_path_factory.mktemp("elsewhere"),
+                    env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+                )
+            )  # fmt: skip
+
+        yield lambda kind: reader("onnx" if kind == "onnx" else "torch")
+
+
+@pytest.fixture
+def read_elsewhere(readers, tmp_path):
+    """A function that returns a file's answers in a process which does not know trainer_hooks."""
+
+    def read(kind, path, batches):
+        given, found = tmp_path / "given.npz", tmp_path / "found.npz"
+        np.savez(given, **{name: batch.numpy() for name, batch in batches.items()})
+        process = readers(kind)
+        process.stdin.write(f"{json.dumps([kind, *map(str, (path, given, found))])}\n")
+        process.stdin.flush()
+        knows_package, knows_torch = process.stdout.readline().split()
+        assert knows_package == "False"
+        if kind == "onnx":
+            assert knows_torch == "False"
+        return {name: torch.from_numpy(answer) for name, answer in np.load(found).items()}
+
+    return read
 
 
 # --- bad input ---
@@ -202,14 +227,14 @@ def test_no_sample_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_a_trained_classifier_runs_elsewhere(kind, digits, bare, tmp_path):
+def test_a_trained_classifier_runs_elsewhere(kind, digits, bare, tmp_path, read_elsewhere):
     """What a fit exports gives the module's answers in a fresh process, for any batch size."""
     path = tmp_path / "models" / FORMATS[kind]
     torch.manual_seed(0)
     module = Digits()
     bare(ExportForInferenceCallback(kind, path), max_epochs=2).fit(module, loader_of(digits))
     batches = {"one": digits[:1][0], "seven": digits[3:10][0], "many": digits[:300][0]}
-    found = read_elsewhere(kind, path, batches, tmp_path)
+    found = read_elsewhere(kind, path, batches)
     module.eval()
     with torch.no_grad():
         for name, batch in batches.items():
@@ -311,12 +336,12 @@ class Texts(nn.Module):
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_layers_of_many_kinds(kind, tmp_path):
+def test_layers_of_many_kinds(kind, tmp_path, read_elsewhere):
     """Recurrent layers and attention are exported, of whole numbers, without a warning."""
     module, path = Texts(), tmp_path / FORMATS[kind]
     batch = torch.arange(35).reshape(7, 5) % 20
     export_for_inference(module, kind, path, sample_input=batch[:2])
-    found = read_elsewhere(kind, path, {"seven": batch}, tmp_path)
+    found = read_elsewhere(kind, path, {"seven": batch})
     with torch.no_grad():
         torch.testing.assert_close(found["seven"], module.eval()(batch), rtol=1e-4, atol=1e-5)
 
@@ -344,22 +369,20 @@ class Fixed(nn.Module):
         return inputs[0] + torch.zeros(int(inputs[0].shape[0]), 1)
 
 
-def test_torchscript_keeps_what_depends_on_the_data(tmp_path):
+def test_torchscript_keeps_what_depends_on_the_data(tmp_path, read_elsewhere):
     """A module that can be scripted is, so both ways of a branch are there."""
     path = tmp_path / "net.pt"
     export_for_inference(Branches(), "torchscript", path, sample_input=torch.ones(2, 2))
-    found = read_elsewhere(
-        "torchscript", path, {"up": torch.ones(2, 2), "down": -torch.ones(7, 2)}, tmp_path
-    )
+    found = read_elsewhere("torchscript", path, {"up": torch.ones(2, 2), "down": -torch.ones(7, 2)})
     assert found["up"].unique().tolist() == [2.0]
     assert found["down"].unique().tolist() == [-2.0]
 
 
-def test_torchscript_of_what_cannot_be_scripted(tmp_path):
+def test_torchscript_of_what_cannot_be_scripted(tmp_path, read_elsewhere):
     """A module that can only be traced is, and takes batches of any size."""
     path = tmp_path / "net.pt"
     export_for_inference(Unscriptable(), "torchscript", path, sample_input=torch.ones(1, 4))
-    found = read_elsewhere("torchscript", path, {"seven": torch.ones(7, 4)}, tmp_path)
+    found = read_elsewhere("torchscript", path, {"seven": torch.ones(7, 4)})
     assert found["seven"].shape == (7, 2, 2)
 
 
@@ -432,13 +455,13 @@ def test_a_sample_without_a_batch_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_transforms_change_the_copy(kind, tmp_path):
+def test_transforms_change_the_copy(kind, tmp_path, read_elsewhere):
     """Transforms make what is exported, one after the other, also in another type."""
     module, path = DropoutAndNorm(), tmp_path / FORMATS[kind]
     batch = torch.rand(7, 4)
     steps = [lambda net: nn.Sequential(net, nn.Softmax(1)), nn.Module.double]
     export_for_inference(module, kind, path, sample_input=batch, transforms=steps)
-    found = read_elsewhere(kind, path, {"seven": batch.double()}, tmp_path)
+    found = read_elsewhere(kind, path, {"seven": batch.double()})
     expected = module.eval().double()(batch.double()).softmax(1)
     torch.testing.assert_close(found["seven"], expected.detach())
     with pytest.raises(ExportError, match="a transform returned None"):
@@ -460,13 +483,13 @@ def test_a_module_of_bfloat16(tmp_path):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
 @pytest.mark.parametrize("kind", FORMATS)
-def test_a_module_on_an_accelerator(kind, tmp_path):
+def test_a_module_on_an_accelerator(kind, tmp_path, read_elsewhere):
     """A module on a GPU is exported from the host, and stays where it is."""
     module, batch = DropoutAndNorm().cuda(), torch.rand(2, 4, device="cuda")
     path = tmp_path / FORMATS[kind]
     export_for_inference(module, kind, path, sample_input=batch)
     assert {p.device.type for p in (*module.parameters(), *module.buffers())} == {"cuda"}
-    found = read_elsewhere(kind, path, {"seven": torch.ones(7, 4)}, tmp_path)
+    found = read_elsewhere(kind, path, {"seven": torch.ones(7, 4)})
     with torch.no_grad():
         expected = module.eval()(torch.ones(7, 4, device="cuda")).cpu()
     torch.testing.assert_close(found["seven"], expected, rtol=1e-3, atol=1e-4)

@@ -60,7 +60,16 @@ def test_wrong_choices_are_one_line_and_leave_no_folder(sweeper, monkeypatch, ca
 
 @pytest.mark.slow
 def test_a_grid_trains_each_combination_and_shows_the_best_first(sweeper) -> None:
-    """Two at a time; run again it trains nothing; with other values it is an error."""
+    """Two at a time; run again it trains nothing; with other values it is an error.
+
+    A relative `dirpath` or `save_dir` lies in each trial's; none resumes another's checkpoint. The
+    line that a trial prints to go on is one that can be typed.
+    """
+    config = sweeper.folder / "run.yaml"
+    text = config.read_text()
+    saver = "{class_path: ModelCheckpoint, init_args: {dirpath: ckpts}}"
+    logger = "{class_path: CSVLogger, init_args: {save_dir: logs, name: n, version: v}}"
+    config.write_text(f"{text.replace('swept.Waits', saver)}  logger: {logger}\n")
     answer = sweeper.run(*GRID, "--jobs", "2")
     assert answer.returncode == 0, answer.stderr
     rows = sweeper.rows_of(answer.stdout)
@@ -71,7 +80,17 @@ def test_a_grid_trains_each_combination_and_shows_the_best_first(sweeper) -> Non
     values = [float(row[3]) for row in rows]
     assert values == sorted(values)
     assert (sweeper.folder / "sweep_run/report.html").is_file()
-    assert (sweeper.folder / "sweep_run/trial_0/trainer_logs/version_0/config.yaml").is_file()
+    for number, offset in enumerate((0, 1, 0, 1)):
+        trial = sweeper.folder / f"sweep_run/trial_{number}"
+        assert {"metrics.csv", "config.yaml"} <= {f.name for f in (trial / "logs/n/v").iterdir()}
+        assert len(list((trial / "ckpts").iterdir())) == 1
+        output = (trial / "output.txt").read_text()
+        assert "resuming from" not in output
+        line = output.partition("with a higher max_epochs: ")[2]
+        assert line.startswith(f"trainer-hooks fit --config={config} ")
+        assert f" --model.offset={offset} " in line
+    assert not (sweeper.folder / "logs").exists()
+    assert not (sweeper.folder / "ckpts").exists()
 
     again = sweeper.run(*GRID)
     assert (again.returncode, again.stdout) == (0, answer.stdout)
@@ -80,35 +99,9 @@ def test_a_grid_trains_each_combination_and_shows_the_best_first(sweeper) -> Non
     assert other.returncode == 2
     earlier = "--set model.lr=0.1,0.01 --set model.offset=0,1"
     assert f"holds a sweep with other choices: {earlier}. Give" in other.stderr
-    config = sweeper.folder / "run.yaml"
     config.write_text(f"{config.read_text()}# changed\n")
     other = sweeper.run(*GRID)
     assert "holds a sweep with other choices: another text of the config." in other.stderr
-
-
-@pytest.mark.slow
-def test_trials_keep_to_their_folders(sweeper) -> None:
-    """A relative `dirpath` or `save_dir` lies in each trial's; none resumes another's checkpoint.
-
-    The line that a trial prints to go on is one that can be typed.
-    """
-    config = sweeper.folder / "run.yaml"
-    text = config.read_text()
-    saver = "{class_path: ModelCheckpoint, init_args: {dirpath: ckpts}}"
-    logger = "{class_path: CSVLogger, init_args: {save_dir: logs, name: n, version: v}}"
-    config.write_text(f"{text.replace('swept.Waits', saver)}  logger: {logger}\n")
-    answer = sweeper.run("--set", "model.offset=0,1")
-    assert answer.returncode == 0, answer.stderr
-    values = [float(row[2]) for row in sweeper.rows_of(answer.stdout)]
-    assert values[0] < 1 <= values[1]
-    for number in (0, 1):
-        trial = sweeper.folder / f"sweep_run/trial_{number}"
-        assert (trial / "logs/n/v/metrics.csv").is_file()
-        assert len(list((trial / "ckpts").iterdir())) == 1
-        line = (trial / "output.txt").read_text().partition("with a higher max_epochs: ")[2]
-        assert line.startswith(f"trainer-hooks fit --config={config} --model.offset={number} ")
-    assert not (sweeper.folder / "logs").exists()
-    assert not (sweeper.folder / "ckpts").exists()
 
 
 @pytest.mark.parametrize(
@@ -168,7 +161,7 @@ def test_a_module_that_prints_at_import(sweeper, monkeypatch, capsys) -> None:
 @pytest.mark.parametrize("number", one_in(2, [signal.SIGKILL, signal.SIGINT]))
 def test_a_sweep_that_is_cut_goes_on_and_ends_as_an_uncut_one(sweeper, number) -> None:
     """Its trial resumes from its checkpoint, and random trials have the same values."""
-    words = ("--set", "model.lr=loguniform(0.001,0.1)", "--sampler", "random", "--trials", "3")
+    words = ("--set", "model.lr=loguniform(0.001,0.1)", "--sampler", "random", "--trials", "2")
     uncut = sweeper.rows_of(sweeper.run(*words, "-o", "uncut").stdout)
     begun, answer = sweeper.folder / "begun", sweeper.folder / "answer"
     os.mkfifo(begun)
@@ -198,6 +191,7 @@ def test_a_sweep_that_is_cut_goes_on_and_ends_as_an_uncut_one(sweeper, number) -
     assert again.returncode == 0, again.stderr
     assert [[*row[:-1]] for row in sweeper.rows_of(again.stdout)] == [[*row[:-1]] for row in uncut]
     assert "resuming from" in (sweeper.folder / "cut/trial_0/output.txt").read_text()
+    assert (sweeper.folder / "uncut/trial_0/trainer_logs/version_0/config.yaml").is_file()
 
 
 @pytest.mark.exhaustive
