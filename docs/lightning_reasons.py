@@ -256,9 +256,12 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             ),
         ),
         (
-            "A loader that draws global random numbers over 1000 times in turn with the training",
-            "draws from the global random state in the whole epoch",
-            "then draws from a separate one; with a generator of its own it draws as in Lightning",
+            "A loader and a training that draw global random numbers by turns, over 1000 in an epoch",
+            "share the global random state in the whole epoch",
+            (
+                "the loader has a random state of its own from then on; with a generator of its own it "
+                "draws as in Lightning"
+            ),
         ),
         (
             "`set_epoch` of a batch sampler of your own",
