@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainer_hooks._lazy import loader_of
-from trainer_hooks._version import __version__
+from trainer_hooks._version import __version__, old_torch
 
 if TYPE_CHECKING:
     from trainer_hooks import callbacks as callbacks
@@ -124,3 +124,13 @@ __getattr__ = loader_of(
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if _line := old_torch():
+    # No error yet, which each name is: pytest and Lightning import the package where it is only
+    # installed, and `trainer-hooks doctor` says what else is wrong.
+    import warnings
+
+    from trainer_hooks.errors import TrainerHooksWarning as _Warning
+
+    warnings.warn(_line, _Warning, stacklevel=2)
