@@ -58,7 +58,7 @@ def _of_python(version: str) -> Iterator[str]:
     elif release[:2] < _PYTHONS[0]:
         yield f"Python {version} is too old: take {_text(_PYTHONS[0])} to {_text(_PYTHONS[-1])}"
     elif release == (3, 13, 0):
-        yield "Python 3.13.0 is too old for torch.compile, which warns: take 3.13.1 or newer"
+        yield "Python 3.13.0 is slower with torch.compile, which warns of it: take 3.13.1 or newer"
 
 
 def _of_torch(version: str) -> Iterator[str]:
