@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from trainer_hooks._annotations import signature_of
 from trainer_hooks._names import class_attribute, names_left_to_user, ours_if_left
 from trainer_hooks.hooks.catalogue import Hooks
 
@@ -132,7 +133,7 @@ def _arguments_of(hook: FunctionType) -> tuple[str, ...]:
     code = hook.__code__
     # a decorator may have set attributes by which the function has another signature
     if vars(hook) or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
-        return tuple(inspect.signature(hook).parameters)[1:]
+        return tuple(signature_of(hook).parameters)[1:]
     # of each of our hooks `inspect.signature` would take as long as importing five modules
     return code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
 
