@@ -46,7 +46,10 @@ def test_a_tested_pair_has_no_line(python, torch) -> None:
         ({"python": "3.14.0"}, "Python 3.14.0 is newer than 3.13, the newest that is tested: if"),
         ({"python": "3.15.0a2+"}, "Python 3.15.0a2+ is newer than 3.13"),
         ({"python": "3.10.9"}, "Python 3.10.9 is too old: take 3.11 to 3.13"),
-        ({"python": "3.13.0"}, "Python 3.13.0 is slower with torch.compile, which warns of it: take"),
+        (
+            {"python": "3.13.0"},
+            "Python 3.13.0 is slower with torch.compile, which warns of it: take",
+        ),
     ],
 )
 def test_a_system_or_python_that_is_not_tested_is_named(machine, told) -> None:
