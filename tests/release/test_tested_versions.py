@@ -6,6 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -42,6 +43,14 @@ def test_the_table_has_each_pair() -> None:
     shown = [(".".join(row[0].split(".")[:2]), row[1].partition("+")[0]) for row in rows()]
     assert shown == list(TESTED)
     assert re.search(r"`python \.ci/matrix`, \d+ \w+ \d{4}, Linux", INSTALL)
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row[0])
+def test_each_pair_has_passed(row) -> None:
+    """A pair is called tested once its row has no failure."""
+    assert row[2].startswith("0 failed, ")
+    assert row[3] == "passed"
+    assert "differ" not in row[4]
 
 
 def test_the_sentence_names_the_oldest() -> None:
