@@ -256,11 +256,14 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             ),
         ),
         (
-            "A loader and a training that draw global random numbers by turns, over 1000 in an epoch",
+            (
+                "A loader and a training that draw global random numbers by turns, over 1000 in an "
+                "epoch"
+            ),
             "share the global random state in the whole epoch",
             (
-                "the loader has a random state of its own from then on; with a generator of its own it "
-                "draws as in Lightning"
+                "the loader has a random state of its own from then on; with a generator of its own "
+                "it draws as in Lightning"
             ),
         ),
         (

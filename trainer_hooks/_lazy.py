@@ -11,6 +11,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._version import old_torch
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import FrameType
@@ -78,6 +80,9 @@ def loader_of(
             absolute name, and after another colon the name there, if it differs.
         moved: the present module of each name that was here formerly, for the error message:
             a `MovedError` where the name is imported, an AttributeError where it is looked up.
+
+    The function raises an ImportError for each name if the installed torch is too old: what fails
+    with it later says less.
     """
     home_of = {name: home for names, home in homes.items() for name in names.split()}
 
@@ -96,6 +101,8 @@ def loader_of(
                 caller = sys._getframe(1)  # noqa: SLF001 - `inspect` would be loaded for it
                 raise MovedError(message) if _imports(caller) else AttributeError(message)
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if line := old_torch():
+            raise ImportError(line, name="torch")
         if not home:
             return importlib.import_module(f"{package}.{name}")
         module, _, attribute = home.removeprefix(":").partition(":")

@@ -10,15 +10,16 @@ pydantic would also have to load with `import trainer_hooks`.
 from __future__ import annotations
 
 import functools
-import inspect
 import math
 import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
+from trainer_hooks._annotations import signature_of
 from trainer_hooks.errors import OptionError, did_you_mean
 
 if TYPE_CHECKING:
+    import inspect
     from collections.abc import Callable, Mapping, Sequence
 
 _P = ParamSpec("_P")
@@ -141,7 +142,7 @@ def option_rules(
     """
 
     def decorate(init: Callable[_P, None]) -> Callable[_P, None]:
-        signature = inspect.signature(init)
+        signature = signature_of(init)
 
         @functools.wraps(init)
         def check_and_init(*args: _P.args, **kwargs: _P.kwargs) -> None:

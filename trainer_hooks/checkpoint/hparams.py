@@ -14,8 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from types import SimpleNamespace, UnionType
-from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ForwardRef, Union, get_args, get_origin, get_type_hints
 
+from trainer_hooks._annotations import own_annotations, signature_of
 from trainer_hooks._log import warn
 from trainer_hooks.checkpoint.encoding import Encoder, UnsavableValueError, find_unsavable
 from trainer_hooks.checkpoint.pickled_object import PickledObject
@@ -122,8 +123,10 @@ def _hints(annotated: Any) -> dict[str, Any]:
     try:
         return get_type_hints(annotated)
     except NameError:  # a name imported under TYPE_CHECKING
-        known = inspect.get_annotations(annotated)
-        return {name: hint for name, hint in known.items() if not isinstance(hint, str)}
+        known = own_annotations(annotated)
+        return {
+            name: hint for name, hint in known.items() if not isinstance(hint, str | ForwardRef)
+        }
 
 
 class HyperParameters(dict[str, Any]):
@@ -395,7 +398,7 @@ def init_arguments_from(
                     f"{kind.__qualname__}.load_from_checkpoint(..., {name}=...)."
                 ) from error
     arguments.update(replaced)
-    parameters = inspect.signature(kind.__init__).parameters
+    parameters = signature_of(kind.__init__).parameters
     # hyperparameters may hold more than arguments, for example of a base class
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         if ignored := [name for name in replaced if name not in parameters]:

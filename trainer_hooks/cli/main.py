@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._output import escaping_output, flush_output
-from trainer_hooks._version import __version__
+from trainer_hooks._version import __version__, old_torch
 from trainer_hooks.cli.checkpoint import command as checkpoint
 from trainer_hooks.cli.commands import (
     INTERRUPTED,
@@ -58,6 +58,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     if argv is None and is_completing():
         words = _complete()
+    if words and not words[0].startswith("-") and words[0] != "doctor" and (line := old_torch()):
+        print(f"trainer-hooks {words[0]}: {line}", file=sys.stderr)
+        return 1
     try:
         # before argparse, which knows none of the options of a training
         is_training = bool(SUBCOMMANDS.keys() & words[:1])

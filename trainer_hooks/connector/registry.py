@@ -8,12 +8,12 @@ rejects leaves nothing half registered.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from trainer_hooks._annotations import signature_of
 from trainer_hooks._log import warn
 from trainer_hooks._names import ours
 from trainer_hooks.callback import OWN_NAMES, Callback, defines_state_method
@@ -197,7 +197,7 @@ def _advice(callback: Callback) -> str:
     """Return a sentence on how to give a callback its own state key."""
     if advice := getattr(callback, "state_key_advice", ""):  # of an adapter, which makes the key
         return str(advice)
-    if "name" in inspect.signature(type(callback)).parameters:
+    if "name" in signature_of(type(callback)).parameters:
         return f"Give one of them a name of its own: {type(callback).__qualname__}(..., name=...)."
     return (
         "Define `state_key` as a property that returns self._generate_state_key(name=...) with the "

@@ -6,6 +6,7 @@ import inspect
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._annotations import signature_of
 from trainer_hooks._names import (
     clash_message,
     is_of_package,
@@ -274,7 +275,7 @@ def value_fault(kind: type, name: str, value: Any, skip: int = 0, *, of_class: b
         arguments = HOOKS[name].arguments[skip:]
     else:
         positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        parameters = inspect.signature(declared).parameters.values()
+        parameters = signature_of(declared).parameters.values()
         arguments = tuple(one.name for one in parameters if one.kind is positional)[1:]
     expected = f"is the method {name}({', '.join(('self', *arguments))})"
     if isinstance(value, (staticmethod, classmethod)):
@@ -292,7 +293,7 @@ def _is_composer_method(name: str, method: object) -> bool:
         return False
     if name in _COMMON_WORDS:
         try:
-            return tuple(inspect.signature(method).parameters) == ("state", "logger")
+            return tuple(signature_of(method).parameters) == ("state", "logger")
         except (TypeError, ValueError):
             return False
     return _takes(method, ("state", "logger"))
@@ -316,7 +317,7 @@ def _takes(method: object, arguments: tuple[str, ...]) -> bool:
         function, given = plain
         return any(_takes_count(function, given + count) for count in counts)
     try:
-        signature = inspect.signature(method)  # type: ignore[arg-type]
+        signature = signature_of(method)  # type: ignore[arg-type]
     except (TypeError, ValueError):  # some callables written in C have no signature
         return True
     for count in counts:

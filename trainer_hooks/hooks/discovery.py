@@ -26,6 +26,7 @@ from pathlib import Path
 from types import ModuleType, NoneType
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._annotations import signature_of
 from trainer_hooks._log import log, warn
 from trainer_hooks.errors import (
     PluginError,
@@ -313,7 +314,7 @@ def create_callbacks(
 
 def _require_no_arguments(factory: Callable[..., Any], plugin: Plugin) -> None:
     try:
-        signature = inspect.signature(factory)
+        signature = signature_of(factory)
     except (TypeError, ValueError):  # some callables written in C have no signature
         return
     # bound before the call, in which a TypeError could as well be an error of the factory's body
@@ -384,7 +385,7 @@ def _fault_of_hook(spec: HookSpec, added: Mapping[str, HookSpec]) -> str:
     if not spec.summary:
         return "has no docstring: say in one sentence when it is called"
     assert spec.declared is not None
-    kinds = {p.kind for p in inspect.signature(spec.declared).parameters.values()}
+    kinds = {p.kind for p in signature_of(spec.declared).parameters.values()}
     if not kinds <= {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}:
         return "has arguments that cannot be given positionally: hooks are called so"
     return ""

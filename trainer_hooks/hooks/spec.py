@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from trainer_hooks._annotations import signature_of
 from trainer_hooks._names import class_attribute, names_left_to_user, ours_if_left
 from trainer_hooks.hooks.catalogue import USUAL, Hooks, HookTraits
 
@@ -81,7 +82,7 @@ def _arguments_of(hook: FunctionType) -> tuple[str, ...]:
     varies = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
     # a decorator may have set attributes by which the function has another signature
     if varies or vars(hook).keys() - {"traits"}:
-        return tuple(inspect.signature(hook).parameters)[1:]
+        return tuple(signature_of(hook).parameters)[1:]
     # of each of our hooks `inspect.signature` would take as long as importing five modules
     return code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
 

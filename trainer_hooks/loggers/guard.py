@@ -13,11 +13,12 @@ import errno
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from inspect import Parameter, signature
+from inspect import Parameter
 from threading import Condition, Thread, get_ident
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._annotations import signature_of
 from trainer_hooks._log import log
 from trainer_hooks._names import ours
 from trainer_hooks._options import Rule, check_option
@@ -554,7 +555,7 @@ def _by_position(log_metrics: Callable[..., Any]) -> Callable[..., Any]:
     Lightning passes them by name, so that a logger written for it may take them so alone.
     """
     try:
-        kinds = {one.name: one.kind for one in signature(log_metrics).parameters.values()}
+        kinds = {one.name: one.kind for one in signature_of(log_metrics).parameters.values()}
     except (TypeError, ValueError):  # some callables written in C have no signature
         return log_metrics
     if Parameter.KEYWORD_ONLY not in (kinds.get("metrics"), kinds.get("step")):

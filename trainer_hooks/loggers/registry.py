@@ -6,9 +6,9 @@ named is imported.
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._annotations import signature_of
 from trainer_hooks.errors import OptionError, PluginError, did_you_mean, error_summary
 from trainer_hooks.loggers.base import Logger
 
@@ -74,12 +74,12 @@ def make_logger(name: str, root: str | None) -> Logger:
             f"{' and by '.join(map(_label, (entry, *others)))}. Pass an object of the right one."
         )
     factory = load_logger(entry)
-    parameters = inspect.signature(factory).parameters
+    parameters = signature_of(factory).parameters
     # without it some loggers would write to the working directory, and not beside the checkpoints
     arguments = {} if root is None or "save_dir" not in parameters else {"save_dir": root}
     try:
         # before the call: a TypeError raised inside the factory has another cause
-        inspect.signature(factory).bind(**arguments)
+        signature_of(factory).bind(**arguments)
     except TypeError as error:
         raise OptionError(
             f"Trainer(logger={name!r}): {entry.value} must be given arguments ({error}). Pass an "

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
+from trainer_hooks._annotations import signature_of
 from trainer_hooks._names import is_of_package
 from trainer_hooks.data.data_hooks import defines
 from trainer_hooks.errors import ModuleError, add_note
@@ -261,7 +261,7 @@ def adapt_to_signature(module: Module, name: str, num_loaders: int = 1) -> Calla
     """
     step: Callable[..., Any] = getattr(module, name)
     try:
-        parameters = inspect.signature(step).parameters.values()
+        parameters = signature_of(step).parameters.values()
     except (TypeError, ValueError):  # a callable written in C may have no signature
         return step
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):

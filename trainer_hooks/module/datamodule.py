@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
+from trainer_hooks._annotations import signature_of
 from trainer_hooks.data.data_hooks import DataHooks
 from trainer_hooks.errors import ModuleError
 from trainer_hooks.hooks.check import definition_clash
@@ -127,7 +127,7 @@ class DataModule(HyperparametersMixin, DataHooks):
                 takes them.
         """
         loading = {"batch_size": batch_size, "num_workers": num_workers}
-        parameters = inspect.signature(cls).parameters
+        parameters = signature_of(cls).parameters
         if not any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
             loading = {name: value for name, value in loading.items() if name in parameters}
         datamodule = cls(**kwargs, **loading)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from trainer_hooks._annotations import signature_of
 from trainer_hooks._names import own_property
 from trainer_hooks.errors import ModuleError, error_summary
 
@@ -240,7 +241,7 @@ def init_arguments_from(
     from trainer_hooks.checkpoint import hparams
     from trainer_hooks.checkpoint.pickled_object import PickledObject
 
-    parameter = inspect.signature(kind.__init__).parameters.get(str(name))
+    parameter = signature_of(kind.__init__).parameters.get(str(name))
     # one argument took them all as an object; **hparams takes them by name, as usual
     if parameter is not None and parameter.kind is not parameter.VAR_KEYWORD:
         items = {key: value for key, value in replaced.items() if key in saved and key != name}

@@ -33,6 +33,7 @@ from torch.optim.lr_scheduler import (
 )
 from torch.optim.swa_utils import SWALR
 
+from trainer_hooks._annotations import signature_of
 from trainer_hooks._log import warn
 from trainer_hooks._options import is_int
 from trainer_hooks.errors import (
@@ -417,7 +418,7 @@ def require_optimizers(optimizers: Sequence[Any]) -> None:
 def needs_closure(optimizer: Optimizer) -> bool:
     """Return whether the optimizer cannot step without a closure, as LBFGS."""
     # of the class: a scheduler of torch replaces `step` on the instance by a wrapper
-    closure = inspect.signature(type(optimizer).step).parameters.get("closure")
+    closure = signature_of(type(optimizer).step).parameters.get("closure")
     return closure is not None and closure.default is inspect.Parameter.empty
 
 
@@ -430,7 +431,7 @@ def takes_closure(optimizer: Optimizer) -> bool:
     # torch's own evaluate a closure once before they step, which the loop has done already
     kind = type(optimizer)
     is_torchs = kind.step.__module__.partition(".")[0] == "torch"
-    return not is_torchs and "closure" in inspect.signature(kind.step).parameters
+    return not is_torchs and "closure" in signature_of(kind.step).parameters
 
 
 def parse_optimizers(returned: Any, source: str, *, is_manual: bool = False) -> Optimization:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer_hooks._annotations import own_annotations
 from trainer_hooks._lazy import class_if_loaded
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def hide_run_attributes(module: nn.Module, base: type[nn.Module]) -> Iterator[No
         for part, kind in classes.items():
             of_user = kind.__mro__[: kind.__mro__.index(base)]
             # from the bases on: where a subclass annotates a name again, its type holds
-            annotations = [vars(each).get("__annotations__", {}) for each in reversed(of_user)]
+            annotations = [own_annotations(each) for each in reversed(of_user)]
             hidden: dict[str, Any] = dict.fromkeys(properties)
             # a class without annotations of its own would show torch those of the base
             hidden["__annotations__"] = {

@@ -24,6 +24,7 @@ from torch.distributed.fsdp import (
 from torch.distributed.tensor import DTensor
 
 from trainer_hooks.errors import ModuleError, OptionError, UsageError
+from trainer_hooks.runtime import fsdp_internals as internals
 from trainer_hooks.runtime import sharded_tensors as tensors
 from trainer_hooks.runtime.gradient_sync import require_no_unused_parameters
 from trainer_hooks.runtime.module_init import materialize
@@ -130,14 +131,13 @@ class ShardedGroup(ProcessGroup):
         """Gather all weights, so that a forward communicates with no other rank."""
         with self.watchdog.waiting("all weights"):
             # as the first forward does. It may change the value of the root that is kept below
-            module._get_fsdp_state()._lazy_init()  # type: ignore[operator] # noqa: SLF001
-            for layer in module.modules():
-                if isinstance(layer, FSDPModule):
-                    layer.unshard()
-                    for group in layer._get_fsdp_state()._fsdp_param_groups:  # noqa: SLF001
-                        self._gathered_groups.append((group, group.post_forward_mesh_info))
-                        # set directly: set_reshard_after_forward would lose the previous value
-                        group.post_forward_mesh_info = None
+            internals.begin_run(module)
+            for layer in internals.sharded_layers(module):
+                layer.unshard()
+                for group in internals.parameter_groups(layer):
+                    self._gathered_groups.append((group, group.post_forward_mesh_info))
+                    # set directly: set_reshard_after_forward would lose the previous value
+                    group.post_forward_mesh_info = None
 
     def end_uneven_forwards(self, module: nn.Module) -> None:
         """Release the weights that `begin_uneven_forwards` gathered, but this rank's shards."""
@@ -145,9 +145,8 @@ class ShardedGroup(ProcessGroup):
             return
         for group, info in self._gathered_groups:
             group.post_forward_mesh_info = info
-        for layer in module.modules():
-            if isinstance(layer, FSDPModule):
-                layer.reshard()
+        for layer in internals.sharded_layers(module):
+            layer.reshard()
         self._gathered_groups = []
 
     def broadcast_module_buffers(self, module: nn.Module) -> None:
@@ -208,7 +207,7 @@ class ShardedGroup(ProcessGroup):
 
     def gradients(self, module: nn.Module) -> dict[str, torch.Tensor]:
         """Return the gradients that this rank holds, by name and unsharded."""
-        gradients = tensors.accumulated_gradients(module)
+        gradients = internals.accumulated_gradients(module)
         for name, parameter in module.named_parameters():
             name = plain_name(name)
             if name not in gradients and parameter.grad is not None:
@@ -226,7 +225,8 @@ class ShardedGroup(ProcessGroup):
             is_window_open: whether they are this rank's own, not yet reduced.
         """
         if is_window_open:
-            tensors.set_accumulated_gradients(module, gradients)
+            with self.watchdog.waiting("all weights"):
+                internals.set_accumulated_gradients(module, gradients)
             return
         for name, parameter in module.named_parameters():
             gradient = gradients.get(plain_name(name))
@@ -524,7 +524,7 @@ class ShardedGradientSync:
         if self._is_first:
             # fully_shard accumulates unsharded gradients outside of `.grad`, where zero_grad cannot
             # clear those of an abandoned window.
-            tensors.set_accumulated_gradients(self._module, {})
+            internals.set_accumulated_gradients(self._module, {})
             self._processes.broadcast_module_buffers(self._module)
             self._is_first = False
         is_synced = closes_window or self._is_manual
@@ -598,8 +598,4 @@ class ShardedGradientSync:
     def _reduce_accumulated(self) -> None:
         """Reduce the gradients of a window whose last batch was skipped."""
         with self._watchdog.waiting("gradients"):
-            # the reduction works on unsharded parameters, which a forward would have gathered
-            self._module.unshard()
-            # torch calls this at the end of a backward, for layers that had no part in it; there
-            # was no backward here.
-            self._module._get_fsdp_state()._root_post_backward_final_callback()  # noqa: SLF001
+            internals.reduce_accumulated_gradients(self._module)

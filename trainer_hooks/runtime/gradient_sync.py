@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from trainer_hooks._annotations import own_annotations
 from trainer_hooks.errors import OptimizationError, UsageError
 from trainer_hooks.runtime.rank_zero import rank_zero_warn
 
@@ -510,7 +510,7 @@ def register_comm_hook(ddp: DistributedDataParallel, options: DDPStrategy, group
     wrapped = hook
     # torch compares the annotations with classes, so it would reject those that are strings, as
     # `from __future__ import annotations` makes them.
-    if any(isinstance(value, str) for value in inspect.get_annotations(hook).values()):
+    if any(isinstance(value, str) for value in own_annotations(hook).values()):
         wrapped = lambda state, bucket: hook(state, bucket)  # noqa: E731
     ddp.register_comm_hook(state, wrapped)
 

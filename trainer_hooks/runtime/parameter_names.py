@@ -37,7 +37,7 @@ def with_plain_names(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """Return a mapping by names with plain names; the mapping itself if its names are plain."""
     if not any(plain_name(name) != name for name in mapping):
         return mapping  # type: ignore[return-value]
-    # a copy has the attribute `_metadata` of a state_dict, the versions of the layers by name
+    # a copy, since a state_dict's class can take the attribute `_metadata`, the layers' versions
     renamed: dict[str, Any] = mapping.copy()  # type: ignore[attr-defined]
     renamed.clear()
     renamed.update((plain_name(name), value) for name, value in mapping.items())

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 from trainer_hooks.runtime.parameter_names import plain_name, with_plain_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from torch import nn
     from torch.optim import Optimizer
 
 Path = tuple[Any, ...]
@@ -191,43 +189,3 @@ class CheckpointSharder:
                 self._to_read[path] = torch.empty_like(reference.detach(), dtype=dtype)
             return self._to_read[path]
         return take_shard(value, reference) if isinstance(reference, DTensor) else value
-
-
-def accumulated_gradients(module: nn.Module) -> dict[str, Tensor]:
-    """Return the gradients that a window accumulates until its end, by name and unsharded."""
-    gradients = {}
-    for name, fsdp_parameter in _fsdp_parameters(module):
-        gradient = fsdp_parameter.unsharded_accumulated_grad
-        if gradient is None and hasattr(fsdp_parameter, "_unsharded_param"):
-            gradient = fsdp_parameter._unsharded_param.grad  # noqa: SLF001 - torch tells it nowhere else
-        if gradient is not None:
-            gradients[name] = gradient
-    return gradients
-
-
-def set_accumulated_gradients(module: nn.Module, gradients: Mapping[str, Tensor]) -> None:
-    """Restore the gradients that a window accumulates until its end."""
-    for name, fsdp_parameter in _fsdp_parameters(module):
-        fsdp_parameter.unsharded_accumulated_grad = None
-        # the attribute exists once a layer was gathered for the first time
-        if hasattr(fsdp_parameter, "_unsharded_param"):
-            fsdp_parameter._unsharded_param.grad = None  # noqa: SLF001 - torch tells it nowhere else
-        if name in gradients:
-            device = fsdp_parameter.sharded_param.to_local().device
-            fsdp_parameter.unsharded_accumulated_grad = gradients[name].detach().clone().to(device)
-
-
-def _fsdp_parameters(module: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Yield torch's FSDP record of each sharded parameter, with the parameter's name."""
-    names = {id(parameter): plain_name(name) for name, parameter in module.named_parameters()}
-    for layer in module.modules():
-        if isinstance(layer, FSDPModule):
-            state = layer._get_fsdp_state()  # noqa: SLF001 - there is no public way to it
-            for group in state._fsdp_param_groups:  # noqa: SLF001
-                for fsdp_parameter in group.fsdp_params:
-                    name = names.get(id(fsdp_parameter.sharded_param))
-                    # while a layer is gathered, the module has the unsharded parameter in place of
-                    # this one
-                    if name is None:
-                        name = names[id(fsdp_parameter._unsharded_param)]  # noqa: SLF001
-                    yield name, fsdp_parameter

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 from torch.optim import Optimizer
 
+from trainer_hooks._annotations import signature_of
 from trainer_hooks._names import ours
 from trainer_hooks.connector.registry import adapt_if_foreign, validate_callback
 from trainer_hooks.context.state_registry import RegisteredState
@@ -568,8 +568,8 @@ def _refuse_misspelt(options: Mapping[str, Any]) -> None:
     Raises:
         OptionError: there is one.
     """
-    of_trainer = inspect.signature(Trainer).parameters
-    own = [name for name in inspect.signature(Run).parameters if name != "options"]
+    of_trainer = signature_of(Trainer).parameters
+    own = [name for name in signature_of(Run).parameters if name != "options"]
     for name in options:
         if name not in of_trainer and (hint := did_you_mean(name, own)):
             raise OptionError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from copy import copy, deepcopy
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils import prune
 
+from trainer_hooks._annotations import signature_of
 from trainer_hooks._log import log
 from trainer_hooks._options import FLAG, Rule, check_option, is_int, one_of, option_rules
 from trainer_hooks.callbacks.base import WeightOwner
@@ -223,7 +223,7 @@ class PruningMethod:
             if amount := _limited(amount, sum(pruned.unpruned_count() for pruned in parameters)):
                 kind: Any = self.kind
                 # a class without the argument decides by itself, as in Lightning
-                taken = inspect.signature(kind).parameters.values()
+                taken = signature_of(kind).parameters.values()
                 is_taken = any(p.name == "amount" or p.kind is p.VAR_KEYWORD for p in taken)
                 options = {"amount": amount} if is_taken else {}
                 prune.global_unstructured(pairs, pruning_method=kind, **options)

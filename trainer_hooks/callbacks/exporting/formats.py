@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
+from trainer_hooks._annotations import signature_of
 from trainer_hooks._log import warn
 from trainer_hooks._options import check_option, one_of
 from trainer_hooks.errors import (
@@ -27,6 +27,7 @@ from trainer_hooks.module.module import Module
 from trainer_hooks.module.torch_wrappers import hide_run_attributes
 
 if TYPE_CHECKING:
+    import inspect
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
@@ -52,7 +53,7 @@ class ForwardCall:
         any; a mapping whose keys are names of arguments holds keyword arguments. Anything else, and
         a sample that `forward` does not accept in this way, is the one argument.
         """
-        signature = inspect.signature(module.forward)
+        signature = signature_of(module.forward)
         names = set(signature.parameters)
         candidates = []
         if isinstance(sample, Mapping) and sample and names.issuperset(sample):
@@ -110,7 +111,7 @@ class ForwardCall:
 
     def in_order(self, module: nn.Module) -> ForwardCall:
         """Return the call with keyword arguments as positional ones where `forward` allows it."""
-        bound = inspect.signature(module.forward).bind(*self.args, **self.kwargs)
+        bound = signature_of(module.forward).bind(*self.args, **self.kwargs)
         return ForwardCall(bound.args, bound.kwargs)
 
     def dynamic_shapes(self, module: nn.Module, batch: Any) -> dict[str, Any]:
@@ -128,7 +129,7 @@ class ForwardCall:
                 return None
             return {0: batch} if _belongs_to_batch(leaf, own_size) else {}
 
-        bound = inspect.signature(module.forward).bind(*self.args, **self.kwargs)
+        bound = signature_of(module.forward).bind(*self.args, **self.kwargs)
         return {name: tree_map(dims, value) for name, value in bound.arguments.items()}
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
+from pathlib import Path
 from typing import Any
 
 from trainer_hooks.cli.plugins.survey import prints_diverted, survey_plugins
@@ -27,14 +29,32 @@ def torch_facts() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "gpus": [
-            {"name": gpu.name, "gigabytes": round(gpu.total_memory / 1e9)}
+            {
+                "name": gpu.name,
+                "gigabytes": round(gpu.total_memory / 1e9),
+                "capability": [gpu.major, gpu.minor],
+            }
             for gpu in map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
         ],
+        "architectures": torch.cuda.get_arch_list(),
+        "driver": _nvidia_driver(),
+        "hip": torch.version.hip,
         "mps": torch.backends.mps.is_available(),
+        "xpu": torch.xpu.is_available(),
         "distributed": [
             name for name in backends if dist.is_available() and dist.is_backend_available(name)
         ],
     }
+
+
+def _nvidia_driver() -> str:
+    """Return the version of NVIDIA's driver; empty if there is none, and on Windows."""
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")
+    except OSError:
+        return ""
+    found = re.search(r"\b\d{3}\.\d[\d.]*", text)
+    return found[0] if found else ""
 
 
 def plugin_facts() -> list[dict[str, Any]]:

@@ -18,11 +18,12 @@ def add_parser(commands: Commands) -> None:
     """Declare the command."""
     parser = commands.add_parser(
         "doctor",
-        help="versions, devices and plugins for a bug report, and what is broken",
+        help="versions, devices and plugins for a bug report; what is not tested or broken",
         description=(
             "Print what a bug report needs: the versions of Python, torch and the packages of the "
-            "extras, the devices, the installed plugins, and what is broken. Names of users and "
-            "machines, paths and the values of environment variables are left out."
+            "extras, the devices, the installed plugins, what of this machine is not tested, and "
+            "what is broken. Names of users and machines, paths and the values of environment "
+            "variables are left out."
         ),
         epilog="The exit code is 1 if something is broken.",
     )
@@ -66,6 +67,7 @@ def _branches(facts: Mapping[str, Any]) -> Iterator[Branch]:
     yield _branch("plugins", *(plugins or ["none"]))
     variables = facts["environment_variables"]
     yield _branch("environment variables that are set", *(variables or ["none"]))
+    yield _branch("not tested", *(facts["untested"] or ["nothing"]))
     yield _branch("broken", *(facts["broken"] or ["nothing"]))
 
 

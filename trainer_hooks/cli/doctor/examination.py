@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from importlib_metadata import distributions
 
-from trainer_hooks._version import __version__
+from trainer_hooks._version import __version__, old_torch, release_of
 from trainer_hooks.cli.commands import one_line
 from trainer_hooks.cli.doctor.privacy import without_private_parts
+from trainer_hooks.cli.doctor.untested import untested
 from trainer_hooks.hooks.discovery import name_and_version
 from trainer_hooks.hooks.plugin import normal_name
 
@@ -58,7 +59,11 @@ def examine() -> dict[str, Any]:
     broken: list[str] = []
     torch = _in_child("torch", "torch", broken)
     plugins = _in_child("plugins", "the installed plugins", broken) or []
+    before = len(broken)
     broken += _faults_of_packages(required, extras, versions)
+    # a package without metadata, or with those of an earlier install, does not require it
+    if (line := old_torch()) and not any(fault.startswith("torch ") for fault in broken[before:]):
+        broken.append(line)
     broken += _faults_of_imports(required, broken)
     broken += [_plugin_fault(plugin) for plugin in plugins if plugin["status"] == "failed"]
     if len(copies) > 1:
@@ -83,6 +88,16 @@ def examine() -> dict[str, Any]:
             for plugin in plugins
         ],
         "environment_variables": sorted(filter(_VARIABLES.fullmatch, os.environ)),
+        "untested": [
+            one_line(line)
+            for line in untested(
+                system=platform.system(),
+                machine=platform.machine(),
+                implementation=platform.python_implementation(),
+                python=platform.python_version(),
+                torch=torch,
+            )
+        ],
         "broken": [one_line(fault) for fault in broken],
     }
 
@@ -218,8 +233,8 @@ def is_allowed(version: str, bounds: str) -> bool:
     for bound in filter(None, map(str.strip, bounds.split(","))):
         match = re.fullmatch(r"(>=|<|==)\s*([\d.]+?)(\.\*)?", bound)
         assert match is not None, bound
-        sign, limit = match[1], _release(match[2])
-        release = _release(version)
+        sign, limit = match[1], release_of(match[2])
+        release = release_of(version)
         length = max(len(release), len(limit))
         padded = (*limit, *[0] * (length - len(limit)))
         own = (*release, *[0] * (length - len(release)))
@@ -230,9 +245,3 @@ def is_allowed(version: str, bounds: str) -> bool:
         if sign == "==" and own[: len(limit)] != limit:
             return False
     return True
-
-
-def _release(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version without its suffix: `2.13.0+cpu` is 2, 13, 0."""
-    match = re.match(r"\d+(?:\.\d+)*", version)
-    return tuple(map(int, match[0].split("."))) if match else ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import re
 import sys
 import traceback
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, NoReturn, get_type_hints
 
 from jsonargparse import ArgumentError
 
+from trainer_hooks._annotations import signature_of
 from trainer_hooks.cli.commands import nearest_file
 from trainer_hooks.cli.run.arguments import SUBCOMMANDS, import_class
 from trainer_hooks.errors import (
@@ -55,7 +55,7 @@ def class_arguments(class_path: str) -> list[str]:
     names: list[str] = []
     for class_ in import_class(class_path).__mro__:
         try:
-            parameters = inspect.signature(class_).parameters.values()
+            parameters = signature_of(class_).parameters.values()
         except ValueError:
             break  # a class of Python's own, such as dict, has no signature
         names += [p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
@@ -69,7 +69,7 @@ def dataclass_arguments(class_path: str, name: str) -> list[str]:
     try:
         # it resolves the hints of all arguments: one that is there for type checkers alone raises
         hints = get_type_hints(import_class(class_path).__init__)
-        return list(inspect.signature(hints[name]).parameters)
+        return list(signature_of(hints[name]).parameters)
     except (KeyError, NameError, TypeError, ValueError):
         return []
 

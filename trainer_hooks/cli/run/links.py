@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 import jsonargparse
 import yaml  # type: ignore[import-untyped]
 
+from trainer_hooks._annotations import signature_of
 from trainer_hooks.cli.run.arguments import import_class
 from trainer_hooks.errors import OptionError, did_you_mean
 
@@ -62,7 +62,7 @@ def check_required(options: Namespace, targets: Sequence[str]) -> None:
     for option, _, name in parts:
         for index, item in enumerate(_items(options, option)):
             class_path, init_args = item["class_path"], item.get("init_args") or {}
-            parameter = inspect.signature(import_class(class_path)).parameters.get(name)
+            parameter = signature_of(import_class(class_path)).parameters.get(name)
             is_required = parameter is not None and parameter.default is parameter.empty
             # by identity: two callbacks of one class are equal where their options are
             is_linked = any(one is item and of == name for one, of in linked)
@@ -148,7 +148,7 @@ class ArgumentLinks:
             if class_ is None:
                 continue
             self._classes[target] = class_
-            parameters = inspect.signature(class_).parameters
+            parameters = signature_of(class_).parameters
             if name not in parameters and not any(
                 parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
             ):

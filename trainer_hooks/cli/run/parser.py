@@ -21,6 +21,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from trainer_hooks import callbacks, loggers
+from trainer_hooks._annotations import signature_of
 from trainer_hooks._log import log
 from trainer_hooks._version import __version__
 from trainer_hooks.callbacks.reporting.run_facts import HIDDEN
@@ -233,7 +234,7 @@ def _subclass_arguments(
     """Yield name, type and default of the arguments that a Trainer's subclass adds."""
     parameters = [
         parameter
-        for name, parameter in inspect.signature(trainer_class).parameters.items()
+        for name, parameter in signature_of(trainer_class).parameters.items()
         if name not in options
         and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
     ]
@@ -415,7 +416,7 @@ def _defaults_of_class(
     # by its name alone: the module of a class in a script is `__main__`
     if class_ is None or (saved and str(saved).rpartition(".")[2] != class_.__name__):
         return {}
-    parameters = inspect.signature(class_).parameters
+    parameters = signature_of(class_).parameters
     init_args = {name: value for name, value in values.items() if name in parameters}
     return {"class_path": f"{class_.__module__}.{class_.__qualname__}", "init_args": init_args}
 

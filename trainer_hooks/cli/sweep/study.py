@@ -20,6 +20,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
+from trainer_hooks._annotations import signature_of
 from trainer_hooks._text import printable
 from trainer_hooks.cli.sweep.search_space import combinations, parse_arguments
 from trainer_hooks.errors import OptionError, UsageError, did_you_mean, error_message
@@ -316,7 +317,7 @@ def _storage(folder: Path) -> JournalStorage:
 
 def _sampler(name: str, seed: int, number: int) -> optuna.samplers.BaseSampler:
     kind = _class_of(optuna.samplers, "Sampler", name, extra=(GRID,))
-    if "seed" not in inspect.signature(kind).parameters:
+    if "seed" not in signature_of(kind).parameters:
         return _make_quietly(kind)  # type: ignore[no-any-return]
     own_seed = seed if kind.__name__ == _UNSEEDED_BY_TRIAL else seed + number
     return _make_quietly(kind, seed=own_seed)  # type: ignore[no-any-return]
@@ -348,7 +349,7 @@ def _class_of(module: Any, suffix: str, name: str, extra: tuple[str, ...]) -> An
         for short, kind in kinds.items()
         if all(
             parameter.default is not inspect.Parameter.empty
-            for parameter in inspect.signature(kind).parameters.values()
+            for parameter in signature_of(kind).parameters.values()
         )
     }
     if name not in usable:

@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader
 
 import trainer_hooks
 from trainer_hooks import DataModule, Module, loggers, rank_zero_only
+from trainer_hooks._annotations import own_annotations
 from trainer_hooks._log import warn
 from trainer_hooks._names import leave_to_user
 from trainer_hooks.adapters.lightning.names import (
@@ -103,7 +104,7 @@ def _with_default(method: FunctionType) -> FunctionType:
     )
     made.__kwdefaults__ = method.__kwdefaults__
     made.__dict__.update(method.__dict__)
-    made.__annotations__ = method.__annotations__
+    made.__annotations__ = own_annotations(method)
     made.__doc__, made.__qualname__ = method.__doc__, method.__qualname__
     made.__module__ = method.__module__
     return made

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from trainer_hooks._annotations import signature_of
 from trainer_hooks._options import (
     BOOL,
     CLIP_ALGORITHM,
@@ -645,7 +646,7 @@ def takes_options(
     """
 
     def decorate(init: Callable[[_S, _C], None]) -> Callable[Concatenate[_S, _P], None]:
-        options = inspect.signature(config)
+        options = signature_of(config)
 
         @functools.wraps(init)
         def accept(self: _S, *args: _P.args, **kwargs: _P.kwargs) -> None:

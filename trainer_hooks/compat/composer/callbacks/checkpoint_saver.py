@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from inspect import signature
 from pathlib import Path
 from threading import BoundedSemaphore, Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trainer_hooks._annotations import signature_of
 from trainer_hooks._log import log
 from trainer_hooks._options import check_option, whole_number
 from trainer_hooks.callbacks.base import decide_on_rank_zero, is_real_fit
@@ -95,7 +95,7 @@ class _IntervalFunction:
 
     def _takes(self, count: int) -> bool:
         try:
-            signature(self._function).bind(*[None] * count)
+            signature_of(self._function).bind(*[None] * count)
         except TypeError:
             return False
         except ValueError:  # a function without a signature, of C

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from typing import TYPE_CHECKING, Any, Protocol
 
 from torch.optim.lr_scheduler import LambdaLR
 
+from trainer_hooks._annotations import signature_of
 from trainer_hooks._log import warn
 from trainer_hooks.compat.composer.core.time import Time, TimeUnit
 from trainer_hooks.errors import OptionError, TrainerHooksWarning
@@ -383,7 +383,7 @@ def compile_composer_scheduler(
         OptionError: the ratio is not 1, and the scheduler takes the state alone.
     """
     # as in Composer, a lambda may take the state alone
-    takes_scale = len(inspect.signature(scheduler).parameters) > 1
+    takes_scale = len(signature_of(scheduler).parameters) > 1
     if ssr != 1.0 and not takes_scale:
         raise OptionError(
             f"Trainer(scale_schedule_ratio={ssr}): {scheduler!r} takes the state alone. Let it "
