@@ -262,8 +262,8 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             ),
             "share the global random state in the whole epoch",
             (
-                "the loader has a random state of its own from then on; with a generator of its own "
-                "it draws as in Lightning"
+                "the loader has a random state of its own from then on; with a generator of its "
+                "own it draws as in Lightning"
             ),
         ),
         (
