@@ -67,7 +67,7 @@ ELSEWHERE = {
     "Random numbers of persistent workers, and of workers of a `StatefulDataLoader`": (
         "tests/data/test_stream.py"
     ),
-    "A loader that draws global random numbers over 1000 times in turn with the training": (
+    "A loader and a training that draw global random numbers by turns, over 1000 in an epoch": (
         "tests/data/test_draw_recorder.py"
     ),
     "`seed_everything(workers=True)`": "tests/runtime/test_rng.py",
