@@ -13,7 +13,6 @@ import contextlib
 import json
 import math
 import os
-import shlex
 import subprocess
 import tempfile
 import threading
@@ -24,7 +23,7 @@ from urllib.request import Request, urlopen
 
 from trainer_hooks._log import log
 from trainer_hooks._options import TEXT, Combination, Rule, finite_number, option_rules
-from trainer_hooks._system import as_group, kill_group
+from trainer_hooks._system import as_group, kill_group, split_shell_line
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.option_checks import check_choices
 from trainer_hooks.errors import OptionError, error_message
@@ -290,7 +289,7 @@ def check_command(command: object) -> list[str] | None:
     if isinstance(command, str):
         words = None
         with contextlib.suppress(ValueError):
-            words = shlex.split(command)
+            words = split_shell_line(command)
     is_list = isinstance(words, list | tuple) and bool(words)
     if is_list and all(isinstance(part, str) for part in words) and words[0]:
         return list(words)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shlex
 import socket
 import sys
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from trainer_hooks._lazy import class_if_loaded
+from trainer_hooks._system import shell_line
 from trainer_hooks.trainer.options.config import TrainerConfig
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def run_command(callbacks: Iterable[Any] = ()) -> list[str]:
 
 def shown_command(callbacks: Iterable[Any] = ()) -> str:
     """Return the beginning of `run_command` as printable text, short enough for a seal."""
-    text = shlex.join(run_command(callbacks))[:_LONGEST_COMMAND]
+    text = shell_line(run_command(callbacks))[:_LONGEST_COMMAND]
     return "".join(each if " " <= each <= "~" else "?" for each in text)
 
 
