@@ -108,45 +108,79 @@ import as_windows
 as_windows.begin()
 import os, sys
 import torch
+from torch.utils.data import DataLoader, Dataset
 from trainer_hooks import Callback, Trainer
+from trainer_hooks._system import IS_WINDOWS
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.loggers import CSVLogger
 from trainer_hooks.testing import TinyModule
 
+ranks, workers, is_persistent, dies_at, dies_in = map(int, sys.argv[1:])
+
+class Samples(Dataset):
+    def __len__(self):
+        return 16
+
+    def __getitem__(self, index):
+        assert IS_WINDOWS
+        return torch.full((2,), float(index)) + torch.randn(2)
+
 class Dies(Callback):
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
-        if trainer.global_step == int(sys.argv[1]):
+        if (trainer.global_step, trainer.global_rank) == (dies_at, dies_in):
             os.kill(os.getpid(), 9)
 
-torch.manual_seed(3)
-module = TinyModule()
-trainer = Trainer(
-    max_epochs=3, accelerator="cpu", plugins=False, logger=CSVLogger("."),
-    callbacks=[ModelCheckpoint(".", every_n_train_steps=1, save_last=True), Dies()],
-    enable_progress_bar=False,
-)
-trainer.fit(module, ckpt_path="auto")
-torch.save(module.state_dict(), "end.pt")
+if __name__ == "__main__":
+    torch.manual_seed(3)
+    module = TinyModule()
+    trainer = Trainer(
+        max_epochs=2, accelerator="cpu", devices=ranks, plugins=False, logger=CSVLogger("."),
+        callbacks=[ModelCheckpoint(".", every_n_train_steps=1, save_last=True), Dies()],
+        enable_progress_bar=False,
+    )
+    loader = DataLoader(
+        Samples(), batch_size=4, num_workers=workers, persistent_workers=bool(is_persistent)
+    )
+    trainer.fit(module, loader, ckpt_path="auto")
+    assert IS_WINDOWS and trainer.world_size == ranks
+    torch.save(module.state_dict(), f"end{trainer.global_rank}.pt")
 """
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on_there(tmp_path) -> None:
-    """It saves, is killed, finds its file, and ends as the run that nobody killed."""
+@pytest.mark.parametrize(
+    ("ranks", "workers", "is_persistent", "kills"),
+    [
+        (1, 0, 0, [(2, 0), (3, 0)]),
+        pytest.param(1, 2, 0, [(3, 0)], marks=pytest.mark.exhaustive),
+        pytest.param(1, 2, 1, [(5, 0)], marks=pytest.mark.exhaustive),
+        pytest.param(2, 0, 0, [(1, 1), (3, 0)], marks=pytest.mark.exhaustive),
+        pytest.param(2, 1, 0, [(2, 0), (3, 1)], marks=pytest.mark.exhaustive),
+    ],
+    ids=["one", "workers", "persistent workers", "ranks", "ranks with workers"],
+)
+def test_a_killed_run_goes_on_there(ranks, workers, is_persistent, kills, tmp_path) -> None:
+    """It saves, is killed, finds its file, and ends as the run that nobody killed.
+
+    Ranks and workers are stand-ins as well: none is forked.
+    """
     import torch
 
     script = tmp_path / "train.py"
     script.write_text(TRAINS, encoding="utf-8")
     ends = []
-    for folder, kills in (("uncut", [0]), ("cut", [2, 3, 0])):
+    for folder, starts in (("uncut", [(0, 0)]), ("cut", [*kills, (0, 0)])):
         (tmp_path / folder).mkdir()
-        for step in kills:
+        for step, rank in starts:
+            words = [str(n) for n in (ranks, workers, is_persistent, step, rank)]
             ended = subprocess.run(
-                [sys.executable, str(script), str(step)], cwd=tmp_path / folder, check=False,
-                capture_output=True, text=True,
+                [sys.executable, str(script), *words], cwd=tmp_path / folder, check=False,
+                capture_output=True, encoding="cp1252", errors="replace",
                 env={**os.environ, "PYTHONPATH": f"{STAND_IN.parent}"},
             )  # fmt: skip
-            assert ended.returncode == (-9 if step else 0), ended.stderr
-        ends.append(torch.load(tmp_path / folder / "end.pt"))
+            # a rank that was killed ends the others with a code of its own
+            assert (ended.returncode == 0) == (step == 0), ended.stderr
+        ends.append([torch.load(tmp_path / folder / f"end{rank}.pt") for rank in range(ranks)])
         assert not list((tmp_path / folder).glob(".*")), "nothing is left over"
-    assert all(torch.equal(value, ends[1][name]) for name, value in ends[0].items())
+    for uncut, cut in zip(*ends, strict=True):
+        assert all(torch.equal(value, cut[name]) for name, value in uncut.items())
