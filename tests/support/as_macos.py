@@ -50,10 +50,13 @@ FULL_SYNCS: list[int] = []
 
 _ABSENT = ("/proc", "/dev/shm", "/sys")
 
-_real: dict[str, Any] = {
-    "open": builtins.open,
-    **{name: getattr(os, name) for name in ("open", "stat", "lstat", "listdir", "scandir")},
-}
+_ROOT = tempfile.gettempdir()
+"""The folder in which the case of a name makes no difference."""
+
+_ASKED = ("open", "stat", "lstat", "listdir", "scandir")
+"""The functions of `os` that look at what there is."""
+
+_lstat, _listdir, _text_open = os.lstat, os.listdir, builtins.open
 
 
 def _require_there(path: Any) -> None:
@@ -77,6 +80,7 @@ def _asked(function: Any) -> Any:
         _require_there(path)
         return function(path, *more, **options)
 
+    call.__module__, call.__name__, call.__qualname__ = "os", function.__name__, function.__name__
     return call
 
 
@@ -110,19 +114,16 @@ def _in_its_case(path: Any) -> Any:
     if isinstance(path, int) or not isinstance(path, str | os.PathLike):
         return path
     text = os.fspath(path)
-    root = tempfile.gettempdir()
-    if not isinstance(text, str):
+    whole = os.path.abspath(text) if isinstance(text, str) else ""  # noqa: PTH100 - a link stays one
+    if not whole.startswith(f"{_ROOT}/"):
         return path
-    whole = os.path.abspath(text)
-    if not whole.startswith(f"{root}/"):
-        return path
-    found = root
-    for name in whole[len(root) + 1 :].split("/"):
+    found = _ROOT
+    for name in whole[len(_ROOT) + 1 :].split("/"):
         try:
-            _real["lstat"](f"{found}/{name}")
+            _lstat(f"{found}/{name}")
         except OSError:
             try:
-                same = [n for n in _real["listdir"](found) if n.lower() == name.lower()]
+                same = [n for n in _listdir(found) if n.lower() == name.lower()]
             except OSError:
                 same = []
             name = same[0] if same else name
@@ -130,14 +131,17 @@ def _in_its_case(path: Any) -> Any:
     return found if found != whole else path
 
 
-def _folding(function: Any, paths: int) -> Any:
+def _folding(name: str, paths: int) -> Any:
     """Return a function of `os` whose first arguments are paths in any case."""
+
+    function = getattr(os, name)
 
     def call(*arguments: Any, **options: Any) -> Any:
         if options.get("dir_fd") is None and options.get("src_dir_fd") is None:
             arguments = (*map(_in_its_case, arguments[:paths]), *arguments[paths:])
         return function(*arguments, **options)
 
+    call.__module__, call.__name__, call.__qualname__ = "os", name, name
     return call
 
 
@@ -155,13 +159,12 @@ def begin() -> None:
         return
     assert PACKAGE not in sys.modules, "the package has read the names of Linux already"
     for name, count in _FOLDED.items():
-        function = _folding(getattr(os, name), count)
-        setattr(os, name, _asked(function) if name in _real else function)
-    text_open = _real["open"]
+        function = _folding(name, count)
+        setattr(os, name, _asked(function) if name in _ASKED else function)
 
     def open_(file: Any, *more: Any, **options: Any) -> Any:
         _require_there(file)
-        return text_open(_in_its_case(file), *more, **options)
+        return _text_open(_in_its_case(file), *more, **options)
 
     builtins.open = io.open = open_  # type: ignore[assignment]
     sys.modules["os"] = Seen(os, OS)
