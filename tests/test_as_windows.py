@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -13,7 +14,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 STAND_IN = ROOT / "tests" / "support" / "as_windows.py"
 
-ROOMS = ("checkpoint", "trainer", "loops", "callbacks", "loggers", "connector", "hooks", "data")
+ROOMS = (
+    "checkpoint", "trainer", "loops", "callbacks", "loggers", "connector", "hooks", "data", "cli",
+    "plugins", "runtime",
+)  # fmt: skip
 """Folders of tests whose fast cases are run in the stand-in."""
 
 PARTS = 24
@@ -50,7 +54,11 @@ import json, os, subprocess, sys
 from pathlib import Path
 from trainer_hooks import _system
 from trainer_hooks.callbacks import ModelCheckpoint
+from trainer_hooks.callbacks.reporting.notify import check_command
+from trainer_hooks.checkpoint.paths import absolute_path, is_remote
 from trainer_hooks.errors import OptionError
+from trainer_hooks.loggers import CSVLogger
+from trainer_hooks.runtime.strategy import resolve_strategy
 
 _system._TRIES, _system._FIRST_WAIT = 3, 0.001
 found = {"faults": [bool(_system.name_fault(n)) for n in ("a:b", "con.ckpt", "x.", "d/a-1.ckpt")]}
@@ -58,6 +66,21 @@ try:
     ModelCheckpoint(filename="{epoch}:{step}")
 except OptionError as error:
     found["template"] = str(error)
+
+for name, make in {
+    "logger": lambda: CSVLogger(".", name="a:b"),
+    "fork": lambda: resolve_strategy("ddp_notebook", 2, 1, {}),
+}.items():
+    try:
+        make()
+    except OptionError as error:
+        found[name] = str(error)
+found["drive"] = [is_remote("C:\\\\x.ckpt"), _system.path_fault("C:\\\\runs\\\\x.ckpt")]
+found["address"] = _system.without_file_scheme("file:///C:/runs")
+found["end"] = _system.path_end("C:\\\\runs\\\\a\\\\b.ckpt", 2)
+found["line"] = _system.shell_line(["trainer-hooks", "report", "my runs"])
+found["words"] = check_command('C:\\\\tools\\\\tell.exe "all done"')
+found["long"] = _system.length_fault("x" * 300)
 
 Path("a").write_text("new"), Path("b").write_text("old")
 with open("b"):
@@ -97,6 +120,13 @@ def test_its_rules_are_kept(tmp_path) -> None:
     found = json.loads(ended.stdout)
     assert found["faults"] == [True, True, True, False]
     assert "filename '{epoch}:{step}' of ModelCheckpoint: Windows allows no :" in found["template"]
+    assert "name 'a:b' of CSVLogger: Windows allows no :" in found["logger"]
+    assert "would have to fork, which Windows cannot" in found["fork"]
+    assert found["drive"] == [False, ""]
+    assert (found["address"], found["end"]) == ("C:/runs", "a/b.ckpt")
+    assert found["line"] == 'trainer-hooks report "my runs"'
+    assert found["words"] == ["C:\\tools\\tell.exe", "all done"]
+    assert "LongPathsEnabled" in found["long"]
     assert "another program has it open" in found["open"]
     assert found["moved"] == "new"
     assert (found["held"], found["free"]) == ("refused", "locked")
@@ -184,3 +214,57 @@ def test_a_killed_run_goes_on_there(ranks, workers, is_persistent, kills, tmp_pa
         assert not list((tmp_path / folder).glob(".*")), "nothing is left over"
     for uncut, cut in zip(*ends, strict=True):
         assert all(torch.equal(value, cut[name]) for name, value in uncut.items())
+
+
+PRINTS = """
+import as_windows
+as_windows.begin()
+import sys
+from trainer_hooks import Trainer
+from trainer_hooks.callbacks import (
+    ModelCheckpoint, RichModelSummary, RichProgressBar, TQDMProgressBar,
+)
+from trainer_hooks.loggers import CSVLogger
+from trainer_hooks.testing import TinyModule
+
+if __name__ == "__main__":
+    assert sys.stdout.encoding == "cp1252"
+    for bar in (RichProgressBar(), TQDMProgressBar()):
+        Trainer(
+            max_epochs=2, accelerator="cpu", plugins=False, logger=CSVLogger("runs"),
+            callbacks=[bar, RichModelSummary(), ModelCheckpoint(filename="a")],
+        ).fit(TinyModule())
+"""
+
+
+@pytest.mark.exhaustive
+def test_a_console_of_its_encoding_shows_all(tmp_path) -> None:
+    """Bars, tables, plots and pages of commands print characters that it has, and no escapes."""
+    import pty
+
+    (tmp_path / "train.py").write_text(PRINTS, encoding="utf-8")
+    environ = {
+        **os.environ, "PYTHONPATH": f"{STAND_IN.parent / 'stand_in'}:{STAND_IN.parent}",
+        "TRAINER_HOOKS_STAND_IN": "as_windows", "PYTHONIOENCODING": "cp1252", "TERM": "xterm",
+    }  # fmt: skip
+    run_folder = "runs/trainer_logs/version_0"
+    command = ["-m", "trainer_hooks"]
+    for words in (
+        ["train.py"], [*command, "plot", run_folder, "val_loss"], [*command, "report", run_folder],
+        [*command, "hooks"], [*command, "plugins", "list"], [*command, "doctor"],
+        [*command, "checkpoint", "show", f"{run_folder}/checkpoints/a.ckpt"],
+    ):  # fmt: skip
+        terminal, end = pty.openpty()
+        process = subprocess.Popen(
+            [sys.executable, *words], cwd=tmp_path, env=environ, stdin=end, stdout=end, stderr=end
+        )
+        os.close(end)
+        shown = b""
+        with contextlib.suppress(OSError):  # the program has ended
+            while data := os.read(terminal, 65536):
+                shown += data
+        os.close(terminal)
+        text = shown.decode("cp1252")
+        assert process.wait() == 0, text
+        assert "\\u2" not in text, text
+        assert "??" not in text, text

@@ -181,8 +181,9 @@ def name_fault(name: str) -> str:
 
 def path_fault(path: str | os.PathLike[str]) -> str:
     """Return why this system has no file at such a path, by its names; empty if it may have one."""
-    # a drive such as C: is no name
-    return name_fault(ntpath.splitdrive(path)[1]) if IS_WINDOWS else ""
+    drive, names = ntpath.splitdrive(path)
+    # `C:\\runs` begins with a drive; `a:b` would be a hidden stream of the file `a`
+    return name_fault(names if drive and names.startswith(("/", "\\")) else os.fspath(path))
 
 
 def length_fault(path: str | os.PathLike[str]) -> str:
