@@ -268,3 +268,13 @@ def test_a_console_of_its_encoding_shows_all(tmp_path) -> None:
         assert process.wait() == 0, text
         assert "\\u2" not in text, text
         assert "??" not in text, text
+
+
+@pytest.mark.exhaustive
+def test_a_sweep_with_several_trials_at_once(tmp_path) -> None:
+    """Its trials are processes that are started, not forked, and its folder is locked."""
+    name = "tests/cli/sweep/test_sweep.py::test_a_grid_trains_each_combination"
+    name += "_and_shows_the_best_first"
+    ended = run(str(STAND_IN), "-q", "--no-rerun", "--basetemp", str(tmp_path / "base"), name)
+    assert ended.returncode == 0, ended.stdout[-5000:] + ended.stderr[-2000:]
+    assert "1 passed" in ended.stdout
