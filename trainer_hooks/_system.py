@@ -38,7 +38,10 @@ _TRIES, _FIRST_WAIT = 12, 0.005
 
 _LONGEST_PATH = 259
 
-_SYNCHRONIZE, _WAIT_TIMEOUT = 0x100000, 258
+_SYNCHRONIZE, _QUERY_LIMITED_INFORMATION, _WAIT_TIMEOUT = 0x100000, 0x1000, 258
+
+_STARTED_AT = 19
+"""The field of `process_fields` with the start of a process, in clock ticks since boot."""
 
 _FORBIDDEN = frozenset('<>:"/\\|?*')
 _DEVICES = frozenset(
@@ -261,6 +264,48 @@ def has_ended(fields: list[str]) -> bool:
     """Return whether a process is only to be reaped, by its `process_fields`."""
     # its parent may never take notice, as the first process of a container
     return fields[:1] in (["Z"], ["X"])
+
+
+def process_start(pid: int) -> str | None:
+    """Return when a process began, in a form of this system; None if it has ended.
+
+    It distinguishes the process from a later one with the same number.
+    """
+    if IS_WINDOWS:
+        return _start_on_windows(pid)
+    fields = process_fields(pid)
+    if fields:
+        return None if has_ended(fields) else fields[_STARTED_AT]
+    if Path("/proc/self/stat").exists():
+        return None
+    # macOS has no such files; the time is of whole seconds
+    environ = {**os.environ, "LC_ALL": "C"}
+    words = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
+    try:
+        told = subprocess.run(words, capture_output=True, text=True, env=environ, check=False)
+    except OSError:
+        return None
+    state, _, began = told.stdout.strip().partition(" ")
+    return None if state.startswith("Z") else "-".join(began.split()) or None
+
+
+def _start_on_windows(pid: int) -> str | None:
+    import ctypes
+
+    library: Any = ctypes
+    kernel = library.windll.kernel32
+    process = kernel.OpenProcess(_SYNCHRONIZE | _QUERY_LIMITED_INFORMATION, False, pid)
+    if not process:
+        return None
+    try:
+        # of a process that has ended there are times, too
+        if kernel.WaitForSingleObject(process, 0) != _WAIT_TIMEOUT:
+            return None
+        times = [ctypes.c_ulonglong() for _ in range(4)]
+        done = kernel.GetProcessTimes(process, *map(ctypes.byref, times))
+        return str(times[0].value) if done else None
+    finally:
+        kernel.CloseHandle(process)
 
 
 def _is_running_on_windows(pid: int) -> bool:

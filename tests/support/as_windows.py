@@ -225,7 +225,13 @@ def _kernel() -> SimpleNamespace:
         except OSError:
             return False
 
+    def times(pid: int, created: Any, *others: Any) -> int:
+        with _real["open"](f"/proc/{pid}/stat", encoding="utf-8") as stat:
+            created._obj.value = int(stat.read().rpartition(")")[2].split()[19])
+        return 1
+
     return SimpleNamespace(
+        GetProcessTimes=times,
         OpenProcess=lambda rights, inherits, pid: pid if still_runs(pid) else 0,
         WaitForSingleObject=lambda handle, wait: 258 if still_runs(handle) else 0,
         CloseHandle=lambda handle: 1,

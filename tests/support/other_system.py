@@ -38,6 +38,10 @@ class Seen(ModuleType):
         given: values that it finds in place of the module's own.
     """
 
+    def __new__(cls, real: Any, *more: Any, **given: Any) -> Any:
+        # `runpy` makes modules of the class of `sys`
+        return ModuleType(real) if isinstance(real, str) else super().__new__(cls)
+
     def __init__(self, real: ModuleType, absent: frozenset[str], **given: Any) -> None:
         super().__init__(real.__name__)
         object.__setattr__(self, "_parts", (real, absent, given))

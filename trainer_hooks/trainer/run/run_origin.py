@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from trainer_hooks._lazy import class_if_loaded
-from trainer_hooks._system import shell_line
+from trainer_hooks._system import process_start, shell_line
 from trainer_hooks.trainer.options.config import TrainerConfig
 
 if TYPE_CHECKING:
@@ -184,10 +184,8 @@ def process_identity() -> str:
 
 @cache
 def _identity_of(pid: int) -> str:  # by pid: a forked process has a copy of this cache
-    from trainer_hooks.callbacks.reporting.run_facts import process_start_time
-
     # with the start time, since the system reuses process ids
-    return f"{_machine()} {pid} {process_start_time(pid)}"
+    return f"{_machine()} {pid} {process_start(pid)}"
 
 
 def is_running_elsewhere(summary: CheckpointSummary) -> bool:
@@ -197,8 +195,6 @@ def is_running_elsewhere(summary: CheckpointSummary) -> bool:
 
 def is_live_elsewhere(identity: str) -> bool:
     """Return whether a `process_identity` is that of another live process of this machine."""
-    from trainer_hooks.callbacks.reporting.run_facts import process_start_time
-
     machine, _, rest = identity.partition(" ")
     pid, _, started = rest.partition(" ")
     # a process that has started this one, as a notebook or a script does, waits for it
@@ -206,7 +202,7 @@ def is_live_elsewhere(identity: str) -> bool:
     if machine != _machine() or not pid.isdigit() or is_own:
         return False
     # None where no such process is: that equals no text
-    return process_start_time(int(pid)) == started
+    return process_start(int(pid)) == started
 
 
 def _machine() -> str:
