@@ -13,7 +13,6 @@ A script that only writes down results is run by the fixture `results_of`.
 from __future__ import annotations
 
 import ast
-import fcntl
 import json
 import os
 import re
@@ -25,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import warm_python
 from pytest_runs import without_pytest
+
+from trainer_hooks._system import lock_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -43,7 +44,7 @@ def run_once(config: pytest.Config, name: str, make: Callable[[Path], Any]) -> A
     folder = shared / name
     result = folder / "once.json"
     with (shared / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock_file(lock.fileno(), waits=True)
         if not result.exists():
             folder.mkdir(exist_ok=True)
             result.write_text(json.dumps(make(folder)), encoding="utf-8")

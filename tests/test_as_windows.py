@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -13,7 +14,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 STAND_IN = ROOT / "tests" / "support" / "as_windows.py"
 
-ROOMS = ("checkpoint", "trainer", "loops", "callbacks", "loggers", "connector", "hooks", "data")
+ROOMS = (
+    "checkpoint", "trainer", "loops", "callbacks", "loggers", "connector", "hooks", "data", "cli",
+    "plugins", "runtime",
+)  # fmt: skip
 """Folders of tests whose fast cases are run in the stand-in."""
 
 PARTS = 8
@@ -50,7 +54,11 @@ import json, os, subprocess, sys
 from pathlib import Path
 from trainer_hooks import _system
 from trainer_hooks.callbacks import ModelCheckpoint
+from trainer_hooks.callbacks.reporting.notify import check_command
+from trainer_hooks.checkpoint.paths import absolute_path, is_remote
 from trainer_hooks.errors import OptionError
+from trainer_hooks.loggers import CSVLogger
+from trainer_hooks.runtime.strategy import resolve_strategy
 
 _system._TRIES, _system._FIRST_WAIT = 3, 0.001
 found = {"faults": [bool(_system.name_fault(n)) for n in ("a:b", "con.ckpt", "x.", "d/a-1.ckpt")]}
@@ -58,6 +66,21 @@ try:
     ModelCheckpoint(filename="{epoch}:{step}")
 except OptionError as error:
     found["template"] = str(error)
+
+for name, make in {
+    "logger": lambda: CSVLogger(".", name="a:b"),
+    "fork": lambda: resolve_strategy("ddp_notebook", 2, 1, {}),
+}.items():
+    try:
+        make()
+    except OptionError as error:
+        found[name] = str(error)
+found["drive"] = [is_remote("C:\\\\x.ckpt"), _system.path_fault("C:\\\\runs\\\\x.ckpt")]
+found["address"] = _system.without_file_scheme("file:///C:/runs")
+found["end"] = _system.path_end("C:\\\\runs\\\\a\\\\b.ckpt", 2)
+found["line"] = _system.shell_line(["trainer-hooks", "report", "my runs"])
+found["words"] = check_command('C:\\\\tools\\\\tell.exe "all done"')
+found["long"] = _system.length_fault("x" * 300)
 
 Path("a").write_text("new"), Path("b").write_text("old")
 with open("b"):
@@ -97,6 +120,13 @@ def test_its_rules_are_kept(tmp_path) -> None:
     found = json.loads(ended.stdout)
     assert found["faults"] == [True, True, True, False]
     assert "filename '{epoch}:{step}' of ModelCheckpoint: Windows allows no :" in found["template"]
+    assert "name 'a:b' of CSVLogger: Windows allows no :" in found["logger"]
+    assert "would have to fork, which Windows cannot" in found["fork"]
+    assert found["drive"] == [False, ""]
+    assert (found["address"], found["end"]) == ("C:/runs", "a/b.ckpt")
+    assert found["line"] == 'trainer-hooks report "my runs"'
+    assert found["words"] == ["C:\\tools\\tell.exe", "all done"]
+    assert "LongPathsEnabled" in found["long"]
     assert "another program has it open" in found["open"]
     assert found["moved"] == "new"
     assert (found["held"], found["free"]) == ("refused", "locked")
@@ -108,45 +138,143 @@ import as_windows
 as_windows.begin()
 import os, sys
 import torch
+from torch.utils.data import DataLoader, Dataset
 from trainer_hooks import Callback, Trainer
+from trainer_hooks._system import IS_WINDOWS
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.loggers import CSVLogger
 from trainer_hooks.testing import TinyModule
 
+ranks, workers, is_persistent, dies_at, dies_in = map(int, sys.argv[1:])
+
+class Samples(Dataset):
+    def __len__(self):
+        return 16
+
+    def __getitem__(self, index):
+        assert IS_WINDOWS
+        return torch.full((2,), float(index)) + torch.randn(2)
+
 class Dies(Callback):
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
-        if trainer.global_step == int(sys.argv[1]):
+        if (trainer.global_step, trainer.global_rank) == (dies_at, dies_in):
             os.kill(os.getpid(), 9)
 
-torch.manual_seed(3)
-module = TinyModule()
-trainer = Trainer(
-    max_epochs=3, accelerator="cpu", plugins=False, logger=CSVLogger("."),
-    callbacks=[ModelCheckpoint(".", every_n_train_steps=1, save_last=True), Dies()],
-    enable_progress_bar=False,
-)
-trainer.fit(module, ckpt_path="auto")
-torch.save(module.state_dict(), "end.pt")
+if __name__ == "__main__":
+    torch.manual_seed(3)
+    module = TinyModule()
+    trainer = Trainer(
+        max_epochs=2, accelerator="cpu", devices=ranks, plugins=False, logger=CSVLogger("."),
+        callbacks=[ModelCheckpoint(".", every_n_train_steps=1, save_last=True), Dies()],
+        enable_progress_bar=False,
+    )
+    loader = DataLoader(
+        Samples(), batch_size=4, num_workers=workers, persistent_workers=bool(is_persistent)
+    )
+    trainer.fit(module, loader, ckpt_path="auto")
+    assert IS_WINDOWS and trainer.world_size == ranks
+    torch.save(module.state_dict(), f"end{trainer.global_rank}.pt")
 """
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on_there(tmp_path) -> None:
-    """It saves, is killed, finds its file, and ends as the run that nobody killed."""
+@pytest.mark.parametrize(
+    ("ranks", "workers", "is_persistent", "kills"),
+    [
+        (1, 0, 0, [(2, 0), (3, 0)]),
+        pytest.param(1, 2, 0, [(3, 0)], marks=pytest.mark.exhaustive),
+        pytest.param(1, 2, 1, [(5, 0)], marks=pytest.mark.exhaustive),
+        pytest.param(2, 0, 0, [(1, 1), (3, 0)], marks=pytest.mark.exhaustive),
+        pytest.param(2, 1, 0, [(2, 0), (3, 1)], marks=pytest.mark.exhaustive),
+    ],
+    ids=["one", "workers", "persistent workers", "ranks", "ranks with workers"],
+)
+def test_a_killed_run_goes_on_there(ranks, workers, is_persistent, kills, tmp_path) -> None:
+    """It saves, is killed, finds its file, and ends as the run that nobody killed.
+
+    Ranks and workers are stand-ins as well: none is forked.
+    """
     import torch
 
     script = tmp_path / "train.py"
     script.write_text(TRAINS, encoding="utf-8")
     ends = []
-    for folder, kills in (("uncut", [0]), ("cut", [3, 0])):
+    for folder, starts in (("uncut", [(0, 0)]), ("cut", [*kills, (0, 0)])):
         (tmp_path / folder).mkdir()
-        for step in kills:
+        for step, rank in starts:
+            words = [str(n) for n in (ranks, workers, is_persistent, step, rank)]
             ended = subprocess.run(
-                [sys.executable, str(script), str(step)], cwd=tmp_path / folder, check=False,
-                capture_output=True, text=True,
+                [sys.executable, str(script), *words], cwd=tmp_path / folder, check=False,
+                capture_output=True, encoding="cp1252", errors="replace",
                 env={**os.environ, "PYTHONPATH": f"{STAND_IN.parent}"},
             )  # fmt: skip
-            assert ended.returncode == (-9 if step else 0), ended.stderr
-        ends.append(torch.load(tmp_path / folder / "end.pt"))
+            # a rank that was killed ends the others with a code of its own
+            assert (ended.returncode == 0) == (step == 0), ended.stderr
+        ends.append([torch.load(tmp_path / folder / f"end{rank}.pt") for rank in range(ranks)])
         assert not list((tmp_path / folder).glob(".*")), "nothing is left over"
-    assert all(torch.equal(value, ends[1][name]) for name, value in ends[0].items())
+    for uncut, cut in zip(*ends, strict=True):
+        assert all(torch.equal(value, cut[name]) for name, value in uncut.items())
+
+
+PRINTS = """
+import as_windows
+as_windows.begin()
+import sys
+from trainer_hooks import Trainer
+from trainer_hooks.callbacks import (
+    ModelCheckpoint, RichModelSummary, RichProgressBar, TQDMProgressBar,
+)
+from trainer_hooks.loggers import CSVLogger
+from trainer_hooks.testing import TinyModule
+
+if __name__ == "__main__":
+    assert sys.stdout.encoding == "cp1252"
+    for bar in (RichProgressBar(), TQDMProgressBar()):
+        Trainer(
+            max_epochs=2, accelerator="cpu", plugins=False, logger=CSVLogger("runs"),
+            callbacks=[bar, RichModelSummary(), ModelCheckpoint(filename="a")],
+        ).fit(TinyModule())
+"""
+
+
+@pytest.mark.exhaustive
+def test_a_console_of_its_encoding_shows_all(tmp_path) -> None:
+    """Bars, tables, plots and pages of commands print characters that it has, and no escapes."""
+    import pty
+
+    (tmp_path / "train.py").write_text(PRINTS, encoding="utf-8")
+    environ = {
+        **os.environ, "PYTHONPATH": f"{STAND_IN.parent / 'stand_in'}:{STAND_IN.parent}",
+        "TRAINER_HOOKS_STAND_IN": "as_windows", "PYTHONIOENCODING": "cp1252", "TERM": "xterm",
+    }  # fmt: skip
+    run_folder = "runs/trainer_logs/version_0"
+    command = ["-m", "trainer_hooks"]
+    for words in (
+        ["train.py"], [*command, "plot", run_folder, "val_loss"], [*command, "report", run_folder],
+        [*command, "hooks"], [*command, "plugins", "list"], [*command, "doctor"],
+        [*command, "checkpoint", "show", f"{run_folder}/checkpoints/a.ckpt"],
+    ):  # fmt: skip
+        terminal, end = pty.openpty()
+        process = subprocess.Popen(
+            [sys.executable, *words], cwd=tmp_path, env=environ, stdin=end, stdout=end, stderr=end
+        )
+        os.close(end)
+        shown = b""
+        with contextlib.suppress(OSError):  # the program has ended
+            while data := os.read(terminal, 65536):
+                shown += data
+        os.close(terminal)
+        text = shown.decode("cp1252")
+        assert process.wait() == 0, text
+        assert "\\u2" not in text, text
+        assert "??" not in text, text
+
+
+@pytest.mark.exhaustive
+def test_a_sweep_with_several_trials_at_once(tmp_path) -> None:
+    """Its trials are processes that are started, not forked, and its folder is locked."""
+    name = "tests/cli/sweep/test_sweep.py::test_a_grid_trains_each_combination"
+    name += "_and_shows_the_best_first"
+    ended = run(str(STAND_IN), "-q", "--no-rerun", "--basetemp", str(tmp_path / "base"), name)
+    assert ended.returncode == 0, ended.stdout[-5000:] + ended.stderr[-2000:]
+    assert "1 passed" in ended.stdout

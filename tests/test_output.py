@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import random
+import select
 import subprocess
 import sys
 import textwrap
@@ -15,7 +17,7 @@ import pytest
 import torch
 import warm_python
 
-from trainer_hooks import Trainer
+from trainer_hooks import Trainer, _output
 from trainer_hooks._log import ensure_visible_log, log
 from trainer_hooks._output import flush_output, is_terminal, losing_output
 from trainer_hooks.callbacks import (
@@ -258,6 +260,25 @@ def test_a_real_pipe(tmp_path) -> None:
         process.stdin.flush()
         assert process.wait(60) == 3
     assert list(tmp_path.rglob("*.ckpt"))
+
+
+def test_a_pipe_without_a_reader_on_windows(monkeypatch) -> None:
+    """There a write fails with EINVAL, nothing is kept to be flushed, and there is no `poll`."""
+
+    class Pipe(io.TextIOWrapper):
+        def write(self, text: str) -> int:
+            raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(_output, "_LOST", _output._LOST | {errno.EINVAL})
+    monkeypatch.setattr(_output, "_LOST_OR_FULL", _output._LOST_OR_FULL | {errno.EINVAL})
+    monkeypatch.delattr(select, "poll")
+    reading, writing = os.pipe()
+    os.close(reading)
+    with Pipe(os.fdopen(writing, "wb", 0)) as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        with losing_output():
+            print("lost")
+        os.write(pipe.fileno(), b"the null device takes it")
 
 
 # --- characters that a stream cannot show ---

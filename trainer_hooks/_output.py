@@ -15,14 +15,17 @@ import sys
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from trainer_hooks._system import IS_WINDOWS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
     from typing import Any
 
+_PIPE_WITHOUT_READER = errno.EINVAL if IS_WINDOWS else errno.EPIPE
 _LOST = frozenset(
-    {errno.EPIPE, errno.EIO, errno.EBADF, errno.ECONNRESET, errno.ESHUTDOWN}
-)  # fmt: skip
+    {errno.EPIPE, errno.EIO, errno.EBADF, errno.ECONNRESET, errno.ESHUTDOWN, _PIPE_WITHOUT_READER}
+)
 """The numbers of the errors of a stream that nobody reads any more."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """The numbers of the errors of a file that cannot grow."""
@@ -170,10 +173,23 @@ def _is_lost(stream: Any) -> bool:
     except (AttributeError, ValueError):
         return False
     # an unbuffered stream keeps nothing that could be flushed once more
+    if not hasattr(select, "poll"):
+        return _is_broken_pipe(descriptor)
     poll = select.poll()
     poll.register(descriptor, 0)
     gone = select.POLLERR | select.POLLHUP | select.POLLNVAL
     return any(event & gone for _, event in poll.poll(0))
+
+
+def _is_broken_pipe(descriptor: int) -> bool:
+    """Return whether nobody reads a pipe any more, on Windows, which has no `poll`."""
+    try:
+        if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            # nothing less than a byte shows it: an empty line, if it is read after all
+            os.write(descriptor, b"\n")
+    except OSError as error:
+        return error.errno in _LOST
+    return False
 
 
 def _is_in_full_file(stream: Any) -> bool:

@@ -7,7 +7,10 @@ Windows has no `fcntl`, opens no folder, neither renames nor deletes a file that
 from __future__ import annotations
 
 import errno
+import ntpath
 import os
+import re
+import shlex
 import signal
 import subprocess
 import threading
@@ -15,7 +18,10 @@ import time
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 IS_WINDOWS = os.name == "nt"
 
@@ -24,10 +30,18 @@ _locking: Any = import_module("msvcrt" if IS_WINDOWS else "fcntl")
 _LOCKED_PLACE = 2**30
 """The byte of a file that stands for its lock on Windows: behind its end, so that all is read."""
 
+_LOCKED = (errno.EACCES, errno.EDEADLK, 0)
+"""The numbers of the error of a file that is locked there; wine gives 0."""
+
 _TRIES, _FIRST_WAIT = 12, 0.005
 """How often a file is moved over one that somebody has open, and the first wait in seconds."""
 
-_SYNCHRONIZE, _WAIT_TIMEOUT = 0x100000, 258
+_LONGEST_PATH = 259
+
+_SYNCHRONIZE, _QUERY_LIMITED_INFORMATION, _WAIT_TIMEOUT = 0x100000, 0x1000, 258
+
+_STARTED_AT = 19
+"""The field of `process_fields` with the start of a process, in clock ticks since boot."""
 
 _FORBIDDEN = frozenset('<>:"/\\|?*')
 _DEVICES = frozenset(
@@ -54,13 +68,22 @@ def lock_file(descriptor: int, *, waits: bool = False) -> None:
         BlockingIOError: another process holds the lock.
         OSError: the file system has no locks.
     """
+    # not filelock: it opens a path itself, truncates the file, and on Windows locks its first byte,
+    # which nobody can read then. Here it is a checkpoint that is being written, or a folder
     if not IS_WINDOWS:
         _locking.flock(descriptor, _locking.LOCK_EX | (0 if waits else _locking.LOCK_NB))
         return
-    try:
-        _at_lock(descriptor, _locking.LK_LOCK if waits else _locking.LK_NBLCK)
-    except PermissionError as error:
-        raise BlockingIOError(errno.EWOULDBLOCK, "it is locked") from error
+    while True:
+        try:
+            # `LK_LOCK` waits for ten seconds, and then fails as well
+            _at_lock(descriptor, _locking.LK_LOCK if waits else _locking.LK_NBLCK)
+        except OSError as error:
+            if error.errno not in _LOCKED:
+                raise
+            if not waits:
+                raise BlockingIOError(errno.EWOULDBLOCK, "it is locked") from error
+        else:
+            return
 
 
 def unlock_file(descriptor: int) -> None:
@@ -159,7 +182,59 @@ def name_fault(name: str) -> str:
     return ""
 
 
+def path_fault(path: str | os.PathLike[str]) -> str:
+    """Return why this system has no file at such a path, by its names; empty if it may have one."""
+    drive, names = ntpath.splitdrive(path)
+    # `C:\\runs` begins with a drive; `a:b` would be a hidden stream of the file `a`
+    return name_fault(names if drive and names.startswith(("/", "\\")) else os.fspath(path))
+
+
+def length_fault(path: str | os.PathLike[str]) -> str:
+    """Return why this system may open no path so long; empty if it opens it."""
+    # the prefix \\?\ would show in messages and checkpoints, and most other programs do not take it
+    if IS_WINDOWS and len(os.path.abspath(path)) > _LONGEST_PATH:  # noqa: PTH100 - no `./~`
+        return (
+            f"Windows opens no path of more than {_LONGEST_PATH} characters, unless "
+            "LongPathsEnabled is set in its registry"
+        )
+    return ""
+
+
+def without_file_scheme(path: str) -> str:
+    """Return the path in an address such as `file:///runs`, and any other text unchanged."""
+    if not path.startswith("file://"):
+        return path
+    path = path.removeprefix("file://")
+    # file:///C:/runs: the first slash is no part of the path
+    return path[1:] if IS_WINDOWS and re.match("/[a-zA-Z]:", path) else path
+
+
+def path_end(path: str, count: int) -> str:
+    """Return the last `count` names of a path or an address, with `/` between them."""
+    parts = re.split(r"[\\/]" if IS_WINDOWS else "/", path)
+    return "/".join(parts[-count:])
+
+
 # --- processes ---
+
+
+def shell_line(words: Sequence[str]) -> str:
+    """Return a command as the shell of this system takes it."""
+    return subprocess.list2cmdline(words) if IS_WINDOWS else shlex.join(words)
+
+
+def split_shell_line(line: str) -> list[str]:
+    """Return the words of a command.
+
+    Raises:
+        ValueError: a quote is left open.
+    """
+    if not IS_WINDOWS:
+        return shlex.split(line)
+    # there a backslash is part of a path, and only a double quote quotes
+    words = shlex.shlex(line, posix=True, punctuation_chars=False)
+    words.whitespace_split, words.escape, words.quotes, words.commenters = True, "", '"', ""
+    return list(words)
 
 
 def is_running(pid: int) -> bool:
@@ -189,6 +264,48 @@ def has_ended(fields: list[str]) -> bool:
     """Return whether a process is only to be reaped, by its `process_fields`."""
     # its parent may never take notice, as the first process of a container
     return fields[:1] in (["Z"], ["X"])
+
+
+def process_start(pid: int) -> str | None:
+    """Return when a process began, in a form of this system; None if it has ended.
+
+    It distinguishes the process from a later one with the same number.
+    """
+    if IS_WINDOWS:
+        return _start_on_windows(pid)
+    fields = process_fields(pid)
+    if fields:
+        return None if has_ended(fields) else fields[_STARTED_AT]
+    if Path("/proc/self/stat").exists():
+        return None
+    # macOS has no such files; the time is of whole seconds
+    environ = {**os.environ, "LC_ALL": "C"}
+    words = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
+    try:
+        told = subprocess.run(words, capture_output=True, text=True, env=environ, check=False)
+    except OSError:
+        return None
+    state, _, began = told.stdout.strip().partition(" ")
+    return None if state.startswith("Z") else "-".join(began.split()) or None
+
+
+def _start_on_windows(pid: int) -> str | None:
+    import ctypes
+
+    library: Any = ctypes
+    kernel = library.windll.kernel32
+    process = kernel.OpenProcess(_SYNCHRONIZE | _QUERY_LIMITED_INFORMATION, False, pid)
+    if not process:
+        return None
+    try:
+        # of a process that has ended there are times, too
+        if kernel.WaitForSingleObject(process, 0) != _WAIT_TIMEOUT:
+            return None
+        times = [ctypes.c_ulonglong() for _ in range(4)]
+        done = kernel.GetProcessTimes(process, *map(ctypes.byref, times))
+        return str(times[0].value) if done else None
+    finally:
+        kernel.CloseHandle(process)
 
 
 def _is_running_on_windows(pid: int) -> bool:

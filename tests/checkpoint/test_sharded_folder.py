@@ -28,9 +28,10 @@ FACTS = {"module": "Net", "saved_at": 7, "origin": "here", "process": "this"}
 
 
 @pytest.fixture(scope="module")
-def group():
+def group(tmp_path_factory):
     """A process group of this process alone."""
-    store = dist.HashStore()
+    # Windows has no HashStore
+    store = dist.FileStore(str(tmp_path_factory.mktemp("group") / "store"), 1)
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
     yield dist.group.WORLD
     dist.destroy_process_group()

@@ -155,6 +155,7 @@ def test_what_cannot_be_known_of_a_loader_is_not_compared():
 
 
 @pytest.mark.posix  # workers that are spawned cannot import this file
+@pytest.mark.linux
 @pytest.mark.parametrize("generator", [None, 4], ids=["global", "own"])
 def test_persistent_workers_draw_the_same_in_every_epoch(generator):
     """Workers that are started once move the run's numbers on alike in each epoch, first or not."""

@@ -389,6 +389,8 @@ def frames_of(relay: HookRelay) -> list[tuple[str, str]]:
     return seen
 
 
+@pytest.mark.linux  # a stand-in has frames of its own
+@pytest.mark.posix
 def test_taken_out_it_leaves_nothing_behind(clock) -> None:
     """After `stop()` a firing calls the functions that it called before, and no other."""
 

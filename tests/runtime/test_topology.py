@@ -148,6 +148,7 @@ def test_the_first_host_is_found_without_scontrol(hosts, first):
     assert first_host(hosts) == first
 
 
+@pytest.mark.posix  # Windows forks no process
 @pytest.mark.parametrize("devices", [2, "2", [0, 1], "0,1"])
 def test_one_process_is_to_start_the_others(devices):
     """Several devices without a launcher are processes that the Trainer starts, or forks."""
@@ -201,6 +202,7 @@ def test_older_options_of_lightnings_fsdp_are_taken():
     assert options.activation_checkpointing_policy is int
 
 
+@pytest.mark.posix  # Windows forks no process
 def test_processes_are_forked_for_a_start_method():
     """`DDPStrategy(start_method="fork")` is the strategy `ddp_fork`."""
     forked = resolve_strategy(DDPStrategy(start_method="fork"), 2, 1, {})[0]

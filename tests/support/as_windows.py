@@ -1,11 +1,12 @@
 """A stand-in for Windows on Linux: `python tests/support/as_windows.py FILE...` runs tests in it.
 
-The package sees the names of `os`, `signal` and `sys` that Windows has, and no module of POSIX. For
-everybody, a file that any process of the tests has open can be neither deleted nor moved, nor be
-moved over; a folder cannot be opened; `multiprocessing` spawns; and a file that is opened as text
-without an encoding is an error. What the tests themselves import stays as it is.
+The package sees the names of `os`, `signal`, `select` and `time` that Windows has, and no module of
+POSIX. For everybody, a file that any process of the tests has open can be neither deleted nor
+moved, nor be moved over; a folder cannot be opened; `multiprocessing` spawns; a file that is opened
+as text without an encoding is an error; and consoles know no character outside of cp1252. What the
+tests themselves import stays as it is. Each Python process that is started is a stand-in as well.
 
-It cannot show what the real one does with long paths, drives and signals.
+On Windows itself the same command runs the same tests, with nothing in the place of anything.
 """
 
 # These functions take the place of those that pathlib calls.
@@ -16,18 +17,23 @@ from __future__ import annotations
 import builtins
 import ctypes
 import errno
-import inspect
+import io
 import multiprocessing
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-PACKAGE = "trainer_hooks"
+from other_system import PACKAGE, LeaveOut, Seen, begin_children, is_of_package
+
+ENCODING = "cp1252"
+"""The encoding of a console in western Europe and America."""
 
 MODULES = frozenset({"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"})
 """Modules that Windows lacks."""
@@ -52,31 +58,11 @@ SIGNALS = frozenset({"SIGABRT", "SIGFPE", "SIGILL", "SIGINT", "SIGSEGV", "SIGTER
 """The signals that Windows shares with POSIX."""
 
 
-class Absent(AttributeError):
-    """The package has used a name that Windows lacks."""
-
-
-class Seen(ModuleType):
-    """A module as the package sees it; other modules see all of it."""
-
-    def __init__(self, real: ModuleType, absent: frozenset[str], **given: Any) -> None:
-        super().__init__(real.__name__)
-        object.__setattr__(self, "_parts", (real, absent, given))
-
-    def __getattribute__(self, name: str) -> Any:
-        real, absent, given = object.__getattribute__(self, "_parts")
-        if sys._getframe(1).f_globals.get("__name__", "").partition(".")[0] == PACKAGE:
-            if name in absent:
-                raise Absent(f"module {real.__name__!r} has no attribute {name!r} on Windows")
-            if name in given:
-                return given[name]
-        return getattr(real, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(object.__getattribute__(self, "_parts")[0], name, value)
-
-    def __delattr__(self, name: str) -> None:
-        delattr(object.__getattribute__(self, "_parts")[0], name)
+SELECT = frozenset({"devpoll", "epoll", "kevent", "kqueue", "poll"})
+TIME = frozenset(
+    {"clock_getres", "clock_gettime", "clock_gettime_ns", "clock_settime", "pthread_getcpuclockid",
+     "tzset"}
+)  # fmt: skip
 
 
 def kill(pid: int, number: int) -> None:
@@ -178,17 +164,18 @@ def _replace(source: Any, target: Any, **options: Any) -> None:
 
 
 def _text_needs_an_encoding(file: Any, mode: str = "r", *more: Any, **options: Any) -> Any:
-    caller = sys._getframe(1).f_globals.get("__name__", "").partition(".")[0]
-    if caller == "pathlib":
-        caller = sys._getframe(2).f_globals.get("__name__", "").partition(".")[0]
+    caller = sys._getframe(1)
+    if caller.f_globals.get("__name__") == "pathlib" and caller.f_back is not None:
+        caller = caller.f_back
     encoding = options.get("encoding") or (len(more) > 1 and more[1])
-    if caller == PACKAGE and "b" not in mode and not encoding:
+    if is_of_package(caller) and "b" not in mode and not encoding:
         raise AssertionError(f"{file!r} is opened as text without an encoding: cp1252 on Windows")
     return _real["open"](file, mode, *more, **options)
 
 
 def _popen(self: Any, *arguments: Any, creationflags: int = 0, **options: Any) -> None:
-    if sys._getframe(1).f_globals.get("__name__", "").partition(".")[0] == PACKAGE:
+    # the caller is behind the function that lets children begin
+    if is_of_package(sys._getframe(2)):
         unknown = {"preexec_fn", "pass_fds", "start_new_session", "process_group"} & {
             name for name, value in options.items() if value
         }
@@ -202,7 +189,7 @@ def _popen(self: Any, *arguments: Any, creationflags: int = 0, **options: Any) -
 
 
 def _import(name: str, globals: Any = None, *more: Any, **options: Any) -> ModuleType:
-    caller = str((globals or {}).get("__name__", "")).partition(".")[0]
+    caller = str((globals or {}).get("__name__") or "").partition(".")[0]
     if caller == PACKAGE and name in MODULES:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     return _real["import"](name, globals, *more, **options)
@@ -238,7 +225,13 @@ def _kernel() -> SimpleNamespace:
         except OSError:
             return False
 
+    def times(pid: int, created: Any, *others: Any) -> int:
+        with _real["open"](f"/proc/{pid}/stat", encoding="utf-8") as stat:
+            created._obj.value = int(stat.read().rpartition(")")[2].split()[19])
+        return 1
+
     return SimpleNamespace(
+        GetProcessTimes=times,
         OpenProcess=lambda rights, inherits, pid: pid if still_runs(pid) else 0,
         WaitForSingleObject=lambda handle, wait: 258 if still_runs(handle) else 0,
         CloseHandle=lambda handle: 1,
@@ -247,6 +240,8 @@ def _kernel() -> SimpleNamespace:
 
 def begin() -> None:
     """Make this process a stand-in, before the package is imported."""
+    if isinstance(sys.modules["os"], Seen):  # it began with one
+        return
     assert PACKAGE not in sys.modules, "the package has read the names of Linux already"
     absent = frozenset(n for n in vars(signal) if n.startswith("SIG") and n.isupper()) - SIGNALS
     absent = absent - {"SIG_DFL", "SIG_IGN"} | {
@@ -262,36 +257,60 @@ def begin() -> None:
     builtins.open = _text_needs_an_encoding
     sys.modules["os"] = Seen(os, OS, name="nt", kill=kill)
     sys.modules["signal"] = Seen(signal, absent, valid_signals=lambda: numbers)
+    sys.modules["select"], sys.modules["time"] = Seen(select, SELECT), Seen(time, TIME)
     builtins.__import__ = _import
     multiprocessing.set_start_method("spawn", force=True)
     subprocess.CREATE_NEW_PROCESS_GROUP = 0x200  # type: ignore[attr-defined]
     subprocess.Popen.__init__ = _popen  # type: ignore[method-assign]
+    begin_children("as_windows", PYTHONIOENCODING=ENCODING)
 
 
-class LeaveOutPosix:
-    """Leaves out the tests that use themselves what Windows lacks."""
+_NAMES = re.compile(
+    rf"\b(os\.({'|'.join(OS)})\b|SIG(?!{'|'.join(n[3:] for n in SIGNALS)}|_)[A-Z]+|"
+    rf"({'|'.join(MODULES)})\.\w|flock)|[\"']/(proc|dev)/|renameat2|symlink_to"
+)
+"""The names in the text of a test that needs POSIX itself."""
 
-    _NAMES = re.compile(
-        rf"\b(os\.({'|'.join(OS)})\b|SIG(?!{'|'.join(n[3:] for n in SIGNALS)}|_)[A-Z]+|"
-        rf"({'|'.join(MODULES)})\.\w|flock)|[\"']/(proc|dev)/|renameat2|symlink_to"
-    )
 
-    def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
-        posix = [item for item in items if self._is_posix(item)]
-        config.hook.pytest_deselected(items=posix)
-        items[:] = [item for item in items if item not in posix]
+def lend_names() -> None:
+    """On Windows itself: let files of tests name what it lacks; the tests that use it are left out.
 
-    def _is_posix(self, item: Any) -> bool:
-        if item.get_closest_marker("posix") or not hasattr(item, "function"):
-            return True
-        parameters = getattr(getattr(item, "callspec", None), "params", {})
-        plain = [value for value in parameters.values() if isinstance(value, int | str)]
-        text = f"{inspect.getsource(item.function)} {plain}"
-        return self._NAMES.search(text) is not None
+    The package finds none of them, as before.
+    """
+    lent_signals = {n: 100 + i for i, n in enumerate(("SIGKILL", "SIGUSR1", "SIGUSR2", "SIGHUP"))}
+    for module, lent in ((os, {"geteuid": lambda: 1, "getuid": lambda: 1}), (signal, lent_signals)):
+        for name, value in lent.items():
+            setattr(module, name, value)
+        sys.modules[module.__name__] = Seen(module, frozenset(lent))
+    for name in MODULES:
+        sys.modules[name] = ModuleType(name)
+    builtins.__import__ = _import
+
+
+def capture_in_its_encoding() -> None:
+    """Let what pytest captures of a test be written and read in the encoding of a console."""
+    from _pytest import capture
+
+    def begin_text(self: Any) -> None:
+        io.TextIOWrapper.__init__(
+            self, io.BytesIO(), encoding=ENCODING, newline="", write_through=True
+        )
+
+    def text(self: Any) -> str:
+        return str(self.buffer.getvalue().decode(ENCODING))
+
+    capture.CaptureIO.__init__ = begin_text  # type: ignore[method-assign]
+    capture.CaptureIO.getvalue = text  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
-    begin()
+    if os.name == "nt":
+        lend_names()
+    else:
+        begin()
     import pytest
 
-    sys.exit(pytest.main([*sys.argv[1:], "-p", "no:xdist"], plugins=[LeaveOutPosix()]))
+    if os.name != "nt":
+        capture_in_its_encoding()
+    left_out = LeaveOut(_NAMES, "posix")
+    sys.exit(pytest.main([*sys.argv[1:], "-p", "no:xdist"], plugins=[left_out]))

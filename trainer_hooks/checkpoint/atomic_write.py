@@ -22,8 +22,10 @@ from trainer_hooks._files import hidden_beside
 from trainer_hooks._system import (
     IS_WINDOWS,
     O_BINARY,
+    length_fault,
     lock_file,
     move,
+    path_fault,
     sync_file,
     sync_folder,
     unlock_file,
@@ -62,6 +64,10 @@ def open_atomically(target: Path) -> Iterator[IO[bytes]]:
     """
     # not the package `atomicwrites`: it locks nothing, so a leftover could not be told from a
     # running save
+    # Windows would write to a hidden stream of the file before a colon
+    fault = path_fault(target)
+    if fault:
+        raise OSError(errno.EINVAL, fault, str(target))
     make_folder(target.parent)
     remove_stale_parts(target.parent)
     file, part = open_part(target)
@@ -98,6 +104,12 @@ def open_part(target: Path) -> tuple[IO[bytes], Path]:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | O_BINARY, 0o666)
         except FileExistsError:
             continue
+        except FileNotFoundError as error:
+            # Windows says no more of a path that is too long
+            fault = length_fault(path)
+            if not fault:
+                raise
+            raise OSError(errno.ENAMETOOLONG, fault, str(target)) from error
         with suppress(OSError):  # a file system without locks: there no stale files are deleted
             lock_file(descriptor, waits=True)
         if path.exists():

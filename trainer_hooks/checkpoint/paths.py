@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from trainer_hooks._system import IS_WINDOWS
+from trainer_hooks._system import IS_WINDOWS, without_file_scheme
 from trainer_hooks.errors import CheckpointError, OptionError
 
 _LOCAL = "file://"
@@ -45,7 +45,7 @@ def absolute_path(path: str | os.PathLike[str]) -> str:
     if is_remote(text):
         return text.rstrip("/")
     # not resolve(): a link such as last.ckpt is meant by its own name
-    return str(Path(text.removeprefix(_LOCAL)).absolute())
+    return str(Path(without_file_scheme(text)).absolute())
 
 
 def join_path(folder: str, *names: str) -> str:

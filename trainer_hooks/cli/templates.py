@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import keyword
 import re
-import shlex
 import sys
 from dataclasses import dataclass
 from importlib.resources import files
@@ -13,6 +12,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
+from trainer_hooks._system import shell_line
 from trainer_hooks._text import printable
 from trainer_hooks._version import __version__
 from trainer_hooks.cli.commands import is_free, print_failure
@@ -146,7 +146,7 @@ def write_package(
         f"written to {place}:",
         *(f"  {path}" for path in written),
         "\nNext:",
-        *(f"  {line}" for line in (f"cd {shlex.quote(place)}", *commands)),
+        *(f"  {line}" for line in (f"cd {shell_line([place])}", *commands)),
         f"\nThen write your own {last}.",
         sep="\n",
     )

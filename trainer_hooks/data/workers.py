@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import random
 import sys
+import traceback
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -84,6 +86,28 @@ def _dataset_states(state: Any) -> Iterator[Any]:
                 yield part
             else:
                 yield from _dataset_states(part)
+
+
+def spawn_advice(error: BaseException) -> str:
+    """Return the cure for workers that cannot start because they are not forked; empty for others.
+
+    On Windows and macOS, and from Python 3.14 on Linux, a worker imports the script anew and gets a
+    pickled copy of the data set.
+    """
+    frames = traceback.walk_tb(error.__traceback__)
+    is_unpicklable = any(
+        frame.f_globals.get("__name__") == "multiprocessing.reduction" for frame, _ in frames
+    )
+    # by its exit code 1 a worker ended with an exception; one that was killed has another
+    has_ended = "exited unexpectedly with exit code 1." in f"{error} {error.__cause__}"
+    if not is_unpicklable and (not has_ended or multiprocessing.get_start_method() == "fork"):
+        return ""
+    return (
+        "the loader's worker processes are not forked: each imports the script anew, and gets a "
+        "pickled copy of the data set and of collate_fn. Train under `if __name__ == '__main__':`, "
+        "and define both at the top of a file that can be imported, not in a notebook, in a "
+        "function or as a lambda; or pass num_workers=0"
+    )
 
 
 def reproducible_iterator(loader: Any) -> Iterator[Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
 from trainer_hooks._options import FOLDER, Rule, check_options, is_int
+from trainer_hooks._system import length_fault, path_fault, without_file_scheme
 from trainer_hooks.errors import OptionError, TrainerHooksWarning
 from trainer_hooks.loggers.adapter import LoggerAdapter
 from trainer_hooks.loggers.base import Logger
@@ -63,7 +64,7 @@ class RunFolder:
         content: str = "",
     ) -> None:
         check_options(owner, _RULES, save_dir=save_dir, version=version)
-        save_dir = os.fspath(save_dir).removeprefix("file://")
+        save_dir = without_file_scheme(os.fspath(save_dir))
         # taken for a path it would be a local folder of that name
         if "://" in save_dir:
             store = save_dir.partition("://")[0]
@@ -74,6 +75,10 @@ class RunFolder:
                 f"fsspec.filesystem({store!r}).put(trainer.log_dir, {save_dir!r}, recursive=True). "
                 f"Checkpoints can go there at once: ModelCheckpoint(dirpath={save_dir!r})."
             )
+        for option, value in (("save_dir", save_dir), ("name", name), ("version", version)):
+            fault = path_fault(value) if isinstance(value, str) else ""
+            if fault:
+                raise OptionError(f"{option} {value!r} of {owner}: {fault}. Give another.")
         if Path(save_dir).exists() and not Path(save_dir).is_dir():
             raise OptionError(
                 f"save_dir {save_dir!r} of {owner}: is a file, and must be a folder. "
@@ -140,9 +145,10 @@ class RunFolder:
                 self._path = self._claim_known() if is_known else self._claim_next()
             except OSError as error:
                 where = self.root if self._version is None else self.path
+                reason = length_fault(where) or error.strerror or error
                 raise OptionError(
                     f"save_dir {self.save_dir!r} of {self._owner}: {where} cannot be made "
-                    f"({error.strerror or error}). Give a folder that can be written to."
+                    f"({reason}). Give a folder that can be written to."
                 ) from error
             if announced not in {None, self._version}:
                 warn(

@@ -10,6 +10,7 @@ import torch
 
 from trainer_hooks._log import warn
 from trainer_hooks.data.loaders import describe_loader, shortage_message
+from trainer_hooks.data.workers import spawn_advice
 from trainer_hooks.errors import DataError, StopTraining, TrainerHooksAdvice, add_note
 from trainer_hooks.hooks.relay import call_and_note_errors
 from trainer_hooks.runtime.device import usable_cpus
@@ -111,6 +112,8 @@ class BatchFetcher:
             if isinstance(error, Exception):
                 batch = progress.describe_batch(progress.batches_in_epoch + stream.is_ahead)
                 add_note(error, f"in {batch}, while it was loaded")
+                if advice := spawn_advice(error):
+                    add_note(error, advice)
             # an error of the hook becomes a note on the loader's error, which is the cause
             call_and_note_errors(error, hooks.on_after_dataloader, trainer, module, None)
             raise

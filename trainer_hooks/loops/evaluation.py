@@ -18,7 +18,7 @@ from trainer_hooks.data.loaders import (
     set_epoch,
     shortage_message,
 )
-from trainer_hooks.data.workers import reproducible_iterator
+from trainer_hooks.data.workers import reproducible_iterator, spawn_advice
 from trainer_hooks.errors import DataError, StopTraining, TrainerHooksWarning, add_note
 from trainer_hooks.loops.metric_flush import flush_metrics
 from trainer_hooks.loops.module_steps import build_evaluation_step
@@ -236,6 +236,8 @@ class EvaluationLoop:
             raise
         except Exception as error:
             add_note(error, f"{self._describe_batch(batch_idx, index)}, while it was loaded")
+            if advice := spawn_advice(error):
+                add_note(error, advice)
             raise
 
     def _run_batch(self, index: int, batch: Any, batch_idx: int, extra: tuple[int, ...]) -> None:

@@ -22,6 +22,7 @@ from torch.distributed import (  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
 from trainer_hooks._log import log
+from trainer_hooks._system import IS_WINDOWS
 from trainer_hooks.errors import UsageError
 from trainer_hooks.runtime.launcher import LaunchedProcesses
 from trainer_hooks.runtime.topology import NOTEBOOK
@@ -62,7 +63,9 @@ def open_rendezvous_store(
     else:
         # the store itself does not wait for all ranks: those that this process launches do not run
         # yet, and a rank that is missing is to be named
-        store = TCPStore(host, int(port), None, is_first, timeout, wait_for_workers=False)
+        store = TCPStore(
+            host, int(port), None, is_first, timeout, wait_for_workers=False, use_libuv=_use_libuv()
+        )
     launched = None
     if topology.starts:
         assert isinstance(store, TCPStore)
@@ -74,6 +77,12 @@ def open_rendezvous_store(
     else:
         store.set(f"here/{topology.global_rank}", "yes")
     return PrefixStore("trainer_hooks", store), launched
+
+
+def _use_libuv() -> bool:
+    """Return whether the store is to use libuv, by torch's own variable where it is set."""
+    # torch for Windows is built without it, and asks for it all the same
+    return os.environ.get("USE_LIBUV", "0" if IS_WINDOWS else "1") == "1"
 
 
 def _wait_for_ranks(

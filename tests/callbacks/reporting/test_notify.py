@@ -19,7 +19,7 @@ from trainer_hooks.loggers import CSVLogger
 BAD = [
     ({}, r"Notify\(\): there is neither a command nor a url"),
     ({"command": ""}, r"command '' of Notify"),
-    ({"command": "echo 'x"}, r"command \"echo 'x\" of Notify"),
+    ({"command": 'echo "x'}, r"command 'echo \"x' of Notify"),
     ({"command": []}, r"command \[\] of Notify"),
     ({"command": ["echo", 1]}, r"command \['echo', 1\] of Notify"),
     ({"command": 3}, r"command 3 of Notify"),
@@ -272,9 +272,9 @@ def test_a_command(quiet_trainer, net, batches, tmp_path):
 def test_a_command_as_one_text(quiet_trainer, net, batches, tmp_path):
     """A text is split as a shell would, and no shell runs it."""
     target = tmp_path / "a b.json"
-    notify = Notify(f"tee '{target}' '$HOME'", timeout=60)
+    notify = Notify(f'tee "{target}" "$HOME"', timeout=60)
     assert notify.command == ["tee", str(target), "$HOME"]
-    notify = Notify(f"tee '{target}'", timeout=60)
+    notify = Notify(f'tee "{target}"', timeout=60)
     quiet_trainer(callbacks=[notify]).fit(net(), batches(1))
     assert json.loads(target.read_text())["status"] == "finished"
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from trainer_hooks import __version__
+from trainer_hooks._system import process_start
 from trainer_hooks.callbacks.reporting import run_facts
 
 
@@ -142,11 +143,11 @@ def test_the_gpus_are_told() -> None:
     assert told["gpus"][0]["name"] == torch.cuda.get_device_name(0)
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
 def test_a_process_is_told_from_another_with_its_number() -> None:
     """The start of a process that is there is told, that of one that is not is None."""
-    assert run_facts.process_start_time(os.getpid()).isdigit()
-    assert run_facts.process_start_time(2**22 + 1) is None
+    assert process_start(os.getpid())
+    assert process_start(os.getpid()) == process_start(os.getpid())
+    assert process_start(2**22 + 1) is None
 
 
 def test_secrets_in_lists_are_left_out() -> None:
@@ -159,8 +160,8 @@ def test_secrets_in_lists_are_left_out() -> None:
 def test_a_process_whose_end_nobody_notices_has_ended():
     """In a container without an init a killed run stays a zombie, and must not seem to go on."""
     with subprocess.Popen(["sleep", "60"]) as child:
-        assert run_facts.process_start_time(child.pid) is not None
+        assert process_start(child.pid) is not None
         child.kill()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it is not reaped
         assert Path(f"/proc/{child.pid}/stat").exists()
-        assert run_facts.process_start_time(child.pid) is None
+        assert process_start(child.pid) is None

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from trainer_hooks.callbacks.reporting.run_facts import process_start_time
+from trainer_hooks._system import process_start
 from trainer_hooks.cli.report.logged_run import Outcome, read_journal, set_outcomes
 
 HERE = {"host": socket.gethostname()}
@@ -53,13 +53,13 @@ def test_without_an_end_it_was_killed_if_its_process_is_gone(tmp_path) -> None:
 def test_without_an_end_it_runs_if_its_process_is_there(tmp_path) -> None:
     """This very process is there."""
     own = os.getpid()
-    [session] = journal(tmp_path, start(pid=own, process=process_start_time(own)))
+    [session] = journal(tmp_path, start(pid=own, process=process_start(own)))
     assert session.outcome is Outcome.RUNNING
     [session] = journal(tmp_path, start(pid=own))
     assert session.outcome is Outcome.RUNNING
 
 
-@pytest.mark.skipif(process_start_time(os.getpid()) is None, reason="needs /proc")
+@pytest.mark.skipif(process_start(os.getpid()) is None, reason="needs /proc")
 def test_another_process_with_its_number_is_not_taken_for_it(tmp_path) -> None:
     """Numbers of processes are given again; the moment of the start is not."""
     [session] = journal(tmp_path, start(pid=os.getpid(), process="1"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
@@ -40,6 +41,23 @@ def run(tmp_path):
     return run
 
 
+def test_a_stream_without_boxes_gets_a_plot_in_ascii(run, monkeypatch) -> None:
+    """On a console of Windows a curve is drawn with stars, in a frame of ASCII."""
+    shown = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(shown, "cp1252", write_through=True))
+    assert main(["plot", str(run()), "loss"]) == 0
+    lines = shown.getvalue().decode("ascii").splitlines()
+    body = [line.replace("+", "|").partition("|")[2] for line in lines if line.endswith("|")]
+    starts = [line.index("*") for line in body if "*" in line]
+    assert starts == sorted(starts)
+    assert starts[0] < 10 < 60 < starts[-1]
+    assert [line.split("+")[0].strip() for line in lines if line[:3].strip().isdecimal()][:2] == [
+        "100",
+        "80",
+    ]
+
+
+@pytest.mark.posix  # the characters of its terminals
 def test_a_curve_is_drawn_where_its_values_are(plot, run) -> None:
     """A falling line begins high on the left and ends low on the right; the axes say so."""
     code, out, err = plot(run(), "loss")

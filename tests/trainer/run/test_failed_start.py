@@ -15,8 +15,8 @@ import warm_python
 from new_processes import forget_trainings
 
 from trainer_hooks import Callback, Trainer
+from trainer_hooks._system import process_start
 from trainer_hooks.callbacks import ModelCheckpoint
-from trainer_hooks.callbacks.reporting.run_facts import process_start_time
 from trainer_hooks.errors import TrainerHooksWarning
 from trainer_hooks.trainer.run import failed_start
 from trainer_hooks.trainer.run.failed_start import RECORD
@@ -79,7 +79,7 @@ import os, signal, sys
 import torch
 from trainer_hooks import Callback, Trainer
 from trainer_hooks.callbacks import ModelCheckpoint
-from trainer_hooks.callbacks.reporting.run_facts import process_start_time
+from trainer_hooks._system import process_start
 from trainer_hooks.testing import TinyModule
 
 class Killed(Callback):
@@ -168,7 +168,7 @@ def test_a_start_that_goes_on_beside_this_one(fit, tmp_path):
     record = tmp_path / RECORD
     with warm_python.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         machine = process_identity().split()[0]
-        identity = f"{machine} {process.pid} {process_start_time(process.pid)}"
+        identity = f"{machine} {process.pid} {process_start(process.pid)}"
         record.write_text(json.dumps({**json.loads(record.read_text()), "process": identity}))
         assert fit(Raises("on_train_start")) == []
         process.communicate(b"\n")

@@ -311,6 +311,7 @@ def test_a_read_only_folder_is_found_before_the_first_batch(
 
 
 @pytest.mark.posix
+@pytest.mark.linux  # which opens a file without a name for it
 def test_a_full_disk_is_found_before_the_first_batch(
     quiet_trainer, tmp_path, Tiny, batches, monkeypatch
 ) -> None:

@@ -112,6 +112,7 @@ def test_in_any_hook(hook, bare, Tiny, batches, tmp_path, monkeypatch) -> None:
     assert [path.suffix for path in Path("saved").iterdir()] == [".ckpt"]
 
 
+@pytest.mark.linux  # workers that are spawned cannot import this file
 def test_in_a_step_with_workers(bare, Tiny, tmp_path, monkeypatch) -> None:
     """A step is no hook; and a child that let go of the loader would end the run's workers."""
     monkeypatch.chdir(tmp_path)

@@ -182,9 +182,9 @@ def test_a_run_that_is_still_going_is_left_alone(started, net, batches, quiet_tr
 
 
 def origin_started(pid: int) -> str | None:
-    from trainer_hooks.callbacks.reporting.run_facts import process_start_time
+    from trainer_hooks._system import process_start
 
-    return process_start_time(pid)
+    return process_start(pid)
 
 
 def test_what_tells_a_run_apart(monkeypatch) -> None:

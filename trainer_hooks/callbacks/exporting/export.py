@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from trainer_hooks._log import log
 from trainer_hooks._options import check_option, finite_number
+from trainer_hooks._system import path_fault, without_file_scheme
 from trainer_hooks.callbacks.exporting.formats import (
     ExportFormat,
     ForwardCall,
@@ -351,11 +352,14 @@ def check_save_path(path: object, where: str) -> str:
         OptionError: it is not the path of a file, or the address of a store that cannot be reached.
     """
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
-    if not isinstance(text, str) or not text or text.endswith("/"):
+    if not isinstance(text, str) or not text or text.endswith(("/", os.sep)):
         raise OptionError(
             f"save_path {path!r} of {where}: it must be the path of a file. Pass such a path, or "
             "an address such as 's3://bucket/model.onnx'."
         )
+    fault = "" if is_remote(text) else path_fault(without_file_scheme(text))
+    if fault:
+        raise OptionError(f"save_path {path!r} of {where}: {fault}. Pass another path.")
     require_reachable(text, f"save_path {text!r} of {where}")
     return absolute_path(text if is_remote(text) else os.path.expanduser(text))  # noqa: PTH111 - not `./~`
 

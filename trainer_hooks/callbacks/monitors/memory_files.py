@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
 from trainer_hooks._log import log
-from trainer_hooks._system import move
+from trainer_hooks._system import move, path_end
 from trainer_hooks.callbacks.saving.file_names import (
     check_template,
     fill_template,
@@ -191,8 +191,7 @@ class MemoryFiles:
             path
             for ending in self._endings
             for path in files_in(folder, ending, depth)
-            if read_template(self.filename + ending, "/".join(path.split("/")[-1 - depth :]))
-            is not None
+            if read_template(self.filename + ending, path_end(path, 1 + depth)) is not None
         ]
         if existing:
             shown = ", ".join(repr(file_name(path)) for path in sorted(existing)[:_MAX_SHOWN])

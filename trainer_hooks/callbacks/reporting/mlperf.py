@@ -8,7 +8,6 @@ import logging
 import os
 import platform
 import re
-import shlex
 import subprocess
 import time
 import uuid
@@ -30,6 +29,7 @@ from trainer_hooks._options import (
     option_rules,
     whole_number,
 )
+from trainer_hooks._system import shell_line
 from trainer_hooks._version import __version__
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.base import is_real_fit
@@ -385,7 +385,7 @@ def clear_cache(command: str | Sequence[str]) -> None:
     Raises:
         OptionError: it cannot be run, or it fails.
     """
-    shown = command if isinstance(command, str) else shlex.join(command)
+    shown = command if isinstance(command, str) else shell_line(command)
     try:
         done = subprocess.run(
             command, shell=isinstance(command, str), stdin=subprocess.DEVNULL,

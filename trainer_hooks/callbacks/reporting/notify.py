@@ -13,7 +13,6 @@ import contextlib
 import json
 import math
 import os
-import shlex
 import subprocess
 import tempfile
 import threading
@@ -31,7 +30,7 @@ from trainer_hooks._options import (
     finite_number,
     option_rules,
 )
-from trainer_hooks._system import as_group, kill_group
+from trainer_hooks._system import as_group, kill_group, split_shell_line
 from trainer_hooks.callback import Callback
 from trainer_hooks.errors import OptionError, error_message
 from trainer_hooks.hooks.band import Band
@@ -296,7 +295,7 @@ def check_command(command: object) -> list[str] | None:
     if isinstance(command, str):
         words = None
         with contextlib.suppress(ValueError):
-            words = shlex.split(command)
+            words = split_shell_line(command)
     is_list = isinstance(words, list | tuple) and bool(words)
     if is_list and all(isinstance(part, str) for part in words) and words[0]:
         return list(words)

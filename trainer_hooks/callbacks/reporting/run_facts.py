@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks._system import has_ended, process_fields
 from trainer_hooks._version import __version__
 
 if TYPE_CHECKING:
@@ -61,8 +60,6 @@ _SECRET_IN_TEXT = re.compile(
 _ADDRESS = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 _GIT_SECONDS = 5.0
 _BRANCH, _COMMIT = "# branch.head ", "# branch.oid "
-_STARTED_AT = 19
-"""The field of /proc/PID/stat with the process's start time, counted after its name."""
 
 
 def versions() -> dict[str, str]:
@@ -199,16 +196,6 @@ def hardware(device: torch.device) -> dict[str, Any]:
             for gpu in map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
         ]
     return facts
-
-
-def process_start_time(pid: int) -> str | None:
-    """Return the start time of a process in the machine's clock ticks since boot.
-
-    It distinguishes the process from a later one with the same pid. It is None if the process has
-    ended, or the system does not tell.
-    """
-    fields = process_fields(pid)
-    return fields[_STARTED_AT] if len(fields) > _STARTED_AT and not has_ended(fields) else None
 
 
 def _processor() -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks._log import warn
 from trainer_hooks._options import FLAG, check_option
+from trainer_hooks._system import process_start
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.reporting import run_facts
 from trainer_hooks.callbacks.reporting.journal import JOURNAL, Journal, journal_folder
@@ -303,7 +304,7 @@ def start_record(
         "stage": stage,
         "pid": os.getpid(),
         # with the pid it tells whether the run is still running, even after the pid was reused
-        "process": run_facts.process_start_time(os.getpid()),
+        "process": process_start(os.getpid()),
         "module": type(module).__qualname__,
         **progress_record(trainer),
         "resumed_from": trainer.ckpt_path,

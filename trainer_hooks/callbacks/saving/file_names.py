@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks._system import name_fault
+from trainer_hooks._system import name_fault, path_fault
 from trainer_hooks.checkpoint.paths import exists, is_remote
 from trainer_hooks.errors import MetricError, OptionError
 
@@ -170,6 +170,9 @@ class FixedSavePath:
                 f"save_path {save_path!r} of {where}: it must be the path of a file. Pass one, "
                 "such as 'best_model.pt'."
             )
+        fault = "" if is_remote(text) else path_fault(text)
+        if fault:
+            raise OptionError(f"save_path {save_path!r} of {where}: {fault}. Pass another path.")
         folder, _, name = text.rpartition("/") if is_remote(text) else ("", "", text)
         path = Path(name)
         self.folder = folder or str(path.parent)

@@ -362,7 +362,8 @@ class SaveStore:
         self.reserved_names.release(path, plan.link)
         # only now: had the process been killed before, the old files would still be there
         for old in plan.obsolete:
-            is_new = old in plan.files or old == plan.link
+            written = [*plan.files, *filter(None, [plan.link])]
+            is_new = any(_is_same_name(old, new) for new in written)
             if not is_new and self._may_delete(old, trainer.named_ckpt_path):
                 ours(saver).remove_checkpoint(trainer, old)
 
@@ -831,6 +832,16 @@ def _is_same_file(path: str, other: str) -> bool:
     if path == other or is_remote(path) or is_remote(other):
         return path == other
     return Path(path).resolve() == Path(other).resolve()
+
+
+def _is_same_name(path: str, other: str) -> bool:
+    """Return whether two paths are one, also where the case of a name makes no difference."""
+    if path == other or path.casefold() != other.casefold() or is_remote(path):
+        return path == other
+    try:
+        return os.path.samestat(Path(path).lstat(), Path(other).lstat())
+    except FileNotFoundError:
+        return False
 
 
 def _is_older(path: str, checkpoint: str) -> bool:

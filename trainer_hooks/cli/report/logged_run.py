@@ -11,10 +11,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks._system import is_running
+from trainer_hooks._system import is_running, process_start
 from trainer_hooks._text import printable
 from trainer_hooks.callbacks.reporting.journal import JOURNAL
-from trainer_hooks.callbacks.reporting.run_facts import process_start_time, without_secrets
+from trainer_hooks.callbacks.reporting.run_facts import without_secrets
 from trainer_hooks.checkpoint.inspection import as_mapping
 from trainer_hooks.cli.report.metrics import METRICS, Metrics
 from trainer_hooks.errors import TrainerHooksError
@@ -154,7 +154,7 @@ def _is_alive(start: dict[str, Any]) -> bool:
     # not psutil, which need not be installed; the start time tells a reused process id apart
     started = text(start, "process")
     if started:
-        return process_start_time(pid) == started
+        return process_start(pid) == started
     return is_running(pid)
 
 

@@ -6,11 +6,11 @@ plotly goes in as it is.
 
 from __future__ import annotations
 
-import shlex
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._system import shell_line
 from trainer_hooks._text import count_with_noun, printable
 from trainer_hooks._version import __version__
 from trainer_hooks.checkpoint.inspection import as_mapping
@@ -336,7 +336,7 @@ def _environment_facts(start: dict[str, Any]) -> dict[str, str]:
     command = start.get("command")
     words = [str(word) for word in command] if isinstance(command, list) else []
     return {
-        "command": shlex.join(words),
+        "command": shell_line(words),
         "code": code,
         "Python": text(versions, "python"),
         "torch": text(versions, "torch"),

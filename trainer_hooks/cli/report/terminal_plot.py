@@ -26,6 +26,15 @@ _AXIS_WIDTH = 14
 """The most columns that the y axis and the frame take."""
 _MARKERS = "*+ox#@%&"
 
+_PLAIN = str.maketrans(
+    {
+        "\u2502": "|",
+        "\u2500": "-",
+        **dict.fromkeys("\u250c\u2510\u2514\u2518\u251c\u2524\u252c\u2534\u253c", "+"),
+    }
+)
+"""The box characters of an axis in ASCII."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlotOptions:
@@ -121,6 +130,9 @@ def _print_plot(lines: Sequence[_Line], title: str, options: PlotOptions) -> Non
     import plotext
 
     is_terminal = sys.stdout.isatty()
+    encoding = sys.stdout.encoding or "utf-8"
+    # the console of Windows and old terminals may have neither blocks nor lines
+    has_blocks = _can_show("\N{QUADRANT UPPER LEFT}\N{BOX DRAWINGS LIGHT VERTICAL}", encoding)
     # a file has no size of its own, and COLUMNS would give it that of the terminal
     size = shutil.get_terminal_size((_WIDTH, _HEIGHT)) if is_terminal else (_WIDTH, _HEIGHT)
     figure = plotext.figure
@@ -140,7 +152,8 @@ def _print_plot(lines: Sequence[_Line], title: str, options: PlotOptions) -> Non
     figure.theme("simple" if is_terminal else "colorless")
     for index, line in enumerate(lines):
         # without colours, each line needs a character of its own
-        marker = "hd" if is_terminal or len(lines) == 1 else _MARKERS[index % len(_MARKERS)]
+        is_alone = is_terminal or len(lines) == 1
+        marker = "hd" if has_blocks and is_alone else _MARKERS[index % len(_MARKERS)]
         signal = figure.signal(line.x, line.y, marker=marker)
         signal.lines()
         if len(lines) > 1:
@@ -150,9 +163,18 @@ def _print_plot(lines: Sequence[_Line], title: str, options: PlotOptions) -> Non
     figure.legend(x=width - _AXIS_WIDTH, y=0, ha="right", va="top")
     drawn: str = figure.build().string(colorless=not is_terminal)
     figure.clear()
-    encoding = sys.stdout.encoding or "utf-8"
-    # an old terminal may not have the block characters
+    if not has_blocks:
+        drawn = drawn.translate(_PLAIN)
+    # of a name of a metric
     print(drawn.encode(encoding, "replace").decode(encoding))
+
+
+def _can_show(text: str, encoding: str) -> bool:
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _ticks(low: float, high: float) -> tuple[list[float], list[str]]:

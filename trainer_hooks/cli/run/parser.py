@@ -23,6 +23,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from trainer_hooks import callbacks, loggers
 from trainer_hooks._annotations import signature_of
 from trainer_hooks._log import log
+from trainer_hooks._system import without_file_scheme
 from trainer_hooks._version import __version__
 from trainer_hooks.callbacks.reporting.run_facts import HIDDEN
 from trainer_hooks.checkpoint import lightning
@@ -506,7 +507,7 @@ def parse_config(parse: Callable[[Any], Namespace], args: Any, subcommand: str |
 
 def _check_checkpoint(path: str) -> None:
     """Check that there is a checkpoint to open, before anything is made; a run reads it later."""
-    file = path.removeprefix("file://")
+    file = without_file_scheme(path)
     # the path of an empty text would be the working directory, which exists
     if absence := absence_of(Path(file)) if path else "is not there":
         raise UsageError(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
-import shlex
 import sys
 import warnings
 from dataclasses import asdict, dataclass
@@ -21,6 +20,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from trainer_hooks._annotations import signature_of
+from trainer_hooks._system import shell_line
 from trainer_hooks._text import printable
 from trainer_hooks.cli.sweep.search_space import combinations, parse_arguments
 from trainer_hooks.errors import OptionError, UsageError, did_you_mean, error_message
@@ -238,8 +238,8 @@ def _earlier_choice(name: str, value: Any) -> str:
     if name == "config_text":
         return "another text of the config"
     if name == "settings":
-        return " ".join(f"--set {shlex.quote(text)}" for text in value)
-    return f"{'config' if name == 'config' else f'--{name}'} {shlex.quote(str(value))}"
+        return " ".join(f"--set {shell_line([text])}" for text in value)
+    return f"{'config' if name == 'config' else f'--{name}'} {shell_line([str(value)])}"
 
 
 def check_trials(definition: SweepDefinition, trials: int | None) -> None:

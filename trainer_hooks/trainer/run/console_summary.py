@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import shlex
 import signal
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,6 +16,7 @@ from torch.utils.data import DataLoader, RandomSampler
 from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks._log import log, warn
 from trainer_hooks._names import ours
+from trainer_hooks._system import shell_line
 from trainer_hooks._text import count_with_noun
 from trainer_hooks.checkpoint.paths import exists, is_remote
 from trainer_hooks.clock.progress import EpochStage
@@ -214,7 +214,7 @@ def _report_of(trainer: Trainer) -> str:
     folder = journal_folder(trainer.loggers)
     if folder is None or not os.path.isdir(folder):  # noqa: PTH112 - any text
         return ""
-    return f"for a report: trainer-hooks report {shlex.quote(shown_path(folder))}"
+    return f"for a report: trainer-hooks report {shell_line([shown_path(folder)])}"
 
 
 def _way_on(core: TrainerCore, trainer: Trainer, newest: str, reason: str) -> str:

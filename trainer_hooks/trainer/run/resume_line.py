@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import linecache
 import os
-import shlex
 import shutil
 import sys
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from trainer_hooks._log import is_own_module
+from trainer_hooks._system import shell_line
 from trainer_hooks.checkpoint.paths import is_remote
 from trainer_hooks.trainer.run.run_origin import run_config
 
@@ -50,7 +50,7 @@ def resume_line(
         if limit:
             words = _without(words, f"--trainer.{limit}")
             words += [f"--trainer.{limit}", str(2 * max(1, getattr(trainer, limit)))]
-        return shlex.join([*program, *words, "--ckpt_path", shown])
+        return shell_line([*program, *words, "--ckpt_path", shown])
     # a notebook's command line is its server's
     if finds_itself and sys.argv[0] and "ipykernel" not in sys.modules:
         return typed_command()
@@ -59,7 +59,7 @@ def resume_line(
 
 def typed_command() -> str:
     """Return the command that started this process, as it would be typed."""
-    return shlex.join([*_program(), *sys.argv[1:]])
+    return shell_line([*_program(), *sys.argv[1:]])
 
 
 def shown_path(path: str) -> str:

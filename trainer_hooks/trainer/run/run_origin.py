@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shlex
 import socket
 import sys
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from trainer_hooks._lazy import class_if_loaded
+from trainer_hooks._system import process_start, shell_line
 from trainer_hooks.trainer.options.config import TrainerConfig
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def run_command(callbacks: Iterable[Any] = ()) -> list[str]:
 
 def shown_command(callbacks: Iterable[Any] = ()) -> str:
     """Return the beginning of `run_command` as printable text, short enough for a seal."""
-    text = shlex.join(run_command(callbacks))[:_LONGEST_COMMAND]
+    text = shell_line(run_command(callbacks))[:_LONGEST_COMMAND]
     return "".join(each if " " <= each <= "~" else "?" for each in text)
 
 
@@ -183,10 +183,8 @@ def process_identity() -> str:
 
 @cache
 def _identity_of(pid: int) -> str:  # by pid: a forked process has a copy of this cache
-    from trainer_hooks.callbacks.reporting.run_facts import process_start_time
-
     # with the start time, since the system reuses process ids
-    return f"{_machine()} {pid} {process_start_time(pid)}"
+    return f"{_machine()} {pid} {process_start(pid)}"
 
 
 def is_running_elsewhere(summary: CheckpointSummary) -> bool:
@@ -196,8 +194,6 @@ def is_running_elsewhere(summary: CheckpointSummary) -> bool:
 
 def is_live_elsewhere(identity: str) -> bool:
     """Return whether a `process_identity` is that of another live process of this machine."""
-    from trainer_hooks.callbacks.reporting.run_facts import process_start_time
-
     machine, _, rest = identity.partition(" ")
     pid, _, started = rest.partition(" ")
     # a process that has started this one, as a notebook or a script does, waits for it
@@ -205,7 +201,7 @@ def is_live_elsewhere(identity: str) -> bool:
     if machine != _machine() or not pid.isdigit() or is_own:
         return False
     # None where no such process is: that equals no text
-    return process_start_time(int(pid)) == started
+    return process_start(int(pid)) == started
 
 
 def _machine() -> str:

@@ -13,6 +13,7 @@ import torch
 from trainer_hooks._annotations import signature_of
 from trainer_hooks._log import log
 from trainer_hooks._options import check_option, whole_number
+from trainer_hooks._system import path_end
 from trainer_hooks.callbacks.base import decide_on_rank_zero, is_real_fit
 from trainer_hooks.callbacks.saver_base import (
     SavePlan,
@@ -430,8 +431,7 @@ class CheckpointSaver(Saver, ComposerBuiltIn):  # type: ignore[misc] # run_event
         """Return the values of the filename's placeholders in a path; None if it does not match."""
         template = self.filename or ""
         # a filename may have folders in it
-        parts = path.split("/")[-1 - template.count("/") :]
-        return read_template(template, "/".join(parts))
+        return read_template(template, path_end(path, 1 + template.count("/")))
 
     def _check_folder(self, trainer: Trainer) -> None:
         """Raise an error if the folder has files whose names this training will use later.
