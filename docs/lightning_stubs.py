@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from trainer_hooks.compat import lightning
-from trainer_hooks.compat.lightning.modules import MODULES, VIRTUAL_MODULES, exports_of
+from trainer_hooks.compat.lightning.modules import MODULES, exports_of
 
 __all__ = ["FOLDER", "lightning_stubs"]
 
@@ -16,7 +16,7 @@ _HEADER = "# made by docs/generate.py from trainer_hooks/compat/lightning/module
 def lightning_stubs() -> dict[Path, str]:
     """Return the text of each stub by its path below the folder of the package."""
     stubs = {}
-    for path in filter(_has_names, VIRTUAL_MODULES):
+    for path in filter(_has_names, MODULES.paths):
         file = Path(*path.split("."))
         file = file / "__init__.pyi" if MODULES.submodules(path) else file.with_suffix(".pyi")
         exports = exports_of(path)
@@ -51,5 +51,5 @@ def _has_names(path: str) -> bool:
 
     Of others type checkers shall say that they are not there.
     """
-    below = [module for module in VIRTUAL_MODULES if f"{module}.".startswith(f"{path}.")]
+    below = [module for module in MODULES.paths if f"{module}.".startswith(f"{path}.")]
     return path in lightning.__all__ or any(map(exports_of, below))

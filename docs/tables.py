@@ -21,7 +21,7 @@ from typing import Any
 from docstrings import read_attributes, read_class, read_function
 from foreign_tables import events_of, handlers_of, hooks_of, lent, published
 from lightning_compat import lightning_names_table
-from trainer_hooks.compat.lightning.modules import VIRTUAL_MODULES, exports_of
+from trainer_hooks.compat.lightning.modules import MODULES, exports_of
 from trainer_hooks.profilers.action_monitor import ACTIONS
 
 __all__ = ["cell", "fill", "member_row"]
@@ -146,7 +146,7 @@ def _names(package: Any, chosen: list[str]) -> list[str]:
     """Return the names of a package of Lightning's, each with its module there."""
     rows = ["| name | in | description |", "|---|---|---|"]
     path = package.__name__.removeprefix("trainer_hooks.compat.lightning.")
-    modules = [module for module in VIRTUAL_MODULES if module.startswith(f"{path}.")]
+    modules = [module for module in MODULES.paths if module.startswith(f"{path}.")]
     for name in chosen or package.__all__:
         summary = inspect.cleandoc(getattr(package, name).__doc__ or "").partition("\n")[0]
         homes = [module for module in modules if name in exports_of(module)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import opcode
-import re
 import sys
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -34,10 +33,6 @@ def class_if_loaded(module: str, name: str) -> type | tuple[type, ...]:
     return kind
 
 
-_DECLARED = re.compile(r"^from (\S+) import \(?\s*(\w+) as (\w+)", re.MULTILINE)
-"""A public name in a stub: `from module import name as name`."""
-
-
 def attach_stub(
     package: str, moved: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
@@ -60,9 +55,13 @@ def stub_homes(package: str) -> dict[str, str]:
     """
     file = sys.modules[package].__file__
     with open(f"{file}i", encoding="utf-8") as stub:  # noqa: PTH123 - `pathlib` takes 5 ms
-        declared = _DECLARED.findall(stub.read())
+        text = stub.read()
     homes = {}
-    for module, name, alias in declared:
+    # each line is `from module import name as name`; one that is too long is wrapped
+    lines = text.replace("import (\n    ", "import ").replace(",\n)", "").split("\n")
+    for line in filter(None, lines):
+        module, _, names = line.removeprefix("from ").partition(" import ")
+        name, _, alias = names.partition(" as ")
         home = module[1:] if module[0] == "." else f":{module}"
         homes[alias] = home if name == alias else f"{home}:{name}"
     return homes

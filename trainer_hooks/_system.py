@@ -10,7 +10,6 @@ import errno
 import ntpath
 import os
 import re
-import shlex
 import signal
 import subprocess
 import threading
@@ -220,6 +219,8 @@ def path_end(path: str, count: int) -> str:
 
 def shell_line(words: Sequence[str]) -> str:
     """Return a command as the shell of this system takes it."""
+    import shlex
+
     return subprocess.list2cmdline(words) if IS_WINDOWS else shlex.join(words)
 
 
@@ -229,6 +230,8 @@ def split_shell_line(line: str) -> list[str]:
     Raises:
         ValueError: a quote is left open.
     """
+    import shlex
+
     if not IS_WINDOWS:
         return shlex.split(line)
     # there a backslash is part of a path, and only a double quote quotes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NotOfferedError",
     "NotOfferedImportError",
+    "NotOfferedNameError",
     "not_offered_attribute",
     "refusal",
     "refused_rows",
@@ -54,6 +54,8 @@ def refused_rows(file: str) -> list[tuple[str, str, str]]:
     Args:
         file: a file beside that one.
     """
+    import tomllib
+
     table = tomllib.loads(Path(file).with_name("not_offered.toml").read_text(encoding="utf-8"))
     return [
         (modules, names, advice)

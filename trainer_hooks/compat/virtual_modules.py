@@ -7,10 +7,17 @@ is imported, and loads a name when that is first used.
 from __future__ import annotations
 
 import importlib
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._lazy import ModuleFinder, lazy_module, loader_of
-from trainer_hooks.compat.not_offered import NotOfferedImportError, refusal, refusing_getattr
+from trainer_hooks.compat.not_offered import (
+    NotOfferedImportError,
+    NotOfferedNameError,
+    refusal,
+    refused_rows,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -29,40 +36,35 @@ class ModuleTable:
         exports: rows of paths below the package, the module that defines the names, and the names,
             each list separated by spaces. The path `.` is the package itself; `Theirs=ours` gives a
             name of ours under theirs.
-        refused: rows of paths, names and the advice for them; the name `*` stands for every name of
-            a module that it does not offer.
+        file: a file of the package, beside which `not_offered.toml` has the advice for the names
+            that it does not offer. That is read for the first name that is not found.
         files: the paths that are files of the package.
 
-    Attributes:
-        paths: the paths of the modules that are no files, sorted, with those above them.
     """
 
-    def __init__(
-        self, package: str, exports: Rows, refused: Rows, files: Iterable[str] = ()
-    ) -> None:
-        self._package = package
+    def __init__(self, package: str, exports: Rows, file: str, files: Iterable[str] = ()) -> None:
+        self._package, self._file, self._files = package, file, {*files}
         self._exports: dict[str, dict[str, tuple[str, str]]] = {}
-        self._refused: dict[str, dict[str, str]] = {}
         for paths, source, names in exports:
             for path in _paths(paths):
                 homes = self._exports.setdefault(path, {})
                 for name in names.split():
                     theirs, _, ours = name.partition("=")
                     homes[theirs] = (source, ours or theirs)
-        for paths, names, advice in refused:
+        self._offered = _with_parents(self._exports) - self._files
+
+    @cached_property
+    def _refused(self) -> dict[str, dict[str, str]]:
+        refused: dict[str, dict[str, str]] = {}
+        for paths, names, advice in refused_rows(self._file):
             for path in _paths(paths):
-                self._refused.setdefault(path, {}).update(dict.fromkeys(names.split(), advice))
-        # "" is the package itself
-        every = {*self._exports, *self._refused} - {""}
-        above = {
-            path.rsplit(".", depth)[0] for path in every for depth in range(1, path.count(".") + 1)
-        }
-        files = {*files}
-        self.paths = sorted((every | above) - files)
-        self._children: dict[str, list[str]] = {}
-        for path in sorted({*self.paths, *files}):
-            parent, _, name = path.rpartition(".")
-            self._children.setdefault(parent, []).append(name)
+                refused.setdefault(path, {}).update(dict.fromkeys(names.split(), advice))
+        return refused
+
+    @cached_property
+    def paths(self) -> list[str]:
+        """The paths of the modules that are no files, sorted, with those above them."""
+        return sorted(_with_parents([*self._exports, *self._refused]) - self._files)
 
     def exports(self, path: str) -> dict[str, tuple[str, str]]:
         """Return the names of a module, each with the module and name that define it."""
@@ -74,7 +76,7 @@ class ModuleTable:
 
     def submodules(self, path: str) -> list[str]:
         """Return the names of a module's submodules, sorted; `""` is the package itself."""
-        return self._children.get(path, [])
+        return _below(path, [*self.paths, *self._files])
 
     def getattr_of(
         self, module: str, homes: Mapping[str, str] | None = None
@@ -94,8 +96,8 @@ class ModuleTable:
             name: f":{source}:{attribute}"
             for name, (source, attribute) in self.exports(path).items()
         }
-        submodules = dict.fromkeys(self.submodules(path), "")
-        loader = loader_of(module, {**submodules, **exports, **(homes or {})})
+        offered = dict.fromkeys(_below(path, self._offered | self._files), "")
+        loader = loader_of(module, {**offered, **exports, **(homes or {})})
 
         def load(name: str) -> Any:
             # a module is searched for submodules only if it has a path. Each has one, for an import
@@ -106,15 +108,21 @@ class ModuleTable:
             try:
                 return loader(name)
             except AttributeError as error:
+                # Python itself asks modules for names such as __wrapped__, and expects this error
+                if name.startswith("__"):
+                    raise
+                # a module that refuses all of its names
+                if name in self.submodules(path):
+                    return importlib.import_module(f"{module}.{name}")
+                refused = self.refused(path)
+                if name in refused or "*" in refused:
+                    advice = refused.get(name) or refused["*"]
+                    raise NotOfferedNameError(refusal(module, name, advice)) from None
                 if homes_of_name := self._homes(name):
                     error.args = (f"{error}. It is in {homes_of_name}",)
                 raise
 
-        # a module is there, and refuses its names
-        refused = {
-            name: advice for name, advice in self.refused(path).items() if name not in submodules
-        }
-        return refusing_getattr(module, refused, load)
+        return load
 
     def register(self, alias: str = "") -> None:
         """Make the modules importable; call it while the package is imported.
@@ -122,14 +130,16 @@ class ModuleTable:
         Args:
             alias: a further name below the package under which it and its modules are found.
         """
-        modules = {*self.paths}
 
         def make(path: str) -> ModuleType | None:
             first, _, below = path.partition(".")
             if alias and first == alias:
                 name = f"{self._package}.{below}".rstrip(".")
-                return importlib.import_module(name) if not below or below in modules else None
-            if path not in modules:
+                is_there = not below or below in self._offered or below in self.paths
+                return importlib.import_module(name) if is_there else None
+            if self._is_file(path):
+                return None
+            if path not in self._offered and path not in self.paths:
                 self._refuse_import(path)
                 return None
             name = f"{self._package}.{path}"
@@ -137,6 +147,11 @@ class ModuleTable:
             return lazy_module(name, f"Names of `{path}`.", public, self.getattr_of(name))
 
         ModuleFinder(self._package, make).install()
+
+    def _is_file(self, path: str) -> bool:
+        """Return whether a path is a file of the package itself, which Python finds."""
+        place = Path(self._file).parent.joinpath(*path.split("."))
+        return place.with_suffix(".py").exists() or (place / "__init__.py").exists()
 
     def _refuse_import(self, path: str) -> None:
         """Raise the error for an import of a name that is not offered, by its path.
@@ -160,6 +175,19 @@ class ModuleTable:
             key=lambda path: (path.count("."), path),
         )
         return ", ".join(f"{self._package}.{path}".rstrip(".") for path in homes[:2])
+
+
+def _with_parents(paths: Iterable[str]) -> set[str]:
+    """Return paths with those above them, without the package itself."""
+    every = {*paths} - {""}
+    return every | {
+        path.rsplit(".", depth)[0] for path in every for depth in range(1, path.count(".") + 1)
+    }
+
+
+def _below(parent: str, paths: Iterable[str]) -> list[str]:
+    """Return the names of the modules directly below a path, sorted."""
+    return sorted(path.rpartition(".")[2] for path in paths if path.rpartition(".")[0] == parent)
 
 
 def _paths(paths: str) -> list[str]:

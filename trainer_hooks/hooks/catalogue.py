@@ -12,8 +12,8 @@ there are several loaders.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 _Method = TypeVar("_Method", bound="Callable[..., None]")
 
 
-@dataclass(frozen=True, slots=True)
-class HookTraits:
+class HookTraits(NamedTuple):
     """How a hook is fired otherwise than most.
 
     Attributes:
@@ -62,12 +61,12 @@ USUAL = HookTraits()
 
 def hook(**traits: Any) -> Callable[[_Method], _Method]:
     """Return a decorator that declares the traits of a hook, the attributes of `HookTraits`."""
+    return partial(_declare, HookTraits(**traits))
 
-    def declare(method: _Method) -> _Method:
-        vars(method)["traits"] = HookTraits(**traits)
-        return method
 
-    return declare
+def _declare(traits: HookTraits, method: _Method) -> _Method:
+    vars(method)["traits"] = traits
+    return method
 
 
 class Hooks:

@@ -15,7 +15,7 @@ import pytest
 from for_each import for_each
 from named_paths import NamedPaths, outcome
 
-from trainer_hooks.compat.lightning.modules import MODULES, VIRTUAL_MODULES, exports_of
+from trainer_hooks.compat.lightning.modules import MODULES, exports_of
 from trainer_hooks.compat.not_offered import NotOfferedError
 
 PACKAGE = "trainer_hooks.compat.lightning"
@@ -209,8 +209,7 @@ print(len([name for name in set(sys.modules) - before if name.startswith("traine
     told = subprocess.run(command, capture_output=True, text=True, check=True)
     package, modules, attributes, flags, classes, count = told.stdout.splitlines()
     assert package == (
-        "lightning/__init__.py,lightning/modules.py,lightning/not_offered.py,not_offered.py,"
-        "virtual_modules.py"
+        "lightning/__init__.py,lightning/modules.py,not_offered.py,virtual_modules.py"
     )
     assert (modules, attributes, flags) == ("", "", "lightning/package_flags.py")
     # lightning_utilities, whose rank is set, needs packaging
@@ -237,7 +236,7 @@ print(rank_zero_only(lambda: "called")(), rank_zero_only.rank, pl.utilities.rank
         assert done.stdout.strip() == told, done.stderr
 
 
-@for_each(VIRTUAL_MODULES)
+@for_each(MODULES.paths)
 def test_a_module_without_a_file_is_imported_as_any_other(module):
     """Its parent has it as an attribute, its names are listed and loaded, and others are errors."""
     name = f"{PACKAGE}.{module}"

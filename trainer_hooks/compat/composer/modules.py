@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._lazy import stub_homes
-from trainer_hooks.compat.not_offered import refused_rows
 from trainer_hooks.compat.virtual_modules import ModuleTable
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ _FILES = [
 ]
 """Modules of Composer that are files here."""
 
-MODULES = ModuleTable(_PACKAGE, _EXPORTS, refused_rows(__file__), _FILES)
+MODULES = ModuleTable(_PACKAGE, _EXPORTS, __file__, _FILES)
 """The modules, of which the package registers those that are no files."""
 
 package_getattr = MODULES.getattr_of

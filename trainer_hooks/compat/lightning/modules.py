@@ -7,10 +7,9 @@ know them by the stubs beside this file, which docs/lightning_stubs.py writes.
 
 from __future__ import annotations
 
-from trainer_hooks.compat.not_offered import refused_rows
 from trainer_hooks.compat.virtual_modules import ModuleTable
 
-__all__ = ["EXPORTS", "MODULES", "VIRTUAL_MODULES", "exports_of"]
+__all__ = ["EXPORTS", "MODULES", "exports_of"]
 
 _PACKAGE = "trainer_hooks.compat.lightning"
 
@@ -242,11 +241,8 @@ EXPORTS = (
 )
 """The names of all modules; the first column of a row may hold several paths."""
 
-MODULES = ModuleTable(_PACKAGE, EXPORTS, refused_rows(__file__))
+MODULES = ModuleTable(_PACKAGE, EXPORTS, __file__)
 """The modules, which the package registers."""
-
-VIRTUAL_MODULES = MODULES.paths
-"""The paths of the modules, below Lightning's package."""
 
 exports_of = MODULES.exports
 """Returns the names of a module by its path, each with the module and name that define it."""
