@@ -44,6 +44,7 @@ def project(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.posix
 def test_the_next_command_can_be_pasted(tmp_path, capsys) -> None:
     """A folder with a space in its name is quoted for the shell."""
     folder = tmp_path / "with space"
