@@ -253,8 +253,8 @@ def test_a_mouse_zooms_into_a_chart(visit) -> None:
     assert range_of(page, "train_loss") == pytest.approx([low, high])
 
 
-@pytest.mark.parametrize("name", ["one.html", "both.html"])
-def test_a_narrow_window_is_enough(name, visit) -> None:
+@pytest.mark.parametrize("name", ["one.html", "both.html", "sweep.html"])
+def test_a_narrow_window_is_enough(name, swept, visit) -> None:
     """At 360 pixels nothing makes the page scroll sideways, and charts fit."""
     page = visit(name, width=360)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
@@ -305,3 +305,188 @@ def test_the_timeline_tells_of_the_kill_and_the_resume(visit) -> None:
     assert "0 to at least 60" in table
     assert "50 to 100" in table
     assert page.locator("#timeline .bar").count() == 2
+
+
+def make_sweep(root):
+    """Write runs of two learning rates and two widths, two seeds each; one failed."""
+    for number in range(8):
+        lr, width, seed = (0.1, 0.01)[number // 4], (8, 16)[number // 2 % 2], number % 2
+        folder = root / f"trial_{number}"
+        folder.mkdir(parents=True)
+        loss = 10 * lr + width / 8 + seed
+        (folder / "metrics.csv").write_text(
+            "step,epoch,val_loss,val_acc,nan\n"
+            f"0,0,{loss + 5},0.1,nan\n1,0,{loss},{number / 10},nan\n2,1,{loss + 1},0.2,nan\n"
+        )
+        hparams = {"lr": lr, "width": width, "seed": seed, "depth": 3, EVIL: 1}
+        (folder / "hparams.json").write_text(json.dumps(hparams))
+        start = {"event": "start", "run": "a", "time": 1e9, "step": 0, "stage": "fit", "pid": 1}
+        end = {"event": "end", "run": "a", "time": 1e9 + number, "global_step": 3}
+        end |= (
+            {"status": "failed", "error": {"type": "E", "message": EVIL}}
+            if number == 7
+            else {"status": "finished", "stop_reason": "patience"}
+        )
+        (folder / "run.jsonl").write_text(f"{json.dumps(start)}\n{json.dumps(end)}\n")
+    return root
+
+
+@pytest.fixture(scope="module")
+def swept(written):
+    """Write the page of a sweep; return the function that reads its table's column."""
+    root = make_sweep(written / "sweep")
+    assert main(["report", str(root / "trial_3")]) == 0
+    assert main(["report", str(root), "-o", str(written / "sweep.html")]) == 0
+    return written
+
+
+def column(page, name, table="#runs-table"):
+    """Return the texts of a column of a table, from the top."""
+    head = page.locator(f"{table} thead th").all_inner_texts()
+    rows = page.locator(f"{table} tbody tr").all()
+    return [row.locator("th, td").nth(head.index(name)).inner_text().strip() for row in rows]
+
+
+def test_the_table_of_runs_sorts_by_mouse_and_keyboard(swept, visit) -> None:
+    """A heading sorts upwards, once more downwards; the order is told to screen readers."""
+    page = visit("sweep.html")
+    assert column(page, "run")[3] == "lr=0.1, width=16, seed 1"
+    assert column(page, "val_loss best")[3] == "4"
+    assert column(page, "val_loss last")[3] == "5"
+    assert column(page, "lr") == ["0.1"] * 4 + ["0.01"] * 4
+    page.get_by_role("button", name="val_loss best").click()
+    values = [float(text) for text in column(page, "val_loss best")]
+    assert values == sorted(values) == [1.1, 2, 2.1, 2.1, 3, 3, 3.1, 4]
+    # the heading keeps the focus
+    page.keyboard.press("Enter")
+    assert [float(text) for text in column(page, "val_loss best")] == sorted(values, reverse=True)
+    order = page.locator("#runs-table th[aria-sort=descending]").all_inner_texts()
+    assert order == ["val_loss best"]
+    page.get_by_role("button", name="run", exact=True).click()
+    assert column(page, "run")[0] == "lr=0.01, width=8, seed 0"
+    assert page.locator("#runs-table td.best").all_inner_texts().count("1.1") == 1
+
+
+def test_the_table_of_runs_is_filtered(swept, visit) -> None:
+    """By words and by comparisons; the number of rows is told, and markup stays text."""
+    page = visit("sweep.html")
+    for words, count in (
+        ("lr>=0.1", 4), ("width=8 lr<0.1", 2), ("failed", 1), ("seed=1 finished", 3),
+        ("VAL_LOSS<1.5", 0), ("val_loss<=2.1", 1), ("nothing", 0), ("", 8), (EVIL.split()[0], 1),
+    ):  # fmt: skip
+        page.get_by_label("filter").fill(words)
+        assert page.locator("#runs-table tbody tr").count() == count, words
+        assert page.locator("#runs-count").inner_text().startswith(f"{count}")
+    assert page.evaluate("window.hacked") is None
+    assert EVIL in column(page, "state")[0]
+
+
+def test_a_row_leads_to_its_own_page_and_draws_its_curves(swept, visit) -> None:
+    """The name is a link where there is a page; legends have the same names."""
+    page = visit("sweep.html")
+    links = page.locator("#runs-table a")
+    assert links.evaluate_all("links => links.map(link => link.getAttribute('href'))") == [
+        "./sweep/trial_3/report.html"
+    ]
+    name = "lr=0.01, width=8, seed 0"
+    assert name in [trace["name"] for trace in traces(page, "val_loss")]
+    page.get_by_role("checkbox", name=f"draw {name}").uncheck()
+    assert name not in [trace["name"] for trace in traces(page, "val_loss")]
+    assert len(traces(page, "val_loss")) == 7
+
+
+def test_means_over_seeds(swept, visit) -> None:
+    """The mean and the sample deviation of the runs with the same hyperparameters."""
+    page = visit("sweep.html")
+    groups = "#groups-table"
+    assert column(page, "hyperparameters", groups) == [
+        "lr=0.1, width=8", "lr=0.1, width=16", "lr=0.01, width=8", "lr=0.01, width=16",
+    ]  # fmt: skip
+    assert column(page, "runs", groups) == ["2 seeds"] * 4
+    assert column(page, "val_loss best", groups)[0] == "2.5 \u00b1 0.7071"
+    assert column(page, "val_loss last", groups)[2] == "2.6 \u00b1 0.7071"
+    assert column(page, "nan best", groups)[0] == ""
+
+
+def test_hyperparameters_are_drawn_against_the_metric(swept, visit) -> None:
+    """A line and a dot for each run that the filter leaves; another metric is one choice away."""
+    page = visit("sweep.html")
+    lines = page.locator("#parallel polyline")
+    assert lines.count() == 8
+    assert page.locator("#parallel .axis-name").all_text_contents() == [
+        "lrlr",
+        "widthwidth",
+        "val_lossval_loss",
+    ]
+    captions = page.locator("#scatters figcaption")
+    assert captions.all_inner_texts() == ["lr and val_loss", "width and val_loss"]
+    assert page.locator("#scatters circle").count() == 16
+    # the lowest loss is at the bottom, with the lowest learning rate at the left
+    places = (
+        page.locator("#scatters svg")
+        .first.locator("circle")
+        .evaluate_all(
+            "dots => dots.map(dot => [dot.textContent, ...['cx', 'cy'].map("
+            "name => Number(dot.getAttribute(name)))])"
+        )
+    )
+    lowest = max(places, key=lambda place: place[2])
+    assert lowest[0] == "lr=0.01, width=8, seed 0: val_loss 1.1"
+    assert lowest[1] == min(place[1] for place in places)
+    page.get_by_label("filter").fill("width=8")
+    assert lines.count() == 4
+    page.get_by_label("filter").fill("")
+    page.get_by_label("compare by").select_option(label="val_acc")
+    assert page.get_by_label("better").input_value() == "max"
+    assert captions.all_inner_texts() == ["lr and val_acc", "width and val_acc"]
+    # a metric that was NaN throughout leaves nothing to draw, and breaks nothing
+    page.get_by_label("compare by").select_option(label="nan")
+    assert page.locator("#scatters circle").count() == 0
+
+
+def test_the_difference_of_two_configs(swept, visit) -> None:
+    """Of two runs it is shown at once; of more, two are chosen."""
+    page = visit("both.html")
+    assert page.locator("#difference-lines").inner_text().split("\n") == [
+        "- shift: 0", "+ shift: 0.5", "",
+    ]  # fmt: skip
+    assert page.locator("#parallel svg").count() == 0
+    page = visit("sweep.html")
+    page.get_by_text("Difference of two configs").click()
+    page.locator("#difference-from").select_option(label="lr=0.1, width=8, seed 0")
+    page.locator("#difference-to").select_option(label="lr=0.01, width=8, seed 1")
+    lines = page.locator("#difference-lines")
+    expected = ["- lr: 0.1", "+ lr: 0.01", "- seed: 0", "+ seed: 1", ""]
+    assert lines.inner_text().split("\n") == expected
+    page.get_by_label("equal lines, too").check()
+    assert "  depth: 3" in lines.inner_text()
+    assert f"  {EVIL}: 1" in lines.inner_text()
+
+
+def test_many_runs_are_shown_in_parts(browser, tmp_path) -> None:
+    """Of a thousand runs 200 rows are drawn, the best first, and ten have curves at first."""
+    for number in range(1000):
+        folder = tmp_path / "runs" / f"v{number}"
+        folder.mkdir(parents=True)
+        metrics = [f"m{index}" for index in range(20)]
+        rows = [f"{step},{','.join([str(number + step)] * 21)}" for step in range(2)]
+        (folder / "metrics.csv").write_text(
+            "\n".join([f"step,val_loss,{','.join(metrics)}", *rows, ""])
+        )
+        (folder / "hparams.json").write_text(json.dumps({"lr": number}))
+    assert main(["report", str(tmp_path / "runs")]) == 0
+    page = browser.new_page()
+    page.goto((tmp_path / "runs" / "report.html").as_uri())
+    rows = page.locator("#runs-table tbody tr")
+    assert rows.count() == 200
+    assert column(page, "run")[:2] == ["lr=0", "lr=1"]
+    assert page.locator("#runs-table input:checked").count() == 10
+    assert page.locator("#runs-table input:not([disabled])").count() == 100
+    page.get_by_role("button", name="show more").click()
+    assert rows.count() == 400
+    page.get_by_label("filter").fill("lr=999")
+    assert column(page, "val_loss last") == ["1000"]
+    page.get_by_text("columns", exact=True).click()
+    page.get_by_role("checkbox", name="m19").check()
+    assert column(page, "m19 best") == ["999"]
+    page.close()

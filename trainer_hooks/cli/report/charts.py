@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 _PAGE_POINTS, _MAX_CURVE_POINTS, _MIN_CURVE_POINTS = 400_000, 2000, 64
 _STAGE_PREFIX = re.compile(r"(?:train|training|val|valid|validation|test)[_/.-](.+)")
 _INTERVAL_SUFFIX = re.compile(r"_(?:step|epoch)$")
-_SYSTEM = re.compile(
-    r"(?:.*DeviceStatsMonitor[^/]*/|(?=(?:cpu|gpu|nvml|memory|system)[_/.]))(.+)", re.IGNORECASE
-)
+_SYSTEM = re.compile(r"(?:.*DeviceStatsMonitor[^/]*/|(?=(?:cpu|gpu|nvml)[_/.]))(.+)", re.IGNORECASE)
 _GRADIENT = re.compile(r"(?:.*[/_.])?grad(?:ient)?s?(?:[/_.].*)?", re.IGNORECASE)
 _LEARNING_RATE = re.compile(r"(?:lr|learning_rate)(?:[-_/ ].*)?", re.IGNORECASE)
 _DIGITS = 9  # more than a float32 has; float64 noise would only make the page larger

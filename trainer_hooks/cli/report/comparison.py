@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -26,7 +27,7 @@ from trainer_hooks.cli.values import flatten, short_text
 from trainer_hooks.errors import TrainerHooksError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from trainer_hooks.cli.report.logged_run import LoggedRun
@@ -161,7 +162,11 @@ def read_comparison(
             f"{len(folders):,} runs are more than the {_MAX_RUNS:,} that a page compares. Name "
             "fewer of them."
         )
-    counts = {folder: count_metrics(folder) for folder in folders}
+    counts = dict.fromkeys(folders, 0)
+    for folder in folders:
+        # reading the run tells of a file that cannot be read
+        with contextlib.suppress(OSError):
+            counts[folder] = count_metrics(folder)
     is_large = len(folders) > _MAX_DRAWN or sum(counts.values()) > most_curves()
     runs, rows, notes = [], [], []
     failure: Exception | None = None
@@ -380,11 +385,8 @@ def comparison_data(
         "monitor": metrics.index(objective.metric)
         if objective is not None and objective.metric in metrics
         else 0,
-        "replicates": [
-            index
-            for index, name in enumerate(comparison.differing)
-            if _REPLICATE.fullmatch(_leaf(name))
-        ],
+        "replicates": _indices(comparison, lambda leaf: bool(_REPLICATE.fullmatch(leaf))),
+        "places": _indices(comparison, _PLACES.__contains__),
         "groups": [group for group in groups.values() if len(group["rows"]) > 1],
         "rows": [
             {
@@ -404,6 +406,11 @@ def comparison_data(
             for row, folder, state in zip(rows, folders, states, strict=True)
         ],
     }
+
+
+def _indices(comparison: Comparison, is_wanted: Callable[[str], bool]) -> list[int]:
+    """Return the places of some of the differing settings, chosen by the ends of their names."""
+    return [i for i, name in enumerate(comparison.differing) if is_wanted(_leaf(name))]
 
 
 def setting_text(settings: Mapping[str, Any], name: str) -> str:
@@ -471,11 +478,7 @@ def _add_replicates(rows: Sequence[RunRow], shown: Mapping[str, str]) -> None:
 
 def _add_names(rows: Sequence[RunRow], shown: Mapping[str, str]) -> None:
     """Name each run by the settings that differ, its fold and its seed, or else by its folder."""
-    naming = [
-        name
-        for name in shown
-        if not _REPLICATE.fullmatch(_leaf(name)) and _leaf(name) not in _PLACES
-    ]
+    naming = _naming(shown)
     folders = labels_of([row.folder for row in rows])
     for count in range(min(_MAX_NAMED, len(naming)), len(naming) + 1):
         for row in rows:
@@ -495,13 +498,15 @@ def _add_names(rows: Sequence[RunRow], shown: Mapping[str, str]) -> None:
             row.name = f"{row.name} ({folder})" if row.name else folder
 
 
+def _naming(names: Iterable[str]) -> list[str]:
+    """Return the settings that say how a run trains: no fold, no seed, no folder."""
+    leaves = ((name, _leaf(name)) for name in names)
+    return [name for name, leaf in leaves if not _REPLICATE.fullmatch(leaf) and leaf not in _PLACES]
+
+
 def _groups(comparison: Comparison) -> dict[str, dict[str, Any]]:
     """Return the groups of runs that differ by fold and seed alone, by their shared settings."""
-    naming = [
-        name
-        for name in comparison.differing
-        if not _REPLICATE.fullmatch(_leaf(name)) and _leaf(name) not in _PLACES
-    ]
+    naming = _naming(comparison.differing)
     groups: dict[str, dict[str, Any]] = {}
     for index, row in enumerate(comparison.rows):
         if not row.replicate:
@@ -522,7 +527,8 @@ def _own_page(folder: Path, page_folder: Path) -> str:
         return ""
     path = os.path.relpath(page.resolve(), page_folder.resolve())
     # with a dot in front: no name of a folder is taken for the scheme of an address
-    return quote(f"./{path}".replace(os.sep, "/"))
+    # as bytes: a name on disk need not be UTF-8
+    return quote(os.fsencode(f"./{path}".replace(os.sep, "/")))
 
 
 def _plain(value: Any) -> Any:

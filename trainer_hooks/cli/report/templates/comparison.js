@@ -29,7 +29,7 @@ function rank(metric) {
   return /^(val|test)/i.test(table.metrics[metric]) ? 1 : 2;
 }
 const shownMetrics = new Set(order.slice(0, MOST_METRICS));
-const shownSettings = new Set(table.settings.map((_, index) => index).slice(0, MOST_SETTINGS));
+const shownSettings = new Set(table.settings.map((_, index) => index).filter((index) => !table.places.includes(index)).slice(0, MOST_SETTINGS));
 
 function columns() {
   const valuesOf = (index) => [
@@ -90,7 +90,18 @@ function compared(a, b) {
   if (isNumber(a) !== isNumber(b)) return isNumber(a) ? -1 : 1;
   const texts = [a, b].map((value) => String(value ?? ""));
   if (!texts[0] !== !texts[1]) return texts[0] ? -1 : 1;
-  return texts[0].localeCompare(texts[1], undefined, { numeric: true }) * (view.isDown ? -1 : 1);
+  return naturally(...texts) * (view.isDown ? -1 : 1);
+}
+
+// by the numbers in texts: `lr=0.01` before `lr=0.1`, and `fold 2` before `fold 10`
+function naturally(a, b) {
+  const [left, right] = [a, b].map((text) => text.split(/(\d+(?:\.\d+)?(?:e[-+]?\d+)?)/));
+  for (let index = 0; index < Math.min(left.length, right.length); index += 1) {
+    // the numbers are at the odd places
+    const order = index % 2 ? left[index] - right[index] : left[index].localeCompare(right[index]);
+    if (order) return order;
+  }
+  return left.length - right.length;
 }
 
 function rowsShown() {
@@ -223,7 +234,7 @@ const strokeOf = (row) => (isDrawnRow(row) ? `var(--c${row.index % 10})` : "var(
 
 function drawAgainst(rows) {
   const metric = table.metrics[monitor()];
-  const settings = [...shownSettings].filter((index) => !table.replicates.includes(index));
+  const settings = [...shownSettings].filter((index) => !table.replicates.includes(index) && !table.places.includes(index));
   const isDrawn = table.rows.length >= 3 && metric !== undefined && settings.length > 0;
   byId("against").hidden = !isDrawn;
   if (!isDrawn) return;
@@ -232,7 +243,8 @@ function drawAgainst(rows) {
   const lines = rows.slice(0, MOST_LINES).sort((a, b) => isDrawnRow(a) - isDrawnRow(b));
   const axes = [
     ...settings.map((index) => ({ name: table.settings[index], value: (row) => row.settings[index] })),
-    { name: metric, value: (row) => bestOf(row, monitor()) },
+    // without NaN and infinities, which are texts
+    { name: metric, value: (row) => (isNumber(bestOf(row, monitor())) ? bestOf(row, monitor()) : null) },
   ].map((axis) => ({ ...axis, scale: scaleOf(lines.map(axis.value)) }));
   drawParallel(axes, lines);
   const [result] = axes.slice(-1);
