@@ -1,4 +1,4 @@
-"""`trainer-hooks report` and `plot`: a page about runs, and plots on the terminal."""
+"""`trainer-hooks report`, `watch` and `plot`: a page about runs, their table, and plots."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     import argparse
 
     from trainer_hooks.cli.commands import Commands
+    from trainer_hooks.cli.report.comparison import Objective
 
 _PAGES = (".html", ".htm")
 """The suffixes of files that a report may replace."""
 
 
 def add_parser(commands: Commands) -> None:
-    """Declare both commands."""
+    """Declare the three commands."""
     report = commands.add_parser(
         "report",
         help="write a page that tells of a run, or compares several",
@@ -51,23 +52,29 @@ def add_parser(commands: Commands) -> None:
         help="where to write the page (default: report.html in the folder, or in the working "
         "directory where several are named)",
     )
-    report.add_argument(
-        "--monitor",
-        metavar="NAME",
-        help="the metric by which runs are compared (default: that of the sweep or of a callback, "
-        "else a loss of the validation)",
-    )
-    report.add_argument(
-        "--mode",
-        choices=["min", "max"],
-        help="which of its values are better (default: by its name)",
-    )
+    _add_objective(report)
     report.add_argument(
         "--with-machine",
         action="store_true",
         help="show absolute paths, the host's name and process ids, too",
     )
     report.set_defaults(run=_report)
+
+    watch = commands.add_parser(
+        "watch",
+        help="show the runs of a folder on the terminal, as they go on",
+        description=(
+            "Show a table of the runs in a folder, those of a sweep as well, with their progress "
+            "and the metric, and follow them as they write. It reads their files alone. Ctrl-C "
+            "ends it; into a file or a pipe the table is printed once."
+        ),
+        epilog="Example: trainer-hooks watch sweep_run",
+    )
+    watch.add_argument(
+        "folder", metavar="FOLDER", type=Path, help="the folder of a run, of runs, or of a sweep"
+    )
+    _add_objective(watch)
+    watch.set_defaults(run=_watch)
 
     plot = commands.add_parser(
         "plot",
@@ -97,6 +104,52 @@ def add_parser(commands: Commands) -> None:
         "--x", choices=["step", "epoch"], default="step", help="the x axis (default: step)"
     )
     plot.set_defaults(run=_plot)
+
+
+def _add_objective(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the metric by which runs are compared."""
+    parser.add_argument(
+        "--monitor",
+        metavar="NAME",
+        help="the metric by which runs are compared (default: that of the sweep or of a callback, "
+        "else a loss of the validation)",
+    )
+    parser.add_argument(
+        "--mode",
+        choices=["min", "max"],
+        help="which of its values are better (default: by its name)",
+    )
+
+
+def _objective(monitor: str | None, mode: str | None) -> Objective | None:
+    """Return the metric that the user chose; None without one.
+
+    Raises:
+        UsageError: there is a mode and no metric.
+    """
+    from trainer_hooks.cli.report.comparison import Objective, better_mode
+
+    if monitor is None:
+        if mode is not None:
+            raise UsageError("--mode needs --monitor, the metric whose values it is about.")
+        return None
+    return Objective(monitor, mode or better_mode(monitor), is_chosen=True)
+
+
+def _watch(arguments: argparse.Namespace) -> int:
+    # here, since it imports torch, which the help of the command line does not need
+    from trainer_hooks.cli.report.watch import watch
+
+    try:
+        watch(arguments.folder, _objective(arguments.monitor, arguments.mode))
+    except ModuleNotFoundError as error:
+        return print_failure("watch", install_hint(error, "report", "yaml"))
+    # an OSError as well, but no failure: `main` ends quietly
+    except BrokenPipeError:
+        raise
+    except (TrainerHooksError, OSError) as error:
+        return print_failure("watch", str(error))
+    return 0
 
 
 def _report(arguments: argparse.Namespace) -> int:
@@ -139,17 +192,11 @@ def write_report(
     # here, since they import torch, which the help of the command line does not need
     from trainer_hooks._files import file_fault, is_missing, replace_file
     from trainer_hooks.cli.report.charts import points_for
-    from trainer_hooks.cli.report.comparison import (
-        Objective,
-        better_mode,
-        read_comparison,
-        sweep_objective,
-    )
+    from trainer_hooks.cli.report.comparison import read_comparison, sweep_objective
     from trainer_hooks.cli.report.logged_run import count_metrics, labels_of, read_run, runs_in
     from trainer_hooks.cli.report.page import make_page, render_page
 
-    if mode is not None and monitor is None:
-        raise UsageError("--mode needs --monitor, the metric whose values it is about.")
+    chosen = _objective(monitor, mode)
     folders = list(dict.fromkeys(run for path in run_paths for run in runs_in(path)))
     # a comparison of runs that were named one by one belongs to none of the folders
     target = output or (run_paths[0] if len(run_paths) == 1 else Path()) / "report.html"
@@ -172,9 +219,7 @@ def write_report(
         most = points_for(count_metrics(folders[0]))
         runs = [read_run(folders[0], labels_of(folders)[0], most)]
     else:
-        objective = sweep_objective(run_paths[0])
-        if monitor is not None:
-            objective = Objective(monitor, mode or better_mode(monitor), is_chosen=True)
+        objective = chosen or sweep_objective(run_paths[0])
         named = [path for path in run_paths if path in folders]
         comparison = read_comparison(folders, named, objective, with_machine=with_machine)
         for note in comparison.notes:

@@ -192,7 +192,7 @@ def read_comparison(
     ]
     filtered = MachineFilter.of([run.folder for run, _ in shown], [run for run, _ in shown])
     rows = [row for _, row in shown]
-    comparison = _compare(rows, objective, (lambda text: text) if with_machine else filtered.text)
+    comparison = compare_rows(rows, objective, *([] if with_machine else [filtered.text]))
     comparison.notes = notes
     comparison.runs = [run for run, _ in shown]
     _choose_drawn(comparison, counts, chosen, is_large=is_large)
@@ -266,8 +266,10 @@ def make_row(run: LoggedRun) -> RunRow:
     )
 
 
-def _compare(
-    rows: Sequence[RunRow], objective: Objective | None, shorten: Callable[[str], str]
+def compare_rows(
+    rows: Sequence[RunRow],
+    objective: Objective | None,
+    shorten: Callable[[str], str] = lambda text: text,
 ) -> Comparison:
     """Name runs by what differs between them.
 
