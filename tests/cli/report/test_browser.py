@@ -131,6 +131,10 @@ def test_the_curves_that_are_drawn_carry_the_right_numbers(visit) -> None:
     [trace] = traces(page, "train_loss")
     assert trace["x"] == list(range(100))
     assert trace["y"] == pytest.approx(LOSSES)
+    labels = plot(page, "lr-SGD").evaluate(
+        "({chart: {axes}}) => axes[1].values(null, [1e-4, null])"
+    )
+    assert labels == ["0.0001", ""]
     held = plot(page, "train_loss").evaluate("plot => plot.chart.data.map(row => [...row])")
     assert held == [trace["x"], trace["y"]]
     # a curve across the chart, beside the axes and their numbers

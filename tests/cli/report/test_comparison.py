@@ -72,6 +72,16 @@ def test_runs_are_named_by_the_hyperparameters_that_differ(tmp_path, compare) ->
     assert data["table"]["equal"] == [["depth", "3"]]
 
 
+def test_the_page_of_a_folder_lies_in_it_and_is_small(tmp_path, capsys) -> None:
+    """Two curves of a thousand values take far less than a mail may have."""
+    for number in range(2):
+        make(tmp_path / "runs" / f"v{number}", range(1000), hparams={"lr": number})
+    assert main(["report", str(tmp_path / "runs")]) == 0
+    page = tmp_path / "runs" / "report.html"
+    assert capsys.readouterr().out == f"{page}\n"
+    assert page.stat().st_size < 200_000
+
+
 def test_runs_are_named_by_the_config_of_the_command_line(tmp_path, compare) -> None:
     """The values of a config count, each once, and no folder; equal ends of names stay whole."""
     for number, lr in enumerate((0.1, 0.01)):

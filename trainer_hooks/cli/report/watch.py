@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 _PAUSE = 1.0
 """Seconds between two looks at the files."""
 
-_MAX_SHARE = 0.1
-"""The share of the time that may be spent in reading: a look that takes long is made less often."""
+_MAX_SHARE, _LONGEST_PAUSE = 0.1, 10.0
+"""The share of the time for reading: after a long look the pause is longer, up to a limit."""
 
 _FEWEST_POINTS = 8
 _BAR_WIDTH = 20
@@ -200,7 +200,7 @@ def watch(folder: Path, objective: Objective | None) -> None:
                 began = time.monotonic()
                 live.update(watcher.table(console.height), refresh=True)
                 spent = time.monotonic() - began
-                time.sleep(max(_PAUSE, spent / _MAX_SHARE))
+                time.sleep(max(_PAUSE, min(spent / _MAX_SHARE, _LONGEST_PAUSE)))
     except KeyboardInterrupt:
         return  # the way to end it
 

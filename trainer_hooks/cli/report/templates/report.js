@@ -57,18 +57,18 @@ function curvesOf(chart, colour) {
     const parts = isSeveral ? [data.runs[trace.run]] : [];
     if (!isSeveral || names.length > 1) parts.push(trace.name);
     // a logarithm has no place for zero and less
-    const y = state.y === "log" ? trace.y.map((value) => (value > 0 ? value : null)) : trace.y;
+    const placed = (y) => (state.y === "log" ? y.map((value) => (value > 0 ? value : null)) : y);
     const curve = {
       name: parts.join(": "),
       x,
-      y,
+      y: placed(trace.y),
       colour: colour.runs[(isSeveral ? trace.run : index) % colour.runs.length],
       dash: isSeveral ? DASHES[names.indexOf(trace.name) % DASHES.length] : [],
       opacity: 1,
     };
     if (state.smoothing > 0 && x.length > 2) {
       curves.push({ ...curve, name: `${curve.name} (as logged)`, opacity: 0.3 });
-      curve.y = smoothed(trace.y, state.smoothing);
+      curve.y = placed(smoothed(trace.y, state.smoothing));
     }
     curves.push(curve);
   });
@@ -86,7 +86,8 @@ function drawCurves(chart, plot) {
   const resumes = !isSeveral && !isByEpoch ? data.resumes[0] || [] : [];
   const before = plot.chart && isZoomed(plot) && plot.by === isByEpoch ? plot.chart.scales.x : null;
   const font = "12px system-ui, sans-serif";
-  const axis = { stroke: colour.text, font, grid: { stroke: colour.line, width: 1 }, ticks: { stroke: colour.line, width: 1 } };
+  // as they are: uPlot's own way rounds to three digits, and a learning rate of 1e-4 to 0
+  const axis = { stroke: colour.text, font, values: (made, splits) => splits.map(digits), grid: { stroke: colour.line, width: 1 }, ticks: { stroke: colour.line, width: 1 } };
   const isLog = state.y === "log" && curves.some((curve) => curve.y.some((value) => value > 0));
   const options = {
     width: Math.max(100, plot.clientWidth),
