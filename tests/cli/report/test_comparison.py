@@ -172,7 +172,7 @@ def test_runs_are_compared_by_what_the_sweep_the_config_or_the_user_says(
     """In that order; a metric that no run logged is an error if the user named it."""
     for number in range(2):
         run = make(tmp_path / "s" / f"trial_{number}" / "v", hparams={"lr": number}, metric="acc,b")
-        (run / "metrics.csv").write_text("step,acc,b\n0,1,2\n")
+        (run / "metrics.csv").write_text(f"step,acc,b\n0,1,{number}\n")
     data, _ = compare(tmp_path / "s")
     assert (data["table"]["metrics"], data["table"]["monitor"]) == (["acc", "b"], 0)
     definition = {"monitor": "b", "mode": "max"}
@@ -182,7 +182,8 @@ def test_runs_are_compared_by_what_the_sweep_the_config_or_the_user_says(
     make(tmp_path / "s" / "earlier_0" / "trial_9", hparams={"lr": 9})
     data, _ = compare(tmp_path / "s")
     assert (data["table"]["monitor"], data["table"]["modes"]) == (1, ["max", "max"])
-    assert names(data) == ["lr=0", "lr=1"]
+    # the best trial first
+    assert names(data) == ["lr=1", "lr=0"]
     data, _ = compare(tmp_path / "s", options=["--monitor", "acc", "--mode", "min"])
     assert (data["table"]["monitor"], data["table"]["modes"]) == (0, ["min", "min"])
     assert main(["report", str(tmp_path / "s"), "--monitor", "acd"]) == 2
@@ -283,6 +284,10 @@ def test_the_system_and_gradients_have_their_own_parts(tmp_path, compare) -> Non
     assert parts["curves"] == ["train_loss", "upgrade"]
     assert parts["system"] == ["cpu_percent", "gpu/0"]
     assert parts["gradients"] == ["l2_norm/grad/global"]
+    make(tmp_path / "other")
+    data, _ = compare(run, tmp_path / "other")
+    minor = {data["table"]["metrics"][index] for index in data["table"]["minor"]}
+    assert minor == {*stats, "l2_norm/grad/global", "gpu/0"}
     assert not parts.keys() & {
         "rates",
         "speed",

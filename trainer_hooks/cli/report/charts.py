@@ -90,7 +90,7 @@ def metric_charts(runs: Sequence[LoggedRun]) -> list[Chart]:
                 continue
             steps = [point.step for point in points]
             axis = run.metrics.epochs
-            kind, key = _kind_and_title(name)
+            kind, key = kind_and_title(name)
             chart = charts.setdefault((kind, key), Chart(key, kind))
             chart.traces.append(
                 PlottedCurve(
@@ -152,7 +152,7 @@ def _training_seconds(sample: dict[str, Any]) -> float:
     return number(sample, "seconds") - number(sample, "validation_seconds")
 
 
-def _kind_and_title(name: str) -> tuple[str, str]:
+def kind_and_title(name: str) -> tuple[str, str]:
     """Return the kind of a metric's chart, and the chart's title."""
     if _LEARNING_RATE.fullmatch(name):
         return "rate", name

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from trainer_hooks.checkpoint.inspection import as_mapping
-from trainer_hooks.cli.report.charts import most_curves, points_for
+from trainer_hooks.cli.report.charts import kind_and_title, most_curves, points_for
 from trainer_hooks.cli.report.logged_run import (
     SWEEP_JOURNAL,
     RunFolderError,
@@ -71,11 +71,13 @@ class Objective:
         metric: its name.
         mode: `"min"` or `"max"`, the values that are better.
         is_chosen: whether the user named it; it must then have been logged.
+        is_of_sweep: whether a sweep looks for its best value; its trials stand in that order.
     """
 
     metric: str
     mode: str
     is_chosen: bool = False
+    is_of_sweep: bool = False
 
     def key(self, value: float) -> float:
         """Return a key that sorts the best value first, and one that is no number last."""
@@ -204,9 +206,10 @@ def read_comparison(
 def _choose_drawn(
     comparison: Comparison, counts: Mapping[Path, int], chosen: Collection[Path], *, is_large: bool
 ) -> None:
-    """Sort many runs by their results, and read the curves of as many as the page has room for."""
+    """Sort trials and many runs by their results; read as many curves as the page has room for."""
     objective = comparison.objective
-    if len(comparison.rows) > MAX_IN_DETAIL and objective is not None:
+    is_many = len(comparison.rows) > MAX_IN_DETAIL
+    if objective is not None and (is_many or objective.is_of_sweep):
         pairs = sorted(
             zip(comparison.rows, comparison.runs, strict=True),
             key=lambda pair: objective.key(pair[0].best(objective)),
@@ -357,7 +360,7 @@ def sweep_objective(folder: Path) -> Objective | None:
             definition = as_mapping(as_mapping(record.get("user_attr")).get("definition"))
             monitor, mode = text(definition, "monitor"), text(definition, "mode")
             if monitor:
-                return Objective(monitor, "max" if mode == "max" else "min")
+                return Objective(monitor, "max" if mode == "max" else "min", is_of_sweep=True)
     return None
 
 
@@ -384,6 +387,7 @@ def comparison_data(
         "equal": [[name, short_text(value)] for name, value in comparison.equal.items()],
         "metrics": metrics,
         "modes": modes,
+        "minor": [i for i, name in enumerate(metrics) if kind_and_title(name)[0] != "metric"],
         "monitor": metrics.index(objective.metric)
         if objective is not None and objective.metric in metrics
         else 0,

@@ -26,9 +26,11 @@ function duration(seconds) {
 const order = table.metrics.map((_, index) => index).sort((a, b) => rank(a) - rank(b) || a - b);
 function rank(metric) {
   if (metric === table.monitor) return 0;
+  if (table.minor.includes(metric)) return 3;
   return /^(val|test)/i.test(table.metrics[metric]) ? 1 : 2;
 }
-const shownMetrics = new Set(order.slice(0, MOST_METRICS));
+// not learning rates, gradients and the system
+const shownMetrics = new Set(order.filter((metric) => rank(metric) < 3).slice(0, MOST_METRICS));
 const shownSettings = new Set(table.settings.map((_, index) => index).filter((index) => !table.places.includes(index)).slice(0, MOST_SETTINGS));
 
 function columns() {
@@ -208,7 +210,7 @@ function svg(tag, attributes, children = []) {
   return made;
 }
 
-const brief = (value) => String(Number(value.toPrecision(4)));
+const brief = (value) => (value && Math.abs(value) < 1e-3 ? value.toExponential(2) : String(Number(value.toPrecision(4))));
 
 // a position from 0 to 1 for each value, and the labels of the axis
 function scaleOf(values) {
@@ -275,20 +277,20 @@ function drawParallel(axes, rows) {
 
 function scatter(axis, result, rows) {
   const [width, height] = [360, 240];
-  const x = (share) => 70 + share * (width - 110);
+  const x = (share) => 80 + share * (width - 120);
   const y = (share) => height - 40 - share * (height - 60);
   const parts = [
-    svg("line", { x1: 60, x2: width - 20, y1: height - 30, y2: height - 30, stroke: "var(--line)" }),
-    svg("line", { x1: 60, x2: 60, y1: 12, y2: height - 30, stroke: "var(--line)" }),
+    svg("line", { x1: 70, x2: width - 20, y1: height - 30, y2: height - 30, stroke: "var(--line)" }),
+    svg("line", { x1: 70, x2: 70, y1: 12, y2: height - 30, stroke: "var(--line)" }),
   ];
   for (const [share, label] of axis.scale.ticks) parts.push(svg("text", { x: x(share), y: height - 14, class: "tick middle" }, short(label)));
-  for (const [share, label] of result.scale.ticks) parts.push(svg("text", { x: 55, y: y(share) + 4, class: "tick end" }, label));
+  for (const [share, label] of result.scale.ticks) parts.push(svg("text", { x: 65, y: y(share) + 4, class: "tick end" }, label));
   for (const row of rows) {
     const [across, up] = [axis.scale.at(axis.value(row)), result.scale.at(result.value(row))];
     if (across === null || up === null) continue;
     parts.push(titled("circle", summaryOf(row), { cx: x(across).toFixed(1), cy: y(up).toFixed(1), r: 4.5, fill: strokeOf(row), opacity: 0.8 }));
   }
-  const title = `${axis.name}${axis.scale.isLog ? " (log)" : ""} and ${result.name}`;
+  const title = [axis, result].map((each) => each.name + (each.scale.isLog ? " (log)" : "")).join(" and ");
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title }, parts);
   return element("figure", { className: "scatter" }, [element("figcaption", {}, title), picture]);
 }
