@@ -130,7 +130,7 @@ def report_pictures() -> dict[str, bytes]:
             page.goto((folder / "report.html").as_uri())
             for figure in page.locator("#curves figure.chart").all():
                 figure.scroll_into_view_if_needed()  # a chart is drawn when it is seen
-                figure.locator(".main-svg").first.wait_for()
+                figure.locator(".uplot").first.wait_for()
             page.evaluate("scrollTo(0, 0)")
             box = page.locator("#curves").bounding_box()
             assert box is not None

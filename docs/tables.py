@@ -36,7 +36,7 @@ _EXTRAS = {
     "mlflow": "`MLflowLogger`",
     "comet": "`CometLogger`",
     "plots": "`trainer.history.plot` and `to_pandas`, `lr_find().plot`",
-    "report": "`trainer-hooks report` and `trainer-hooks plot`, `SampleInspector`",
+    "report": "`trainer-hooks report`, `watch` and `plot`, `SampleInspector`",
     "monitor": "`DeviceStatsMonitor`",
     "quantization": "`QuantizationAwareTraining`",
     "export": "`ExportForInferenceCallback` to ONNX",

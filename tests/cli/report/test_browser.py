@@ -11,7 +11,7 @@ import pytest
 from trainer_hooks.cli.main import main
 
 playwright = pytest.importorskip("playwright.sync_api")
-pytest.importorskip("plotly")
+pytest.importorskip("jinja2")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 pytestmark = [
@@ -76,7 +76,7 @@ def visit(browser, written):
         page.goto((written / name).as_uri())
         for figure in page.locator("figure.chart").all():
             figure.scroll_into_view_if_needed()
-            figure.locator(".main-svg").first.wait_for()
+            figure.locator(".uplot, .bars").first.wait_for()
         page.evaluate("scrollTo(0, 0)")
         return page
 
@@ -96,7 +96,7 @@ def plot(page, title):
 
 def traces(page, title):
     return plot(page, title).evaluate(
-        "plot => plot.data.map(({name, x, y, opacity}) => ({name, x: [...x], y: [...y], opacity}))"
+        "plot => plot.curves.map(({name, x, y, opacity}) => ({name, x, y, opacity}))"
     )
 
 
@@ -108,17 +108,40 @@ def until(page, expression, argument=None):
         page.wait_for_timeout(20)
 
 
-def range_of(page, title, axis="xaxis"):
-    return plot(page, title).evaluate(f"plot => [...plot.layout.{axis}.range]")
+def range_of(page, title):
+    return plot(page, title).evaluate("({chart: {scales: {x}}}) => [x.min, x.max]")
+
+
+def ink(page, title):
+    """Return how many points of a chart's canvas are painted."""
+    return plot(page, title).evaluate(
+        """plot => {
+            const canvas = plot.querySelector("canvas");
+            const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d");
+            copy.drawImage(canvas, 0, 0);
+            const {data} = copy.getImageData(0, 0, canvas.width, canvas.height);
+            return data.filter((value, index) => index % 4 === 3 && value > 0).length;
+        }"""
+    )
 
 
 def test_the_curves_that_are_drawn_carry_the_right_numbers(visit) -> None:
-    """What plotly holds after drawing is what metrics.csv said."""
+    """What the plot holds after drawing is what metrics.csv said, and it is painted."""
     page = visit()
     [trace] = traces(page, "train_loss")
     assert trace["x"] == list(range(100))
     assert trace["y"] == pytest.approx(LOSSES)
-    assert page.locator("figure.chart .scatterlayer path.js-line").count() >= 3
+    labels = plot(page, "lr-SGD").evaluate(
+        "({chart: {axes}}) => axes[1].values(null, [1e-4, null])"
+    )
+    assert labels == ["0.0001", ""]
+    held = plot(page, "train_loss").evaluate("plot => plot.chart.data.map(row => [...row])")
+    assert held == [trace["x"], trace["y"]]
+    # a curve across the chart, beside the axes and their numbers
+    drawn = ink(page, "train_loss")
+    plot(page, "train_loss").evaluate("plot => plot.chart.setSeries(1, {show: false})")
+    page.wait_for_timeout(50)
+    assert drawn - ink(page, "train_loss") > 500
     [speed] = (
         traces(page, "batches per second") if plot(page, "batches per second").count() else [0]
     )
@@ -135,14 +158,19 @@ def test_a_metrics_name_with_a_script_in_it_stays_text(visit) -> None:
     assert page.locator("th").get_by_text(EVIL, exact=True).first.is_visible()
     target = plot(page, EVIL)
     target.scroll_into_view_if_needed()
-    box = target.bounding_box()
+    box = target.locator(".u-over").bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    page.locator(".hoverlayer text").first.wait_for()
-    assert target.locator("svg b, svg script").count() == 0
+    # the value under the mouse
+    until(
+        page,
+        "plot => plot.querySelectorAll('.u-value')[1].textContent !== '-'",
+        target.element_handle(),
+    )
+    assert target.locator("b, script").count() == 0
 
 
 def test_a_name_in_a_legend_is_seen_as_it_was_written(browser, tmp_path) -> None:
-    """Plotly takes tags in names for markup; here they are shown."""
+    """Tags in names are shown."""
     folder = tmp_path / "run"
     folder.mkdir()
     head = "step,train_<b>x</b>,val_<b>x</b>\n"
@@ -150,8 +178,9 @@ def test_a_name_in_a_legend_is_seen_as_it_was_written(browser, tmp_path) -> None
     assert main(["report", str(folder)]) == 0
     page = browser.new_page()
     page.goto((folder / "report.html").as_uri())
-    page.locator(".legendtext").first.wait_for()
-    assert page.locator(".legendtext").all_text_contents() == ["train_<b>x</b>", "val_<b>x</b>"]
+    page.locator(".u-legend").first.wait_for()
+    names = page.locator(".u-legend .u-label").all_text_contents()
+    assert names == ["step", "train_<b>x</b>", "val_<b>x</b>"]
     page.close()
 
 
@@ -170,7 +199,7 @@ def test_smoothing_logarithm_and_epochs(visit) -> None:
         expected.append(mean / (1 - share))
     assert smooth["y"] == pytest.approx(expected)
     assert smooth["x"][-1] == 10.0
-    assert plot(page, "train_loss").evaluate("plot => plot.layout.yaxis.type") == "log"
+    assert plot(page, "train_loss").evaluate("plot => plot.chart.scales.y.distr") == 3
     assert page.locator("#smoothing-shown").inner_text() == "0.50"
 
 
@@ -187,7 +216,6 @@ def test_a_chart_is_zoomed_and_moved_by_keyboard(visit) -> None:
     moved = range_of(page, "train_loss")
     assert moved[0] - zoomed[0] == pytest.approx(0.2 * (zoomed[1] - zoomed[0]))
     page.keyboard.press("0")
-    until(page, "plot => plot.layout.xaxis.autorange === true", target.element_handle())
     assert range_of(page, "train_loss") == pytest.approx([low, high])
 
 
@@ -205,7 +233,7 @@ def test_the_tab_key_goes_through_the_page_in_its_order(visit) -> None:
         )
     assert seen[0] == "#main"
     assert seen[1] == "#overview"
-    order = ["#notes", "x", "y", "smoothing", "filter", "reset"]
+    order = ["#plugins", "x", "y", "smoothing", "filter", "reset"]
     places = [seen.index(name) for name in order]
     assert places == sorted(places)
     assert any("plot" in name for name in seen[places[-1] :])
@@ -216,7 +244,7 @@ def test_a_mouse_zooms_into_a_chart(visit) -> None:
     page = visit()
     plot(page, "train_loss").scroll_into_view_if_needed()
     low, high = range_of(page, "train_loss")
-    box = plot(page, "train_loss").locator(".nsewdrag").first.bounding_box()
+    box = plot(page, "train_loss").locator(".u-over").bounding_box()
     y = box["y"] + box["height"] / 2
     page.mouse.move(box["x"] + 0.25 * box["width"], y)
     page.mouse.down()
@@ -225,14 +253,16 @@ def test_a_mouse_zooms_into_a_chart(visit) -> None:
     page.mouse.up()
     zoomed = range_of(page, "train_loss")
     assert low < zoomed[0] < zoomed[1] < high
+    page.mouse.dblclick(box["x"] + 0.5 * box["width"], y)
+    assert range_of(page, "train_loss") == pytest.approx([low, high])
 
 
-@pytest.mark.parametrize("name", ["one.html", "both.html"])
-def test_a_narrow_window_is_enough(name, visit) -> None:
+@pytest.mark.parametrize("name", ["one.html", "both.html", "sweep.html"])
+def test_a_narrow_window_is_enough(name, swept, visit) -> None:
     """At 360 pixels nothing makes the page scroll sideways, and charts fit."""
     page = visit(name, width=360)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    for box in [item.bounding_box() for item in page.locator(".plot .main-svg").all()]:
+    for box in [item.bounding_box() for item in page.locator(".plot .uplot, .plot .bars").all()]:
         assert box["x"] + box["width"] <= 360
 
 
@@ -241,7 +271,8 @@ def test_charts_follow_the_window(visit) -> None:
     page = visit()
     page.set_viewport_size({"width": 500, "height": 800})
     until(
-        page, "[...document.querySelectorAll('.plot .main-svg')].every(s => s.clientWidth <= 500)"
+        page,
+        "[...document.querySelectorAll('.plot .uplot')].every(each => each.clientWidth <= 500)",
     )
 
 
@@ -251,17 +282,17 @@ def test_the_dark_is_dark(visit) -> None:
     page = visit(scheme="dark")
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert sum(map(int, dark[4:-1].split(","))) < 150 < sum(map(int, light[4:-1].split(",")))
-    colour = plot(page, "train_loss").evaluate("plot => plot.layout.font.color")
+    colour = plot(page, "train_loss").evaluate("({chart}) => chart.axes[0].stroke()")
     assert colour == "#e4e9f0"
 
 
 def test_runs_are_shown_and_hidden_and_charts_are_found(visit) -> None:
-    """A box for each run takes it out of the charts; a word leaves the charts that have it."""
+    """The box in a run's row takes it out of the charts; a word leaves the charts that have it."""
     page = visit("both.html")
-    assert [trace["name"] for trace in traces(page, "train_loss")] == ["one", "two"]
+    assert [trace["name"] for trace in traces(page, "train_loss")] == ["shift=0", "shift=0.5"]
     assert traces(page, "train_loss")[1]["y"] == pytest.approx([v + 0.5 for v in LOSSES])
-    page.get_by_role("checkbox", name="two").uncheck()
-    assert [trace["name"] for trace in traces(page, "train_loss")] == ["one"]
+    page.get_by_role("checkbox", name="draw shift=0.5").uncheck()
+    assert [trace["name"] for trace in traces(page, "train_loss")] == ["shift=0"]
     page.get_by_label("find").fill("LOSS")
     shown = page.locator("#curves figure.chart:visible figcaption").all_inner_texts()
     assert shown == ["train_loss"]
@@ -277,4 +308,189 @@ def test_the_timeline_tells_of_the_kill_and_the_resume(visit) -> None:
     assert "(at least 10 steps trained again)" in table
     assert "0 to at least 60" in table
     assert "50 to 100" in table
-    assert page.locator("#timeline .barlayer .point").count() == 2
+    assert page.locator("#timeline .bar").count() == 2
+
+
+def make_sweep(root):
+    """Write runs of two learning rates and two widths, two seeds each; one failed."""
+    for number in range(8):
+        lr, width, seed = (0.1, 0.01)[number // 4], (8, 16)[number // 2 % 2], number % 2
+        folder = root / f"trial_{number}"
+        folder.mkdir(parents=True)
+        loss = 10 * lr + width / 8 + seed
+        (folder / "metrics.csv").write_text(
+            "step,epoch,val_loss,val_acc,nan\n"
+            f"0,0,{loss + 5},0.1,nan\n1,0,{loss},{number / 10},nan\n2,1,{loss + 1},0.2,nan\n"
+        )
+        hparams = {"lr": lr, "width": width, "seed": seed, "depth": 3, EVIL: 1}
+        (folder / "hparams.json").write_text(json.dumps(hparams))
+        start = {"event": "start", "run": "a", "time": 1e9, "step": 0, "stage": "fit", "pid": 1}
+        end = {"event": "end", "run": "a", "time": 1e9 + number, "global_step": 3}
+        end |= (
+            {"status": "failed", "error": {"type": "E", "message": EVIL}}
+            if number == 7
+            else {"status": "finished", "stop_reason": "patience"}
+        )
+        (folder / "run.jsonl").write_text(f"{json.dumps(start)}\n{json.dumps(end)}\n")
+    return root
+
+
+@pytest.fixture(scope="module")
+def swept(written):
+    """Write the page of a sweep; return the function that reads its table's column."""
+    root = make_sweep(written / "sweep")
+    assert main(["report", str(root / "trial_3")]) == 0
+    assert main(["report", str(root), "-o", str(written / "sweep.html")]) == 0
+    return written
+
+
+def column(page, name, table="#runs-table"):
+    """Return the texts of a column of a table, from the top."""
+    head = page.locator(f"{table} thead th").all_inner_texts()
+    rows = page.locator(f"{table} tbody tr").all()
+    return [row.locator("th, td").nth(head.index(name)).inner_text().strip() for row in rows]
+
+
+def test_the_table_of_runs_sorts_by_mouse_and_keyboard(swept, visit) -> None:
+    """A heading sorts upwards, once more downwards; the order is told to screen readers."""
+    page = visit("sweep.html")
+    assert column(page, "run")[3] == "lr=0.1, width=16, seed 1"
+    assert column(page, "val_loss best")[3] == "4"
+    assert column(page, "val_loss last")[3] == "5"
+    assert column(page, "lr") == ["0.1"] * 4 + ["0.01"] * 4
+    page.get_by_role("button", name="val_loss best").click()
+    values = [float(text) for text in column(page, "val_loss best")]
+    assert values == sorted(values) == [1.1, 2, 2.1, 2.1, 3, 3, 3.1, 4]
+    # the heading keeps the focus
+    page.keyboard.press("Enter")
+    assert [float(text) for text in column(page, "val_loss best")] == sorted(values, reverse=True)
+    order = page.locator("#runs-table th[aria-sort=descending]").all_inner_texts()
+    assert order == ["val_loss best"]
+    page.get_by_role("button", name="run", exact=True).click()
+    assert column(page, "run")[0] == "lr=0.01, width=8, seed 0"
+    assert page.locator("#runs-table td.best").all_inner_texts().count("1.1") == 1
+
+
+def test_the_table_of_runs_is_filtered(swept, visit) -> None:
+    """By words and by comparisons; the number of rows is told, and markup stays text."""
+    page = visit("sweep.html")
+    for words, count in (
+        ("lr>=0.1", 4), ("width=8 lr<0.1", 2), ("failed", 1), ("seed=1 finished", 3),
+        ("VAL_LOSS<1.5", 0), ("val_loss<=2.1", 1), ("nothing", 0), ("", 8), (EVIL.split()[0], 1),
+    ):  # fmt: skip
+        page.get_by_label("filter").fill(words)
+        assert page.locator("#runs-table tbody tr").count() == count, words
+        assert page.locator("#runs-count").inner_text().startswith(f"{count}")
+    assert page.evaluate("window.hacked") is None
+    assert EVIL in column(page, "state")[0]
+
+
+def test_a_row_leads_to_its_own_page_and_draws_its_curves(swept, visit) -> None:
+    """The name is a link where there is a page; legends have the same names."""
+    page = visit("sweep.html")
+    links = page.locator("#runs-table a")
+    assert links.evaluate_all("links => links.map(link => link.getAttribute('href'))") == [
+        "./sweep/trial_3/report.html"
+    ]
+    name = "lr=0.01, width=8, seed 0"
+    assert name in [trace["name"] for trace in traces(page, "val_loss")]
+    page.get_by_role("checkbox", name=f"draw {name}").uncheck()
+    assert name not in [trace["name"] for trace in traces(page, "val_loss")]
+    assert len(traces(page, "val_loss")) == 7
+
+
+def test_means_over_seeds(swept, visit) -> None:
+    """The mean and the sample deviation of the runs with the same hyperparameters."""
+    page = visit("sweep.html")
+    groups = "#groups-table"
+    assert column(page, "hyperparameters", groups) == [
+        "lr=0.1, width=8", "lr=0.1, width=16", "lr=0.01, width=8", "lr=0.01, width=16",
+    ]  # fmt: skip
+    assert column(page, "runs", groups) == ["2 seeds"] * 4
+    assert column(page, "val_loss best", groups)[0] == "2.5 \u00b1 0.7071"
+    assert column(page, "val_loss last", groups)[2] == "2.6 \u00b1 0.7071"
+    assert column(page, "nan best", groups)[0] == ""
+
+
+def test_hyperparameters_are_drawn_against_the_metric(swept, visit) -> None:
+    """A line and a dot for each run that the filter leaves; another metric is one choice away."""
+    page = visit("sweep.html")
+    lines = page.locator("#parallel polyline")
+    assert lines.count() == 8
+    assert page.locator("#parallel .axis-name").all_text_contents() == [
+        "lrlr",
+        "widthwidth",
+        "val_lossval_loss",
+    ]
+    captions = page.locator("#scatters figcaption")
+    assert captions.all_inner_texts() == ["lr and val_loss", "width and val_loss"]
+    assert page.locator("#scatters circle").count() == 16
+    # the lowest loss is at the bottom, with the lowest learning rate at the left
+    places = (
+        page.locator("#scatters svg")
+        .first.locator("circle")
+        .evaluate_all(
+            "dots => dots.map(dot => [dot.textContent, ...['cx', 'cy'].map("
+            "name => Number(dot.getAttribute(name)))])"
+        )
+    )
+    lowest = max(places, key=lambda place: place[2])
+    assert lowest[0] == "lr=0.01, width=8, seed 0: val_loss 1.1"
+    assert lowest[1] == min(place[1] for place in places)
+    page.get_by_label("filter").fill("width=8")
+    assert lines.count() == 4
+    page.get_by_label("filter").fill("")
+    page.get_by_label("compare by").select_option(label="val_acc")
+    assert page.get_by_label("better").input_value() == "max"
+    assert captions.all_inner_texts() == ["lr and val_acc", "width and val_acc"]
+    # a metric that was NaN throughout leaves nothing to draw, and breaks nothing
+    page.get_by_label("compare by").select_option(label="nan")
+    assert page.locator("#scatters circle").count() == 0
+
+
+def test_the_difference_of_two_configs(swept, visit) -> None:
+    """Of two runs it is shown at once; of more, two are chosen."""
+    page = visit("both.html")
+    assert page.locator("#difference-lines").inner_text().split("\n") == [
+        "- shift: 0", "+ shift: 0.5", "",
+    ]  # fmt: skip
+    assert page.locator("#parallel svg").count() == 0
+    page = visit("sweep.html")
+    page.get_by_text("Difference of two configs").click()
+    page.locator("#difference-from").select_option(label="lr=0.1, width=8, seed 0")
+    page.locator("#difference-to").select_option(label="lr=0.01, width=8, seed 1")
+    lines = page.locator("#difference-lines")
+    expected = ["- lr: 0.1", "+ lr: 0.01", "- seed: 0", "+ seed: 1", ""]
+    assert lines.inner_text().split("\n") == expected
+    page.get_by_label("equal lines, too").check()
+    assert "  depth: 3" in lines.inner_text()
+    assert f"  {EVIL}: 1" in lines.inner_text()
+
+
+def test_many_runs_are_shown_in_parts(browser, tmp_path) -> None:
+    """Of a thousand runs 200 rows are drawn, the best first, and ten have curves at first."""
+    for number in range(1000):
+        folder = tmp_path / "runs" / f"v{number}"
+        folder.mkdir(parents=True)
+        metrics = [f"m{index}" for index in range(20)]
+        rows = [f"{step},{','.join([str(number + step)] * 21)}" for step in range(2)]
+        (folder / "metrics.csv").write_text(
+            "\n".join([f"step,val_loss,{','.join(metrics)}", *rows, ""])
+        )
+        (folder / "hparams.json").write_text(json.dumps({"lr": number}))
+    assert main(["report", str(tmp_path / "runs")]) == 0
+    page = browser.new_page()
+    page.goto((tmp_path / "runs" / "report.html").as_uri())
+    rows = page.locator("#runs-table tbody tr")
+    assert rows.count() == 200
+    assert column(page, "run")[:2] == ["lr=0", "lr=1"]
+    assert page.locator("#runs-table input:checked").count() == 10
+    assert page.locator("#runs-table input:not([disabled])").count() == 100
+    page.get_by_role("button", name="show more").click()
+    assert rows.count() == 400
+    page.get_by_label("filter").fill("lr=999")
+    assert column(page, "val_loss last") == ["1000"]
+    page.get_by_text("columns", exact=True).click()
+    page.get_by_role("checkbox", name="m19").check()
+    assert column(page, "m19 best") == ["999"]
+    page.close()

@@ -54,7 +54,7 @@ def test_a_file_is_no_folder(tmp_path) -> None:
 def test_an_empty_folder_is_no_run(tmp_path) -> None:
     """The message says what is looked for."""
     with pytest.raises(
-        RunFolderError, match=r"holds nothing of a run: neither metrics\.csv.*two levels"
+        RunFolderError, match=r"holds nothing of a run: neither metrics\.csv.*three levels"
     ):
         require_run(tmp_path)
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _PAGE_POINTS, _MAX_CURVE_POINTS, _MIN_CURVE_POINTS = 400_000, 2000, 64
 _STAGE_PREFIX = re.compile(r"(?:train|training|val|valid|validation|test)[_/.-](.+)")
 _INTERVAL_SUFFIX = re.compile(r"_(?:step|epoch)$")
+_SYSTEM = re.compile(r"(?:.*DeviceStatsMonitor[^/]*/|(?=(?:cpu|gpu|nvml)[_/.]))(.+)", re.IGNORECASE)
+_GRADIENT = re.compile(r"(?:.*[/_.])?grad(?:ient)?s?(?:[/_.].*)?", re.IGNORECASE)
 _LEARNING_RATE = re.compile(r"(?:lr|learning_rate)(?:[-_/ ].*)?", re.IGNORECASE)
 _DIGITS = 9  # more than a float32 has; float64 noise would only make the page larger
 
@@ -43,16 +45,6 @@ class PlottedCurve:
     values: list[float]
     count: int
 
-    def as_data(self) -> dict[str, Any]:
-        """Return the curve as the page's script reads it."""
-        return {
-            "run": self.run,
-            "name": self.name,
-            "x": self.steps,
-            "e": [round(epoch, 4) for epoch in self.epochs],
-            "y": [float(f"{value:.{_DIGITS}g}") for value in self.values],
-        }
-
 
 @dataclass(slots=True)
 class Chart:
@@ -60,7 +52,7 @@ class Chart:
 
     Attributes:
         title: its heading.
-        kind: `"metric"`, `"rate"` or `"speed"`.
+        kind: `"metric"`, `"rate"`, `"gradient"`, `"system"` or `"speed"`.
         traces: the curves.
     """
 
@@ -80,6 +72,11 @@ def points_for(curves: int) -> int:
     return max(_MIN_CURVE_POINTS, min(_MAX_CURVE_POINTS, _PAGE_POINTS // max(1, curves)))
 
 
+def most_curves() -> int:
+    """Return the maximum of curves for which a page has room."""
+    return _PAGE_POINTS // _MIN_CURVE_POINTS
+
+
 def metric_charts(runs: Sequence[LoggedRun]) -> list[Chart]:
     """Return a chart for each metric; training, validation and test share one.
 
@@ -93,8 +90,7 @@ def metric_charts(runs: Sequence[LoggedRun]) -> list[Chart]:
                 continue
             steps = [point.step for point in points]
             axis = run.metrics.epochs
-            kind = "rate" if _LEARNING_RATE.fullmatch(name) else "metric"
-            key = name if kind == "rate" else _metric_family(name)
+            kind, key = kind_and_title(name)
             chart = charts.setdefault((kind, key), Chart(key, kind))
             chart.traces.append(
                 PlottedCurve(
@@ -156,6 +152,16 @@ def _training_seconds(sample: dict[str, Any]) -> float:
     return number(sample, "seconds") - number(sample, "validation_seconds")
 
 
+def kind_and_title(name: str) -> tuple[str, str]:
+    """Return the kind of a metric's chart, and the chart's title."""
+    if _LEARNING_RATE.fullmatch(name):
+        return "rate", name
+    # of a DeviceStatsMonitor, the values before and after a batch share a chart
+    if match := _SYSTEM.fullmatch(name):
+        return "system", match[1]
+    return ("gradient", name) if _GRADIENT.fullmatch(name) else ("metric", _metric_family(name))
+
+
 def _metric_family(name: str) -> str:
     """Return the name of a metric without its stage and interval: `val_loss_epoch` as `loss`."""
     match = _STAGE_PREFIX.fullmatch(name)
@@ -189,10 +195,13 @@ class FigureList:
 
     Attributes:
         charts: the data of each figure's chart, by the figure's number.
+        axes: the x axes of curves, in steps and in epochs.
     """
 
     def __init__(self) -> None:
         self.charts: list[dict[str, Any]] = []
+        self.axes: list[dict[str, Any]] = []
+        self._axes: dict[tuple[tuple[int, ...], tuple[float, ...]], int] = {}
 
     def curves(self, charts: Sequence[Chart]) -> list[Figure]:
         """Make a figure for each chart."""
@@ -227,7 +236,15 @@ class FigureList:
         return self._wide({"draws": "costs", "bars": bars}, "Time by callback")
 
     def _curve(self, chart: Chart) -> Figure:
-        traces = [trace.as_data() for trace in chart.traces]
+        traces = [
+            {
+                "run": trace.run,
+                "name": trace.name,
+                "axis": self._axis(trace),
+                "y": [float(f"{value:.{_DIGITS}g}") for value in trace.values],
+            }
+            for trace in chart.traces
+        ]
         number = self._add({"draws": "curves", "title": chart.title, "traces": traces})
         thinned = [trace for trace in chart.traces if trace.count > len(trace.values)]
         note = ""
@@ -239,6 +256,15 @@ class FigureList:
             )
         alt_text = f"{chart.title}: {len(traces)} curves. {_KEYS}"
         return Figure(number, chart.title, alt_text, note)
+
+    def _axis(self, trace: PlottedCurve) -> int:
+        """Return the index of a curve's x axis; curves with the same one share it."""
+        key = (tuple(trace.steps), tuple(trace.epochs))
+        if key not in self._axes:
+            self._axes[key] = len(self.axes)
+            epochs = [round(epoch, 4) for epoch in trace.epochs]
+            self.axes.append({"x": trace.steps, "e": epochs})
+        return self._axes[key]
 
     def _wide(self, data: dict[str, Any], title: str) -> Figure:
         return Figure(self._add(data), title, title, is_wide=True)

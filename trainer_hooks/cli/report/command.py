@@ -1,7 +1,8 @@
-"""`trainer-hooks report` and `plot`: a page about runs, and plots on the terminal."""
+"""`trainer-hooks report`, `watch` and `plot`: a page about runs, their table, and plots."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,13 +14,14 @@ if TYPE_CHECKING:
     import argparse
 
     from trainer_hooks.cli.commands import Commands
+    from trainer_hooks.cli.report.comparison import Objective
 
 _PAGES = (".html", ".htm")
 """The suffixes of files that a report may replace."""
 
 
 def add_parser(commands: Commands) -> None:
-    """Declare both commands."""
+    """Declare the three commands."""
     report = commands.add_parser(
         "report",
         help="write a page that tells of a run, or compares several",
@@ -27,27 +29,52 @@ def add_parser(commands: Commands) -> None:
             "Write one page, which needs no network, from what a run has left on disk, also of one "
             "that died or is still going: curves, learning rates, throughput, time by callback and "
             "hook, checkpoints, the timeline of its interruptions, hyperparameters, environment "
-            "and plugins. Several runs are drawn over each other and compared."
+            "and plugins. Several runs, of a sweep, of folds or seeds, are compared: a table of "
+            "them by what differs, their curves over each other, and each hyperparameter against "
+            "the metric. Absolute paths and the host's name are left out."
         ),
-        epilog="Example: trainer-hooks report trainer_logs/version_0 -o report.html",
+        epilog="Example: trainer-hooks report trainer_logs/version_0; trainer-hooks report "
+        "sweep_run",
     )
     report.add_argument(
         "runs",
         metavar="RUN_DIR",
         type=Path,
         nargs="+",
-        help="the folder of a run, as trainer.log_dir tells it; of a folder that holds several, as "
-        "trainer_logs, the newest run is taken",
+        help="the folder of a run, as trainer.log_dir tells it, or one that holds several, as "
+        "trainer_logs or that of a sweep: all of them are compared",
     )
     report.add_argument(
         "-o",
         "--output",
         metavar="FILE",
         type=Path,
-        help="where to write the page (default: report.html in the folder of the run, or in the "
-        "working directory where there are several)",
+        help="where to write the page (default: report.html in the folder, or in the working "
+        "directory where several are named)",
+    )
+    _add_objective(report)
+    report.add_argument(
+        "--with-machine",
+        action="store_true",
+        help="show absolute paths, the host's name and process ids, too",
     )
     report.set_defaults(run=_report)
+
+    watch = commands.add_parser(
+        "watch",
+        help="show the runs of a folder on the terminal, as they go on",
+        description=(
+            "Show a table of the runs in a folder, those of a sweep as well, with their progress "
+            "and the metric, and follow them as they write. It reads their files alone. Ctrl-C "
+            "ends it; into a file or a pipe the table is printed once."
+        ),
+        epilog="Example: trainer-hooks watch sweep_run",
+    )
+    watch.add_argument(
+        "folder", metavar="FOLDER", type=Path, help="the folder of a run, of runs, or of a sweep"
+    )
+    _add_objective(watch)
+    watch.set_defaults(run=_watch)
 
     plot = commands.add_parser(
         "plot",
@@ -79,23 +106,85 @@ def add_parser(commands: Commands) -> None:
     plot.set_defaults(run=_plot)
 
 
+def _add_objective(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the metric by which runs are compared."""
+    parser.add_argument(
+        "--monitor",
+        metavar="NAME",
+        help="the metric by which runs are compared (default: that of the sweep or of a callback, "
+        "else a loss of the validation)",
+    )
+    parser.add_argument(
+        "--mode",
+        choices=["min", "max"],
+        help="which of its values are better (default: by its name)",
+    )
+
+
+def _objective(monitor: str | None, mode: str | None) -> Objective | None:
+    """Return the metric that the user chose; None without one.
+
+    Raises:
+        UsageError: there is a mode and no metric.
+    """
+    from trainer_hooks.cli.report.comparison import Objective, better_mode
+
+    if monitor is None:
+        if mode is not None:
+            raise UsageError("--mode needs --monitor, the metric whose values it is about.")
+        return None
+    return Objective(monitor, mode or better_mode(monitor), is_chosen=True)
+
+
+def _watch(arguments: argparse.Namespace) -> int:
+    # here, since it imports torch, which the help of the command line does not need
+    from trainer_hooks.cli.report.watch import watch
+
+    try:
+        watch(arguments.folder, _objective(arguments.monitor, arguments.mode))
+    except ModuleNotFoundError as error:
+        return print_failure("watch", install_hint(error, "report", "yaml"))
+    # an OSError as well, but no failure: `main` ends quietly
+    except BrokenPipeError:
+        raise
+    except (TrainerHooksError, OSError) as error:
+        return print_failure("watch", str(error))
+    return 0
+
+
 def _report(arguments: argparse.Namespace) -> int:
     try:
-        written = write_report(arguments.runs, arguments.output)
+        written = write_report(
+            arguments.runs,
+            arguments.output,
+            arguments.monitor,
+            arguments.mode,
+            with_machine=arguments.with_machine,
+        )
     except ModuleNotFoundError as error:
-        return print_failure("report", install_hint(error, "report", "jinja2", "plotly"))
+        return print_failure("report", install_hint(error, "report", "jinja2", "yaml"))
     except (TrainerHooksError, OSError) as error:
         return print_failure("report", str(error))
     print(printable(written))
     return 0
 
 
-def write_report(run_paths: list[Path], output: Path | None) -> Path:
+def write_report(
+    run_paths: list[Path],
+    output: Path | None,
+    monitor: str | None = None,
+    mode: str | None = None,
+    *,
+    with_machine: bool = False,
+) -> Path:
     """Write a page about runs and return its path.
 
     Args:
-        run_paths: the folders of the runs.
-        output: the file to write; None: `report.html` beside the run.
+        run_paths: the folders of the runs, or folders that hold several.
+        output: the file to write; None: `report.html` in the folder.
+        monitor: the metric by which runs are compared; None: that of the sweep, or a likely one.
+        mode: `"min"` or `"max"`, the values that are better; None: by the metric's name.
+        with_machine: whether absolute paths and the host's name are shown.
 
     Raises:
         ModuleNotFoundError: a package of the extra `report` is not installed.
@@ -103,22 +192,14 @@ def write_report(run_paths: list[Path], output: Path | None) -> Path:
     # here, since they import torch, which the help of the command line does not need
     from trainer_hooks._files import file_fault, is_missing, replace_file
     from trainer_hooks.cli.report.charts import points_for
-    from trainer_hooks.cli.report.logged_run import (
-        count_metrics,
-        labels_of,
-        newest_runs,
-        read_run,
-    )
+    from trainer_hooks.cli.report.comparison import read_comparison, sweep_objective
+    from trainer_hooks.cli.report.logged_run import count_metrics, labels_of, read_run, runs_in
     from trainer_hooks.cli.report.page import make_page, render_page
 
-    folders = newest_runs(run_paths, "report")
-    most = points_for(sum(map(count_metrics, folders)))
-    runs = [
-        read_run(folder, label, most, beside=[other for other in folders if other != folder])
-        for folder, label in zip(folders, labels_of(folders), strict=True)
-    ]
-    # beside its run; a comparison belongs to none of the folders
-    target = output or (folders[0] if len(folders) == 1 else Path()) / "report.html"
+    chosen = _objective(monitor, mode)
+    folders = list(dict.fromkeys(run for path in run_paths for run in runs_in(path)))
+    # a comparison of runs that were named one by one belongs to none of the folders
+    target = output or (run_paths[0] if len(run_paths) == 1 else Path()) / "report.html"
     # before the work: a file of that name is replaced, and nothing else
     if not is_missing(target):
         if fault := file_fault(target):
@@ -133,7 +214,23 @@ def write_report(run_paths: list[Path], output: Path | None) -> Path:
             f"output {str(target)!r}: there is no folder {str(target.parent)!r}. Make it, or name "
             "a file in another folder."
         )
-    page = render_page(make_page(runs))
+    comparison = None
+    if len(folders) == 1:
+        most = points_for(count_metrics(folders[0]))
+        runs = [read_run(folders[0], labels_of(folders)[0], most)]
+    else:
+        objective = chosen or sweep_objective(run_paths[0])
+        named = [path for path in run_paths if path in folders]
+        comparison = read_comparison(folders, named, objective, with_machine=with_machine)
+        for note in comparison.notes:
+            print(f"trainer-hooks report: {printable(note)}", file=sys.stderr)
+        runs = comparison.runs
+        if len(runs) == 1:
+            # the others could not be read, or this one resumed them
+            runs[0].label = labels_of([runs[0].folder])[0]
+            runs[0].notes.extend(comparison.notes)
+            comparison = None
+    page = render_page(make_page(runs, comparison, target.parent, with_machine=with_machine))
     replace_file(target, lambda file: file.write(page))
     return target
 

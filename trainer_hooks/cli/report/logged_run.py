@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import sys
 from dataclasses import dataclass, field
@@ -21,6 +22,9 @@ from trainer_hooks.errors import TrainerHooksError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+SWEEP_JOURNAL = "study.log"
+"""The file in a sweep's folder in which Optuna keeps the study."""
 
 _MAX_LINE_BYTES = 1 << 20
 _MAX_RECORDS = 200_000
@@ -222,16 +226,50 @@ def newest_run(folder: Path) -> tuple[Path, int]:
     Raises:
         RunFolderError: the folder is not a run's, and holds none.
     """
+    runs = _runs_below(folder)
+    if runs:
+        return max(runs, key=_written_at), len(runs)
+    require_run(folder)
+    return folder, 0
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """Return the runs in a folder of runs, by their names; for a run's folder itself alone.
+
+    Of each trial of a sweep it is the newest run.
+
+    Raises:
+        RunFolderError: the folder is not a run's, and holds none.
+    """
+    if (folder / SWEEP_JOURNAL).is_file():
+        # not all that is below: `earlier_0` holds the trials of another sweep
+        trials = [_runs_below(trial) for trial in folder.glob("trial_*/")]
+        runs = [max(trial, key=_written_at) for trial in trials if trial]
+    else:
+        runs = _runs_below(folder)
+    if not runs:
+        require_run(folder)
+        return [folder]
+    return sorted(runs, key=_natural_order)
+
+
+def _runs_below(folder: Path) -> list[Path]:
+    """Return the runs in a folder, all of the level nearest to it; none for a run's folder."""
     if folder.is_dir() and not _is_run(folder):
         # a folder of checkpoints alone may belong to a run beside it
         for is_run in (_is_logged, _is_run):
             # a pattern that ends in a slash finds folders alone
-            for pattern in ("*/", "*/*/"):
-                runs = [path for path in folder.glob(pattern) if is_run(path)]
-                if runs:
-                    return max(runs, key=_written_at), len(runs)
-    require_run(folder)
-    return folder, 0
+            for pattern in ("*/", "*/*/", "*/*/*/"):
+                if runs := [path for path in folder.glob(pattern) if is_run(path)]:
+                    return runs
+    return []
+
+
+def _natural_order(path: Path) -> list[tuple[int, str]]:
+    """Return a key that sorts `version_9` before `version_10`."""
+    parts = re.split(r"(\d+)", str(path))
+    # `isdecimal` takes the digits of all alphabets, as int does
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
 def require_run(folder: Path) -> None:
@@ -256,8 +294,8 @@ def require_run(folder: Path) -> None:
             )
     raise RunFolderError(
         f"{str(folder)!r} holds nothing of a run: neither {METRICS}, {JOURNAL} nor checkpoints; "
-        "no folder in it does, two levels down. Give the folder that trainer.log_dir names, or one "
-        "that holds such folders."
+        "no folder in it does, three levels down. Give the folder that trainer.log_dir names, or "
+        "one that holds such folders."
     )
 
 
@@ -317,6 +355,11 @@ class LoggedRun:
     def fits(self) -> list[JournaledRun]:
         """The starts of training."""
         return [start for start in self.starts if start.stage == "fit"]
+
+    @property
+    def seconds(self) -> float:
+        """The time of all its starts of training, also of the runs that it resumed, in seconds."""
+        return sum(max(0.0, fit.last_seen - fit.began) for fit in self.fits)
 
     @property
     def last_fit(self) -> JournaledRun | None:

@@ -1,7 +1,7 @@
 """The page of the report: its contents as plain data, and the HTML that Jinja renders from them.
 
 All markup is in the templates beside this module. Jinja escapes every value; only the script of
-plotly goes in as it is.
+uPlot, which draws the curves, goes in as it is.
 """
 
 from __future__ import annotations
@@ -29,20 +29,25 @@ from trainer_hooks.cli.report.charts import (
     metric_charts,
     speed_charts,
 )
+from trainer_hooks.cli.report.comparison import MAX_IN_DETAIL, comparison_data
 from trainer_hooks.cli.report.logged_run import Outcome, number, text
+from trainer_hooks.cli.report.machine import MachineFilter
 from trainer_hooks.cli.values import flatten, short_text, size_text
 from trainer_hooks.hooks.profile import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from jinja2 import Environment
 
+    from trainer_hooks.cli.report.comparison import Comparison
     from trainer_hooks.cli.report.logged_run import JournaledRun, LoggedRun
     from trainer_hooks.cli.report.metrics import CurvePoint
 
 _MINUTE, _HOUR = 60, 3600
 _COMMIT_LENGTH = 12
+_MAX_TITLE = 100
 _TONES = {
     Outcome.FINISHED: "good",
     Outcome.RUNNING: "live",
@@ -83,7 +88,7 @@ class OutcomeBadge:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StartRow:
     """A row of the table of starts.
 
@@ -121,15 +126,13 @@ def summary_facts(run: LoggedRun) -> dict[str, str]:
     fit = run.last_fit
     facts: dict[str, str] = {}
     if fit is not None:
-        # of all starts, also of the runs before it: the time that the training took
-        seconds = sum(max(0.0, start.last_seen - start.began) for start in run.fits)
         facts = {
             "module": text(fit.start, "module"),
             "epochs": f"{fit.last_count('epoch'):,}" + _of_maximum(fit, "max_epochs"),
             "steps": f"{fit.last_count('global_step'):,}" + _of_maximum(fit, "max_steps"),
             "started": local_time(run.fits[0].began),
             "last sign of life": local_time(fit.last_seen),
-            "time": duration_words(seconds),
+            "time": duration_words(run.seconds),
             "starts": f"{len(run.fits)}" if len(run.fits) > 1 else "",
             "why it stopped": text(fit.end, "stop_reason"),
         }
@@ -362,9 +365,12 @@ def _mappings(record: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 _PARTS = {
+    "comparison": "Runs",
     "overview": "Overview",
     "curves": "Curves",
     "rates": "Learning rates",
+    "gradients": "Gradients",
+    "system": "System",
     "speed": "Throughput",
     "values": "Values",
     "timeline": "Timeline",
@@ -377,6 +383,16 @@ _PARTS = {
     "notes": "Notes",
 }
 """The parts by the names of their templates, in their order, with their headings."""
+
+_SOURCES = {
+    "rates": "a LearningRateMonitor",
+    "gradients": "a callback that logs norms of gradients",
+    "system": "a DeviceStatsMonitor",
+    "speed": "the journal, once a run has trained for a second",
+    "hooks": "Trainer(profile_hooks=True)",
+    "hyperparameters": "self.save_hyperparameters()",
+}
+"""The source of each part that is left out unless something logged it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,6 +429,13 @@ class RunSection:
     supplied: CallbackTables | None
     notes: list[str]
 
+    def hide_machine(self) -> None:
+        """Remove the names of hosts and the processes."""
+        for start in self.starts:
+            start.process = ""
+        if self.environment is not None:
+            self.environment.facts.pop("host", None)
+
 
 @dataclass(frozen=True, slots=True)
 class ReportPage:
@@ -423,13 +446,14 @@ class ReportPage:
         made: the time of its making, in seconds since 1970.
         version: the version of trainer_hooks that made it.
         parts: the headings of its parts, by the names of their templates.
-        runs: the contents about each run.
-        curves: the figures of metrics.
-        rates: the figures of learning rates.
-        speed: the figures of throughput.
+        missing: the parts that are left out, with their sources.
+        runs: the contents about each run; empty where there are too many.
+        figures: the figures of metrics, by the names of their parts.
         timeline: the figure of the starts over time; None without a journal.
         values: the last, lowest and highest value of each metric.
         hparams: the hyperparameters.
+        has_machine: whether paths and hosts are shown.
+        count: the number of runs.
         data: the data that its script draws.
     """
 
@@ -437,46 +461,138 @@ class ReportPage:
     made: float
     version: str
     parts: dict[str, str]
+    missing: list[str]
     runs: list[RunSection]
-    curves: list[Figure]
-    rates: list[Figure]
-    speed: list[Figure]
+    figures: dict[str, list[Figure]]
     timeline: Figure | None
     values: list[MetricExtremes]
     hparams: HparamsTable
+    has_machine: bool
+    count: int
     data: dict[str, Any]
 
 
-def make_page(runs: Sequence[LoggedRun]) -> ReportPage:
-    """Collect the contents of the page about one run, or about several beside each other."""
+def make_page(
+    runs: Sequence[LoggedRun],
+    comparison: Comparison | None,
+    page_folder: Path,
+    *,
+    with_machine: bool,
+) -> ReportPage:
+    """Collect the contents of the page about one run, or about several beside each other.
+
+    Args:
+        runs: the runs.
+        comparison: their comparison; None for one run.
+        page_folder: the folder of the page.
+        with_machine: whether absolute paths and the names of hosts are shown.
+    """
     figures = FigureList()
-    metrics = metric_charts(runs)
-    has_samples = any((run.folder / "samples").is_dir() for run in runs)
-    curves = figures.curves([chart for chart in metrics if chart.kind == "metric"])
-    rates = figures.curves([chart for chart in metrics if chart.kind == "rate"])
-    speed = figures.curves(speed_charts(runs))
-    timeline = figures.timeline(runs)
+    in_detail = runs if len(runs) <= MAX_IN_DETAIL else []
+    charts = metric_charts(runs)
+    by_part = {
+        part: figures.curves([chart for chart in charts if chart.kind == kind])
+        for part, kind in _KINDS.items()
+    }
+    by_part["speed"] = figures.curves(speed_charts(in_detail))
+    timeline = figures.timeline(in_detail)
+    sections = [_run_section(index, run, figures) for index, run in enumerate(in_detail)]
+    if comparison is not None and comparison.notes and sections:
+        sections[0].notes.extend(comparison.notes)
+    hparams = hparams_table(in_detail)
+    values = metric_extremes(in_detail)
+    data: dict[str, Any] = {
+        "runs": [run.label for run in runs],
+        "resumes": [
+            [int(number(fit.start, "step")) for fit in run.fits if fit.resumed_from]
+            for run in in_detail
+        ],
+        "charts": figures.charts,
+        "axes": figures.axes,
+        "table": None,
+    }
+    if comparison is not None:
+        data["table"] = comparison_data(comparison, _states(runs), page_folder)
+    if not with_machine:
+        hide = MachineFilter.of([run.folder for run in runs], runs)
+        sections = [hide.data(section) for section in sections]
+        for section in sections:
+            section.hide_machine()
+        hparams = hide.data(hparams)
+        if data["table"] is not None:
+            data["table"]["equal"] = hide.data(data["table"]["equal"])
+    filled = _filled_parts(comparison is not None, by_part, sections, values, hparams)
     return ReportPage(
-        title=", ".join(run.label for run in runs),
+        title=_title(runs),
         made=time.time(),
         version=__version__,
-        parts={name: _PARTS[name] for name in _PARTS if name != "samples" or has_samples},
-        runs=[_run_section(index, run, figures) for index, run in enumerate(runs)],
-        curves=curves,
-        rates=rates,
-        speed=speed,
+        parts={name: title for name, title in _PARTS.items() if name in filled},
+        missing=[
+            f"{_PARTS[name].lower()} ({source})"
+            for name, source in _SOURCES.items()
+            if name not in filled and (in_detail or name in _KINDS)
+        ],
+        runs=sections,
+        figures=by_part,
         timeline=timeline,
-        values=metric_extremes(runs),
-        hparams=hparams_table(runs),
-        data={
-            "runs": [run.label for run in runs],
-            "resumes": [
-                [int(number(fit.start, "step")) for fit in run.fits if fit.resumed_from]
-                for run in runs
-            ],
-            "charts": figures.charts,
-        },
+        values=values,
+        hparams=hparams,
+        has_machine=with_machine,
+        count=len(runs),
+        data=data,
     )
+
+
+_KINDS = {"curves": "metric", "rates": "rate", "gradients": "gradient", "system": "system"}
+"""The parts with curves of metrics, and the kind of their charts."""
+
+
+def _title(runs: Sequence[LoggedRun]) -> str:
+    labels = ", ".join(run.label for run in runs)
+    return labels if len(runs) == 1 or len(labels) <= _MAX_TITLE else f"{len(runs):,} runs"
+
+
+def _states(runs: Sequence[LoggedRun]) -> list[dict[str, Any]]:
+    """Return the state of each run, and why it stopped, as the page's script reads it."""
+    states = []
+    hide = MachineFilter.of([run.folder for run in runs], runs)
+    for run in runs:
+        badge = None if run.last_fit is None else outcome_badge(run.last_fit)
+        reason = "" if run.last_fit is None else text(run.last_fit.end, "stop_reason")
+        detail = "" if badge is None else printable(hide.text(badge.detail or reason))
+        states.append(
+            {
+                "state": "" if badge is None else badge.outcome,
+                "tone": "" if badge is None else badge.tone,
+                "detail": detail,
+            }
+        )
+    return states
+
+
+def _filled_parts(
+    is_comparison: bool,
+    figures: dict[str, list[Figure]],
+    runs: list[RunSection],
+    values: list[MetricExtremes],
+    hparams: HparamsTable,
+) -> set[str]:
+    """Return the names of the parts that have contents."""
+    contents: dict[str, Any] = {
+        **figures,
+        "comparison": is_comparison,
+        "overview": runs,
+        "values": values,
+        "timeline": any(run.starts for run in runs),
+        "hooks": any(run.costs for run in runs),
+        "checkpoints": any(run.checkpoints for run in runs),
+        "samples": any(run.samples for run in runs),
+        "hyperparameters": hparams.rows,
+        "environment": any(run.environment for run in runs),
+        "plugins": any(run.supplied for run in runs),
+        "notes": any(run.notes for run in runs),
+    }
+    return {name for name, content in contents.items() if content}
 
 
 def _run_section(index: int, run: LoggedRun, figures: FigureList) -> RunSection:
@@ -504,13 +620,13 @@ def render_page(page: ReportPage) -> str:
     """Render the page as HTML.
 
     Raises:
-        ModuleNotFoundError: Jinja or plotly is not installed.
+        ModuleNotFoundError: Jinja is not installed.
     """
-    from plotly.offline import get_plotlyjs
-
-    template = _environment().get_template("page.html")
-    # the whole script goes into the page, which must work on a machine without a network
-    return template.render(page=page, plotly=get_plotlyjs())
+    environment = _environment()
+    assert environment.loader is not None
+    # as it is: the braces of a minified script would be taken for those of a template
+    uplot, _, _ = environment.loader.get_source(environment, "uPlot.iife.min.js")
+    return environment.get_template("page.html").render(page=page, uplot=uplot)
 
 
 def _environment() -> Environment:

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from trainer_hooks.cli.commands import Commands
     from trainer_hooks.cli.sweep.study import SweepDefinition, SweepStudy
 
-_REPORTED = 10
-"""The number of best trials that the report compares."""
-
 
 def add_parser(commands: Commands) -> None:
     """Declare the command."""
@@ -242,16 +239,14 @@ def _show_results(sweep: SweepStudy) -> None:
 
 
 def _write_report(sweep: SweepStudy) -> None:
-    """Write the page that compares the best trials, and print its path."""
+    """Write the page that compares the trials, and print its path."""
     from trainer_hooks.cli.report.command import write_report
-    from trainer_hooks.cli.report.logged_run import newest_run
 
-    best = [trial.number for trial in sweep.results() if trial.value is not None]
+    has_result = any(trial.value is not None for trial in sweep.results())
     try:
-        folders = [newest_run(sweep.folder_of(number))[0] for number in best[:_REPORTED]]
-        page = write_report(folders, sweep.folder / "report.html") if folders else None
+        page = write_report([sweep.folder], None) if has_result else None
     except ModuleNotFoundError as error:
-        print(f"no report: {install_hint(error, 'report', 'jinja2', 'plotly')}", file=sys.stderr)
+        print(f"no report: {install_hint(error, 'report', 'jinja2', 'yaml')}", file=sys.stderr)
     except (TrainerHooksError, OSError) as error:
         print(printable(f"no report: {error}"), file=sys.stderr)
     else:

@@ -1,251 +1,311 @@
-// Draws the charts of the report. Names are text: plotly takes some tags and entities in them for
-// markup, so they are escaped before they are handed to it.
+// Draws the charts of the report. Names are put into the page as text, never as markup.
 "use strict";
-(() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
-  const FEW_POINTS = 60;
-  const drawn = new Set();
-  const hidden = new Set();
-  const state = { x: "step", y: "linear", smoothing: 0 };
-  const isSeveral = data.runs.length > 1;
-  const config = {
-    responsive: true,
-    displaylogo: false,
-    modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"],
+const data = JSON.parse(document.getElementById("data").textContent);
+const byId = (id) => document.getElementById(id);
+const DASHES = [[], [8, 4], [2, 3], [8, 4, 2, 4], [14, 4], [14, 4, 2, 4]];
+const FEW_POINTS = 60;
+const CURVE_HEIGHT = 260;
+const MOST_DRAWN_AT_FIRST = 10;
+const drawn = new Set();
+// runs whose curves are not drawn: of many, all but the first
+const hidden = new Set(data.runs.map((_, run) => run).slice(MOST_DRAWN_AT_FIRST));
+const state = { x: "step", y: "linear", smoothing: 0 };
+const isSeveral = data.runs.length > 1;
+
+function element(tag, attributes = {}, children = []) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name in made && name !== "list") made[name] = value; else made.setAttribute(name, value);
+  }
+  made.append(...[children].flat());
+  return made;
+}
+
+function colours() {
+  const style = getComputedStyle(document.documentElement);
+  const get = (name) => style.getPropertyValue(`--${name}`).trim();
+  return {
+    text: get("text"), line: get("line"), faint: get("faint"),
+    runs: Array.from({ length: 10 }, (_, index) => get(`c${index}`)),
   };
+}
 
-  const plain = (text) =>
-    text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+const digits = (value) =>
+  typeof value === "number" ? String(Number(value.toPrecision(6))) : value ?? "";
 
-  function colours() {
-    const style = getComputedStyle(document.documentElement);
-    const get = (name) => style.getPropertyValue(`--${name}`).trim();
-    return {
-      text: get("text"), line: get("line"), card: get("card"), faint: get("faint"),
-      runs: Array.from({ length: 10 }, (_, index) => get(`c${index}`)),
-      outcomes: {
-        finished: get("good"), failed: get("bad"), killed: get("bad"),
-        "ended by a signal": get("warn"),
-      },
+// an exponential mean in which the first values weigh no more than the others
+function smoothed(values, weight) {
+  let mean = 0;
+  let share = 1;
+  return values.map((value) => {
+    mean = weight * mean + (1 - weight) * value;
+    share *= weight;
+    return mean / (1 - share);
+  });
+}
+
+// --- curves ---
+
+// the curves of a chart as they are drawn: name, x, y, and how
+function curvesOf(chart, colour) {
+  const names = [...new Set(chart.traces.map((trace) => trace.name))];
+  const curves = [];
+  chart.traces.forEach((trace, index) => {
+    if (hidden.has(trace.run)) return;
+    const axis = data.axes[trace.axis];
+    const x = state.x === "epoch" && axis.e.length ? axis.e : axis.x;
+    const parts = isSeveral ? [data.runs[trace.run]] : [];
+    if (!isSeveral || names.length > 1) parts.push(trace.name);
+    // a logarithm has no place for zero and less
+    const placed = (y) => (state.y === "log" ? y.map((value) => (value > 0 ? value : null)) : y);
+    const curve = {
+      name: parts.join(": "),
+      x,
+      y: placed(trace.y),
+      colour: colour.runs[(isSeveral ? trace.run : index) % colour.runs.length],
+      dash: isSeveral ? DASHES[names.indexOf(trace.name) % DASHES.length] : [],
+      opacity: 1,
     };
-  }
+    if (state.smoothing > 0 && x.length > 2) {
+      curves.push({ ...curve, name: `${curve.name} (as logged)`, opacity: 0.3 });
+      curve.y = placed(smoothed(trace.y, state.smoothing));
+    }
+    curves.push(curve);
+  });
+  return curves;
+}
 
-  // an exponential mean in which the first values weigh no more than the others
-  function smoothed(values, weight) {
-    let mean = 0;
-    let share = 1;
-    return values.map((value) => {
-      mean = weight * mean + (1 - weight) * value;
-      share *= weight;
-      return mean / (1 - share);
-    });
-  }
+const padded = (chart, low, high) =>
+  low == null ? [0, 1] : low === high ? [low - 0.5, high + 0.5] : [low, high];
 
-  function layoutOf(colour, more) {
-    const axis = { gridcolor: colour.line, linecolor: colour.line, zeroline: false, automargin: true };
-    return {
-      autosize: true,
-      margin: { l: 48, r: 12, t: 28, b: 40 },
-      paper_bgcolor: "rgba(0,0,0,0)",
-      plot_bgcolor: "rgba(0,0,0,0)",
-      font: { color: colour.text, size: 12, family: "system-ui, sans-serif" },
-      hoverlabel: { bgcolor: colour.card, bordercolor: colour.line, font: { color: colour.text }, namelength: 40 },
-      modebar: { bgcolor: "rgba(0,0,0,0)", color: colour.faint, activecolor: colour.text },
-      legend: { orientation: "h", y: -0.2, yanchor: "top", x: 0 },
-      ...more,
-      xaxis: { ...axis, ...more.xaxis },
-      yaxis: { ...axis, ...more.yaxis },
-    };
-  }
-
-  function curvesOf(chart, colour) {
-    const names = [...new Set(chart.traces.map((trace) => trace.name))];
-    const traces = [];
-    chart.traces.forEach((trace, index) => {
-      if (hidden.has(trace.run)) return;
-      const x = state.x === "epoch" && trace.e.length ? trace.e : trace.x;
-      const tint = colour.runs[(isSeveral ? trace.run : index) % colour.runs.length];
-      const parts = isSeveral ? [data.runs[trace.run]] : [];
-      if (!isSeveral || names.length > 1) parts.push(trace.name);
-      const isFew = x.length <= FEW_POINTS;
-      const dash = isSeveral ? DASHES[names.indexOf(trace.name) % DASHES.length] : "solid";
-      const base = {
-        type: "scatter",
-        x,
-        mode: isFew ? "lines+markers" : "lines",
-        name: plain(parts.join(": ")),
-        line: { color: tint, width: 2, dash },
-        marker: { color: tint, size: 5 },
-      };
-      const isSmoothed = state.smoothing > 0 && x.length > 2;
-      if (isSmoothed) {
-        traces.push({ ...base, y: trace.y, mode: "lines", opacity: 0.3, showlegend: false, hoverinfo: "skip",
-          line: { color: tint, width: 1, dash } });
-      }
-      traces.push({ ...base, y: isSmoothed ? smoothed(trace.y, state.smoothing) : trace.y });
-    });
-    return traces;
-  }
-
-  function drawCurves(chart, plot) {
-    const colour = colours();
-    const hasEpochs = chart.traces.some((trace) => trace.e.length);
-    const isByEpoch = state.x === "epoch" && hasEpochs;
-    // where a run went on after an interruption
-    const resumes = chart.traces.length && !isSeveral && !isByEpoch ? data.resumes[0] : [];
-    const layout = layoutOf(colour, {
-      hovermode: "x unified",
-      showlegend: isSeveral || chart.traces.length > 1,
-      // plotly keeps zoom and hidden curves as long as this text stays the same
-      uirevision: `${state.x} ${state.y}`,
-      xaxis: { title: { text: isByEpoch ? "epochs" : "step", standoff: 4 }, rangemode: "normal" },
-      yaxis: { type: state.y },
-      shapes: resumes.map((step) => ({
-        type: "line", x0: step, x1: step, yref: "paper", y0: 0, y1: 1,
-        line: { color: colour.faint, width: 1, dash: "dot" },
+function drawCurves(chart, plot) {
+  const colour = colours();
+  const curves = curvesOf(chart, colour);
+  const isByEpoch = state.x === "epoch" && chart.traces.some((trace) => data.axes[trace.axis].e.length);
+  // where a run went on after an interruption
+  const resumes = !isSeveral && !isByEpoch ? data.resumes[0] || [] : [];
+  const before = plot.chart && isZoomed(plot) && plot.by === isByEpoch ? plot.chart.scales.x : null;
+  const font = "12px system-ui, sans-serif";
+  // as they are: uPlot's own way rounds to three digits, and a learning rate of 1e-4 to 0
+  const axis = { stroke: colour.text, font, values: (made, splits) => splits.map(digits), grid: { stroke: colour.line, width: 1 }, ticks: { stroke: colour.line, width: 1 } };
+  const isLog = state.y === "log" && curves.some((curve) => curve.y.some((value) => value > 0));
+  const options = {
+    width: Math.max(100, plot.clientWidth),
+    height: CURVE_HEIGHT,
+    scales: { x: { time: false, range: padded }, y: isLog ? { distr: 3 } : {} },
+    axes: [
+      { ...axis, label: isByEpoch ? "epochs" : "step", labelSize: 18, labelFont: font, size: 34 },
+      // room for the longest label
+      { ...axis, size: (made, labels) => 16 + 7 * Math.max(3, ...(labels || []).map((label) => String(label ?? "").length)) },
+    ],
+    cursor: { y: false, drag: { x: true, y: false }, hover: { skip: [null, undefined] }, points: { size: 6 } },
+    series: [
+      { label: isByEpoch ? "epochs" : "step", value: (made, value) => digits(value) || "-" },
+      ...curves.map((curve) => ({
+        label: curve.name, stroke: curve.colour, width: 2, dash: curve.dash, alpha: curve.opacity, spanGaps: true,
+        points: { show: curve.x.length <= FEW_POINTS, size: 5, fill: curve.colour },
+        value: (made, value) => digits(value) || "-",
       })),
-    });
-    return Plotly.react(plot, curvesOf(chart, colour), layout, config);
-  }
-
-  function drawTimeline(chart, plot) {
-    const colour = colours();
-    const traces = chart.spans.map((span) => ({
-      type: "bar", orientation: "h", showlegend: false,
-      base: [new Date(span.began * 1000).toISOString()],
-      // in milliseconds; a bar of length 0 could neither be seen nor pointed at
-      x: [Math.max(1, (span.ended - span.began) * 1000)],
-      y: [plain(span.row)],
-      marker: { color: colour.outcomes[span.outcome] || colour.runs[0], line: { color: colour.card, width: 1 } },
-      hovertemplate: "%{customdata}<extra></extra>",
-      customdata: [plain(span.text)],
-    }));
-    const layout = layoutOf(colour, {
-      barmode: "overlay", bargap: 0.35,
-      xaxis: { type: "date" },
-      yaxis: { autorange: "reversed" },
-    });
-    return Plotly.react(plot, traces, layout, config);
-  }
-
-  function drawCosts(chart, plot) {
-    const colour = colours();
-    const callbacks = [...new Set(chart.bars.map((bar) => bar.callback))];
-    const hooks = [...new Set(chart.bars.map((bar) => bar.hook))];
-    const traces = hooks.map((hook, index) => {
-      const bars = chart.bars.filter((bar) => bar.hook === hook);
-      return {
-        type: "bar", orientation: "h", name: plain(hook),
-        x: bars.map((bar) => bar.total), y: bars.map((bar) => plain(bar.callback)),
-        marker: { color: colour.runs[index % colour.runs.length] },
-        hovertemplate: "%{y}, %{fullData.name}: %{x:.4~s}s<extra></extra>",
-      };
-    });
-    const layout = layoutOf(colour, {
-      barmode: "stack", showlegend: false,
-      xaxis: { title: { text: "seconds", standoff: 4 } },
-      yaxis: { categoryorder: "array", categoryarray: callbacks.map(plain), autorange: "reversed" },
-    });
-    return Plotly.react(plot, traces, layout, config);
-  }
-
-  const DRAW = { curves: drawCurves, timeline: drawTimeline, costs: drawCosts };
-  const figures = [...document.querySelectorAll("figure.chart")];
-  const chartOf = (figure) => data.charts[Number(figure.dataset.chart)];
-  const plotOf = (figure) => figure.querySelector(".plot");
-
-  function draw(figure) {
-    drawn.add(figure);
-    const chart = chartOf(figure);
-    return DRAW[chart.draws](chart, plotOf(figure));
-  }
-
-  const redraw = () => drawn.forEach((figure) => draw(figure));
-
-  // --- by hand and by key ---
-
-  function shift(plot, move, zoom) {
-    const axis = plot.layout && plot.layout.xaxis;
-    if (!axis || !axis.range || axis.type === "date") return;
-    const [low, high] = axis.range.map(Number);
-    const width = high - low;
-    const middle = low + width / 2 + move * width;
-    Plotly.relayout(plot, { "xaxis.range": [middle - (width * zoom) / 2, middle + (width * zoom) / 2] });
-  }
-
-  const reset = (plot) => Plotly.relayout(plot, { "xaxis.autorange": true, "yaxis.autorange": true });
-
-  const KEYS = {
-    ArrowLeft: (plot) => shift(plot, -0.2, 1),
-    ArrowRight: (plot) => shift(plot, 0.2, 1),
-    "+": (plot) => shift(plot, 0, 0.6),
-    // the key of + without Shift
-    "=": (plot) => shift(plot, 0, 0.6),
-    "-": (plot) => shift(plot, 0, 1 / 0.6),
-    0: reset,
-    Escape: reset,
+    ],
+    hooks: {
+      draw: [(made) => {
+        const { ctx, bbox } = made;
+        ctx.save();
+        ctx.strokeStyle = colour.faint;
+        ctx.setLineDash([2, 4]);
+        for (const step of resumes) {
+          if (step < made.scales.x.min || step > made.scales.x.max) continue;
+          const at = made.valToPos(step, "x", true);
+          ctx.beginPath();
+          ctx.moveTo(at, bbox.top);
+          ctx.lineTo(at, bbox.top + bbox.height);
+          ctx.stroke();
+        }
+        ctx.restore();
+      }],
+    },
   };
-
-  for (const figure of figures) {
-    if (chartOf(figure).draws !== "curves") continue;
-    plotOf(figure).addEventListener("keydown", (event) => {
-      const act = KEYS[event.key];
-      // with Ctrl these keys are the browser's: it zooms the whole page
-      if (!act || event.ctrlKey || event.metaKey || event.altKey || !drawn.has(figure)) return;
+  if (plot.chart) plot.chart.destroy();
+  const joined = curves.length ? uPlot.join(curves.map((curve) => [curve.x, curve.y])) : [[]];
+  plot.chart = new uPlot(options, joined, plot);
+  plot.curves = curves;
+  plot.by = isByEpoch;
+  if (before) plot.chart.setScale("x", { min: before.min, max: before.max });
+  // a click on a name hides the curve; so does a key
+  plot.querySelectorAll(".u-series:not(:first-child) th").forEach((name) => {
+    name.tabIndex = 0;
+    name.setAttribute("role", "button");
+    name.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
       event.preventDefault();
-      act(plotOf(figure));
+      event.stopPropagation();
+      name.click();
     });
-  }
+  });
+}
 
-  const byId = (id) => document.getElementById(id);
-  const tools = byId("tools");
-  if (tools) {
-    const smoothing = byId("smoothing");
-    byId("x").addEventListener("change", (event) => { state.x = event.target.value; redraw(); });
-    byId("y").addEventListener("change", (event) => { state.y = event.target.value; redraw(); });
-    smoothing.addEventListener("input", () => {
-      state.smoothing = Number(smoothing.value);
-      byId("smoothing-shown").textContent = state.smoothing.toFixed(2);
-      redraw();
+const fullRange = (plot) => {
+  const x = plot.chart.data[0];
+  return padded(plot.chart, x[0], x[x.length - 1]);
+};
+
+function isZoomed(plot) {
+  const { min, max } = plot.chart.scales.x;
+  const [low, high] = fullRange(plot);
+  return min != null && (min !== low || max !== high);
+}
+
+// --- bars ---
+
+// rows of bars between 0 and a maximum, drawn by the style sheet alone
+function drawBars(plot, rows, from, to) {
+  const bars = element("div", { className: "bars" });
+  for (const [label, spans] of rows) {
+    const track = element("div", { className: "track" }, spans.map((span) => {
+      const bar = element("div", { className: `bar ${span.style}`, title: span.title });
+      bar.style.left = `${(100 * (span.from - from)) / (to - from || 1)}%`;
+      bar.style.width = `max(2px, ${(100 * (span.to - span.from)) / (to - from || 1)}%)`;
+      return bar;
+    }));
+    bars.append(element("div", { className: "bar-label" }, label), track);
+  }
+  plot.replaceChildren(bars);
+}
+
+const grouped = (items, nameOf) => {
+  const groups = new Map();
+  for (const item of items) groups.set(nameOf(item), [...(groups.get(nameOf(item)) || []), item]);
+  return groups;
+};
+
+const OUTCOMES = { finished: "good", failed: "bad", killed: "bad", "ended by a signal": "warn" };
+
+function drawTimeline(chart, plot) {
+  const rows = [...grouped(chart.spans, (span) => span.row)].map(([row, spans]) => [
+    row,
+    spans.map((span) => ({ from: span.began, to: span.ended, title: span.text, style: OUTCOMES[span.outcome] || "live" })),
+  ]);
+  drawBars(plot, rows, Math.min(...chart.spans.map((span) => span.began)), Math.max(...chart.spans.map((span) => span.ended)));
+}
+
+function drawCosts(chart, plot) {
+  const hooks = [...new Set(chart.bars.map((bar) => bar.hook))];
+  let longest = 0;
+  const rows = [...grouped(chart.bars, (bar) => bar.callback)].map(([callback, bars]) => {
+    let from = 0;
+    const spans = bars.map((bar) => {
+      const span = {
+        from, to: from + bar.total, style: `c${hooks.indexOf(bar.hook) % 10}`,
+        title: `${callback}, ${bar.hook}: ${digits(bar.total)} s`,
+      };
+      from = span.to;
+      return span;
     });
-    byId("reset").addEventListener("click", () => {
-      for (const figure of drawn) if (chartOf(figure).draws === "curves") reset(plotOf(figure));
-    });
-    byId("filter").addEventListener("input", (event) => {
-      const wanted = event.target.value.toLowerCase();
-      for (const figure of figures) {
-        const chart = chartOf(figure);
-        if (chart.draws !== "curves") continue;
-        const names = [chart.title, ...chart.traces.map((trace) => trace.name)];
-        figure.hidden = !names.some((name) => name.toLowerCase().includes(wanted));
-      }
-    });
-    tools.querySelectorAll("input[data-run]").forEach((box) => {
-      box.addEventListener("change", () => {
-        const run = Number(box.dataset.run);
-        if (box.checked) hidden.delete(run); else hidden.add(run);
-        redraw();
-      });
-    });
-    // a browser keeps what was chosen when the page is loaded again
-    state.x = byId("x").value;
-    state.y = byId("y").value;
+    longest = Math.max(longest, from);
+    return [callback, spans];
+  });
+  drawBars(plot, rows, 0, longest);
+}
+
+const DRAW = { curves: drawCurves, timeline: drawTimeline, costs: drawCosts };
+const figures = [...document.querySelectorAll("figure.chart")];
+const chartOf = (figure) => data.charts[Number(figure.dataset.chart)];
+const plotOf = (figure) => figure.querySelector(".plot");
+const isCurves = (figure) => chartOf(figure).draws === "curves";
+
+function draw(figure) {
+  drawn.add(figure);
+  const chart = chartOf(figure);
+  DRAW[chart.draws](chart, plotOf(figure));
+}
+
+function redraw() {
+  for (const figure of drawn) if (isCurves(figure)) draw(figure);
+}
+
+// --- by hand and by key ---
+
+function shift(plot, move, zoom) {
+  const { min, max } = plot.chart.scales.x;
+  if (min == null) return;
+  const width = max - min;
+  const middle = min + width / 2 + move * width;
+  plot.chart.setScale("x", { min: middle - (width * zoom) / 2, max: middle + (width * zoom) / 2 });
+}
+
+function reset(plot) {
+  const [min, max] = fullRange(plot);
+  plot.chart.setScale("x", { min, max });
+}
+
+const KEYS = {
+  ArrowLeft: (plot) => shift(plot, -0.2, 1),
+  ArrowRight: (plot) => shift(plot, 0.2, 1),
+  "+": (plot) => shift(plot, 0, 0.6),
+  // the key of + without Shift
+  "=": (plot) => shift(plot, 0, 0.6),
+  "-": (plot) => shift(plot, 0, 1 / 0.6),
+  0: reset,
+  Escape: reset,
+};
+
+const resized = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    const width = Math.max(100, target.clientWidth);
+    if (target.chart && target.chart.width !== width) target.chart.setSize({ width, height: CURVE_HEIGHT });
+  }
+});
+
+for (const figure of figures) {
+  if (!isCurves(figure)) continue;
+  resized.observe(plotOf(figure));
+  plotOf(figure).addEventListener("keydown", (event) => {
+    const act = KEYS[event.key];
+    // with Ctrl these keys are the browser's: it zooms the whole page
+    if (!act || event.ctrlKey || event.metaKey || event.altKey || !drawn.has(figure)) return;
+    event.preventDefault();
+    act(plotOf(figure));
+  });
+}
+
+if (byId("tools")) {
+  const smoothing = byId("smoothing");
+  byId("x").addEventListener("change", (event) => { state.x = event.target.value; redraw(); });
+  byId("y").addEventListener("change", (event) => { state.y = event.target.value; redraw(); });
+  smoothing.addEventListener("input", () => {
     state.smoothing = Number(smoothing.value);
     byId("smoothing-shown").textContent = state.smoothing.toFixed(2);
-  }
-
-  // charts are drawn when they come near the window
-  const watcher = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      if (!entry.isIntersecting) continue;
-      watcher.unobserve(entry.target);
-      draw(entry.target);
+    redraw();
+  });
+  byId("reset").addEventListener("click", () => {
+    for (const figure of drawn) if (isCurves(figure)) reset(plotOf(figure));
+  });
+  byId("filter").addEventListener("input", (event) => {
+    const wanted = event.target.value.toLowerCase();
+    for (const figure of figures) {
+      if (!isCurves(figure)) continue;
+      const chart = chartOf(figure);
+      const names = [chart.title, ...chart.traces.map((trace) => trace.name)];
+      figure.hidden = !names.some((name) => name.toLowerCase().includes(wanted));
     }
-  }, { rootMargin: "400px" });
-  figures.forEach((figure) => watcher.observe(figure));
-  // plotly was given the colours themselves, so the style sheet does not reach them
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  // what nobody has scrolled to would be printed empty
-  addEventListener("beforeprint", () => figures.forEach((figure) => { if (!drawn.has(figure)) draw(figure); }));
-})();
+  });
+  // a browser keeps what was chosen when the page is loaded again
+  state.x = byId("x").value;
+  state.y = byId("y").value;
+  state.smoothing = Number(smoothing.value);
+  byId("smoothing-shown").textContent = state.smoothing.toFixed(2);
+}
+
+// charts are drawn when they come near the window
+const watcher = new IntersectionObserver((entries) => {
+  for (const entry of entries) {
+    if (!entry.isIntersecting) continue;
+    watcher.unobserve(entry.target);
+    draw(entry.target);
+  }
+}, { rootMargin: "400px" });
+figures.forEach((figure) => watcher.observe(figure));
+// a canvas is given the colours themselves, so the style sheet does not reach it
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+// what nobody has scrolled to would be printed empty
+addEventListener("beforeprint", () => figures.forEach((figure) => { if (!drawn.has(figure)) draw(figure); }));

@@ -1,0 +1,254 @@
+"""`trainer-hooks watch`: the table of runs on the terminal, which follows them as they write."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from trainer_hooks._output import is_terminal
+from trainer_hooks._text import printable, show_table
+from trainer_hooks.callbacks.reporting.journal import JOURNAL
+from trainer_hooks.cli.report.comparison import (
+    Objective,
+    RunRow,
+    compare_rows,
+    make_row,
+    sweep_objective,
+)
+from trainer_hooks.cli.report.logged_run import (
+    HPARAMS,
+    Outcome,
+    RunFolderError,
+    labels_of,
+    metrics_folder,
+    number,
+    read_run,
+    runs_in,
+    set_outcomes,
+)
+from trainer_hooks.cli.report.metrics import METRICS
+from trainer_hooks.cli.report.page import duration_words
+from trainer_hooks.errors import TrainerHooksError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import RenderableType
+
+    from trainer_hooks.cli.report.logged_run import LoggedRun
+
+_PAUSE = 1.0
+"""Seconds between two looks at the files."""
+
+_MAX_SHARE, _LONGEST_PAUSE = 0.1, 10.0
+"""The share of the time for reading: after a long look the pause is longer, up to a limit."""
+
+_FEWEST_POINTS = 8
+_BAR_WIDTH = 20
+_LINES_BESIDE_ROWS = 6
+_STYLES = {
+    Outcome.FINISHED: "green",
+    Outcome.RUNNING: "cyan",
+    Outcome.UNKNOWN: "cyan",
+    Outcome.SIGNAL: "yellow",
+    Outcome.FAILED: "red",
+    Outcome.KILLED: "red",
+}
+
+
+@dataclass(slots=True)
+class _ReadRun:
+    """A run as it was read, and the sizes and times of its files then."""
+
+    signature: tuple[tuple[int, int], ...]
+    run: LoggedRun
+    row: RunRow
+
+
+@dataclass(frozen=True, slots=True)
+class _WatchedRow:
+    """The cells of a run's row, the share of its training that is done, and its state's style."""
+
+    cells: list[str]
+    share: float | None
+    style: str
+
+
+class RunWatcher:
+    """Reads the runs of a folder again and again; a file that has not changed is not read.
+
+    Args:
+        folder: the folder of a run, of several runs, or of a sweep.
+        objective: the metric that is shown; None: that of the sweep, or the most likely one.
+    """
+
+    def __init__(self, folder: Path, objective: Objective | None) -> None:
+        self.folder = folder
+        self.objective = objective
+        self._read: dict[Path, _ReadRun] = {}
+
+    def rows(self) -> tuple[list[str], list[_WatchedRow]]:
+        """Return the names of the columns, and the rows of the runs, those still running first.
+
+        Raises:
+            RunFolderError: the folder is gone.
+            UsageError: no run logged the metric that the user chose.
+        """
+        found = self._look()
+        if not found:
+            return [], []
+        rows = [each.row for each in found]
+        objective = compare_rows(rows, self.objective or sweep_objective(self.folder)).objective
+        if len(rows) == 1:
+            rows[0].name = labels_of([rows[0].folder])[0]
+        found.sort(key=lambda each: _outcome(each.run) not in (Outcome.RUNNING, Outcome.UNKNOWN))
+        names = [] if objective is None else [objective.metric, "best"]
+        header = ["run", "state", "progress", "steps", *names, "time"]
+        return header, [_watched_row(each, objective) for each in found]
+
+    def table(self, lines: int) -> RenderableType:
+        """Return the table of the runs as they are now, with a bar for each.
+
+        Args:
+            lines: the lines that the table may have.
+
+        Raises:
+            RunFolderError: the folder is gone.
+            UsageError: no run logged the metric that the user chose.
+        """
+        from rich import box
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        header, rows = self.rows()
+        if not rows:
+            return Text(self.nothing())
+        table = Table(box=box.SIMPLE_HEAD)
+        for name in header:
+            table.add_column(Text(printable(name)), no_wrap=name != "run", overflow="fold")
+        table.add_column("", width=_BAR_WIDTH)
+        # the head, its lines, the caption, and the line of the cursor
+        shown = rows[: max(1, lines - _LINES_BESIDE_ROWS)]
+        for row in shown:
+            cells = [Text(printable(cell)) for cell in row.cells]
+            cells[1].stylize(row.style)
+            bar = ProgressBar(total=1.0, completed=row.share or 0.0, width=_BAR_WIDTH)
+            table.add_row(*cells, "" if row.share is None else bar)
+        if len(shown) < len(rows):
+            table.caption = f"and {len(rows) - len(shown):,} more"
+        return table
+
+    def nothing(self) -> str:
+        """Return the line for a folder without a run."""
+        return printable(f"no run in {str(self.folder)!r} yet")
+
+    def _look(self) -> list[_ReadRun]:
+        """Return the runs, those whose files have changed read anew."""
+        if not self.folder.is_dir():
+            raise RunFolderError(f"{str(self.folder)!r} is not there: give the folder of runs.")
+        try:
+            folders = runs_in(self.folder)
+        except RunFolderError:
+            folders = []  # the first run has not begun to write
+        for folder in folders:
+            try:
+                signature = _signature(folder)
+                known = self._read.get(folder)
+                if known is None or known.signature != signature:
+                    run = read_run(folder, "", _FEWEST_POINTS)
+                    self._read[folder] = _ReadRun(signature, run, make_row(run))
+            except (TrainerHooksError, OSError):
+                # half a file, or one that was just removed: the next look reads it
+                continue
+        self._read = {folder: self._read[folder] for folder in folders if folder in self._read}
+        for each in self._read.values():
+            # a process that was killed writes nothing
+            set_outcomes(each.run.starts)
+        # the names are made anew each time: a new run may differ in something else
+        return [
+            _ReadRun(each.signature, each.run, replace(each.row, replicate={}))
+            for each in self._read.values()
+        ]
+
+
+def watch(folder: Path, objective: Objective | None) -> None:
+    """Show the runs of a folder until Ctrl-C; on no terminal, print them once.
+
+    Raises:
+        RunFolderError: the folder is not there, or is gone.
+        UsageError: no run logged the metric that the user chose.
+    """
+    watcher = RunWatcher(folder, objective)
+    if not is_terminal(sys.stdout):
+        header, rows = watcher.rows()
+        if rows:
+            show_table(header, [row.cells for row in rows])
+        else:
+            print(watcher.nothing())
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console()
+    try:
+        with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
+            while True:
+                began = time.monotonic()
+                live.update(watcher.table(console.height), refresh=True)
+                spent = time.monotonic() - began
+                time.sleep(max(_PAUSE, min(spent / _MAX_SHARE, _LONGEST_PAUSE)))
+    except KeyboardInterrupt:
+        return  # the way to end it
+
+
+def _signature(folder: Path) -> tuple[tuple[int, int], ...]:
+    """Return the sizes and times of a run's files; two equal ones have the same contents."""
+    files = [folder / JOURNAL, metrics_folder(folder) / METRICS, folder / HPARAMS]
+    stats = [path.stat() for path in files if path.is_file()]
+    return tuple((stat.st_size, stat.st_mtime_ns) for stat in stats)
+
+
+def _outcome(run: LoggedRun) -> Outcome | None:
+    return None if run.last_fit is None else run.last_fit.outcome
+
+
+def _watched_row(read: _ReadRun, objective: Objective | None) -> _WatchedRow:
+    row, run = read.row, read.run
+    outcome = _outcome(run)
+    share, progress = _progress(run)
+    values = []
+    if objective is not None:
+        last = row.metrics.get(objective.metric, (math.nan,))[0]
+        values = [
+            "" if math.isnan(value) else f"{value:.6g}" for value in (last, row.best(objective))
+        ]
+    return _WatchedRow(
+        [
+            row.name,
+            "" if outcome is None else outcome.value,
+            progress,
+            f"{row.steps:,}",
+            *values,
+            duration_words(round(run.seconds)) if run.seconds >= 1 else "0 s",
+        ],
+        share,
+        "" if outcome is None else _STYLES[outcome],
+    )
+
+
+def _progress(run: LoggedRun) -> tuple[float | None, str]:
+    """Return the share of the epochs or steps that are done, None if unknown, and a text."""
+    fit = run.last_fit
+    if fit is None:
+        return None, ""
+    for counter, maximum, noun in (
+        ("epoch", "max_epochs", "epoch"), ("global_step", "max_steps", "step"),
+    ):  # fmt: skip
+        total, done = number(fit.start, maximum), fit.last_count(counter)
+        if total > 0:
+            return min(1.0, done / total), f"{noun} {done:,}/{total:,.0f}"
+    return None, f"epoch {fit.last_count('epoch'):,}"
