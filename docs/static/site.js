@@ -5,6 +5,21 @@ document.addEventListener("DOMContentLoaded", () => {
   set("p.caption[role=heading]", "aria-level", "2");
   set("aside.sidebar-drawer", "aria-label", "All pages");
   set("aside.toc-drawer", "aria-label", "On this page");
+  // the buttons of a narrow window are labels of hidden boxes
+  document.querySelectorAll(".nav-overlay-icon, .toc-overlay-icon").forEach((label) => {
+    label.setAttribute("role", "button");
+    label.setAttribute("tabindex", "0");
+    label.setAttribute("aria-label", label.control.getAttribute("aria-label"));
+    label.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      label.click();
+    });
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    document.querySelectorAll(".sidebar-toggle:checked").forEach((box) => box.click());
+  });
   // Sphinx writes a long signature as a list of definitions without terms
   document.querySelectorAll("dt.sig dl").forEach((list) => {
     const block = document.createElement("span");
