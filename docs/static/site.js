@@ -5,16 +5,18 @@ document.addEventListener("DOMContentLoaded", () => {
   set("p.caption[role=heading]", "aria-level", "2");
   set("aside.sidebar-drawer", "aria-label", "All pages");
   set("aside.toc-drawer", "aria-label", "On this page");
-  // the buttons of a narrow window are labels of hidden boxes
+  // the buttons of a narrow window are labels of hidden boxes, which no key reaches
   document.querySelectorAll(".nav-overlay-icon, .toc-overlay-icon").forEach((label) => {
-    label.setAttribute("role", "button");
-    label.setAttribute("tabindex", "0");
-    label.setAttribute("aria-label", label.control.getAttribute("aria-label"));
-    label.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter" && event.key !== " ") return;
-      event.preventDefault();
-      label.click();
-    });
+    const box = label.control;
+    const button = document.createElement("button");
+    button.className = `${label.className} drawer-button`;
+    button.setAttribute("aria-label", box.getAttribute("aria-label"));
+    button.append(...label.childNodes);
+    const show = () => button.setAttribute("aria-expanded", box.checked);
+    button.addEventListener("click", () => box.click());
+    box.addEventListener("change", show);
+    show();
+    label.replaceWith(button);
   });
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
+import warm_python
 from torch.utils.data import DataLoader, TensorDataset
 
 from trainer_hooks import Trainer
@@ -20,10 +23,29 @@ PAGE = (DOCS / "recipes.md").read_text(encoding="utf-8")
 QUIET = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False}
 
 
-def block(heading: str, language: str) -> str:
-    """Return the first block of a language below a heading."""
+KILL = """
+import os, signal
+
+class Kill(Callback):
+    def on_train_start(self, trainer, module):
+        with open("began", "a") as file:
+            print(trainer.global_step, file=file)
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        if os.environ["KILL"] == str(trainer.global_step):
+            os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def blocks(heading: str, language: str = "python") -> list[str]:
+    """Return the blocks of a language below a heading."""
     section = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    return re.findall(rf"^```{language}\n(.*?)^```", section, re.DOTALL | re.MULTILINE)[0]
+    return re.findall(rf"^```{language}\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
+
+
+def block(heading: str, language: str) -> str:
+    """Return the first of them."""
+    return blocks(heading, language)[0]
 
 
 def test_a_recipe_is_at_most_a_screen_long() -> None:
@@ -59,6 +81,69 @@ def test_the_warm_up_of_a_config(tmp_path, monkeypatch) -> None:
     }
     # saved after the scheduler's step: the rate of the next epoch, on a cosine after the warm-up
     assert rates == pytest.approx({0: 0.01, 1: 0.0075, 2: 0.0025, 3: 0.0})
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("heading", "module"),
+    [
+        ("Resume a run, also in a queue", "Net()"),
+        ("Learning rate warm-up, cosine decay", "WarmUp()"),
+        ("Two learning rates", "TwoRates()"),
+        ("Class weights", "Weighted([1.0, 2.0, 3.0])"),
+        ("Label smoothing", "Smoothed()"),
+        ("Mixup", "Mixed()"),
+        ("Average the weights (EMA)", "Net()"),
+        ("Freeze a backbone, and train it later", "Frozen()"),
+    ],
+)
+def test_a_recipe_is_killed_and_resumed(heading, module, tmp_path) -> None:
+    """With the lines of the recipe for it, each ends with the weights of an uncut run."""
+    callbacks = {
+        "Average the weights (EMA)": "EMAWeightAveraging(decay=0.99)",
+        "Freeze a backbone, and train it later": "BackboneFinetuning(unfreeze_backbone_at_epoch=1)",
+    }.get(heading, "")
+    # the definitions of the section, without its trainings
+    defined = "\n".join(
+        part
+        for code in blocks(heading)
+        for part in re.split(r"\n{3}", code)
+        if re.match(r"(class|from) ", part)
+    )
+    run = block("Resume a run, also in a queue", "python").splitlines()
+    assert run[1].count("[saver]") == 1
+    assert run[2].count("Net()") == 1
+    run[1] = run[1].replace("[saver]", f"[saver, Kill(), {callbacks}]")
+    run[2] = run[2].replace("Net()", "module")
+    setup = PAGE.partition("```python\n")[2].partition("```")[0]
+    save = "torch.save(module.state_dict(), 'end.pt')"
+    script = tmp_path / "train.py"
+    script.write_text(
+        "\n".join([setup, KILL, defined, f"module = {module}", *run, save]), encoding="utf-8"
+    )
+
+    def train(folder: str, kill: str) -> int:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        done = warm_python.run(
+            [sys.executable, str(script)],
+            env={**os.environ, "KILL": kill},
+            cwd=tmp_path / folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode in (0, -signal.SIGKILL), done.stderr[-3000:]
+        return done.returncode
+
+    assert train("uncut", "") == 0
+    assert train("killed", "11") == -signal.SIGKILL
+    assert train("killed", "") == 0
+    uncut, resumed = (torch.load(tmp_path / name / "end.pt") for name in ("uncut", "killed"))
+    assert uncut.keys() == resumed.keys()
+    assert all(torch.equal(uncut[name], resumed[name]) for name in uncut)
+    began = [int(line) for line in (tmp_path / "killed" / "began").read_text().split()]
+    assert began == [0, 8]  # saved each fourth step, killed in the eleventh
 
 
 class StandInMixUp(torch.nn.Module):
