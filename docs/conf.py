@@ -1,4 +1,7 @@
-"""The site: `sphinx-build -W --keep-going docs site`, with the packages of the extra `docs`.
+"""The site: `sphinx-build -E -W --keep-going docs site`, with the packages of the extra `docs`.
+
+Without `-E` a second build leaves unchanged pages as they are, and Sphinx's search forgets their
+entries of the index.
 
 Sphinx with MyST, since only its autodoc and intersphinx link signatures into torch's reference, and
 with furo, which reads well on a telephone and needs no framework in the browser.
