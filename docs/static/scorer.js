@@ -1,3 +1,7 @@
+// Pages on the design, and on names: after those on how to do something.
+const BACKGROUND =
+  /^(api|architecture|coming-from|differences|elsewhere|kernel-tour|performance|side-by-side|stability)/;
+
 // Scores of the search. Sphinx inserts this file before its own script, so Scorer must be a var.
 var Scorer = {
   objNameMatch: 11,
@@ -12,6 +16,10 @@ var Scorer = {
     const [docname, title, anchor, , score, , kind] = result;
     // a section with this title comes before a name of the reference
     if (kind === "title") return 2 * score;
+    if (kind === "text") {
+      if (docname === "recipes") return score + 1;
+      return BACKGROUND.test(docname) ? score - 1 : score;
+    }
     if (kind !== "index") return score;
     if (anchor) {
       // Sphinx shows the page's title alone, and would list the section's own title once more

@@ -287,6 +287,15 @@ AMONG_THREE = {
 }
 """Further words, each with a page or a recipe that is among its first three hits."""
 
+WITHOUT_ENTRY = {
+    "resume after kill": "recipes.html",
+    "save best weights": "recipes.html",
+    "freeze backbone": "recipes.html",
+    "schedulers": "optimizers.html",
+    "exact resume": "checkpoints.html",
+}
+"""Words that the index has not, found in the text: a guide comes before the pages on the design."""
+
 _HITS = """words => {
     const query = Search._parseQuery(words);
     const hits = Search._performSearch(...query).reverse();
@@ -301,9 +310,9 @@ def test_the_search_leads_to_recipe_and_page(visit) -> None:
     page = visit("search.html?q=resume")
     page.get_by_text("Search finished").wait_for()
     page.wait_for_load_state("networkidle")
-    hits = {words: page.evaluate(_HITS, words) for words in FIRST | AMONG_THREE}
+    hits = {words: page.evaluate(_HITS, words) for words in FIRST | AMONG_THREE | WITHOUT_ENTRY}
     wrong = {words: hits[words] for words in FIRST if hits[words][0][0] != FIRST[words]}
-    for words, wanted in (*RECIPES.items(), *AMONG_THREE.items()):
+    for words, wanted in (*RECIPES.items(), *AMONG_THREE.items(), *WITHOUT_ENTRY.items()):
         if wanted not in [place for place, _ in hits[words]]:
             wrong[words] = hits[words]
     assert wrong == {}
