@@ -1,4 +1,7 @@
-"""The site: `sphinx-build -W --keep-going docs site`, with the packages of the extra `docs`.
+"""The site: `sphinx-build -E -W --keep-going docs site`, with the packages of the extra `docs`.
+
+Without `-E` a second build leaves unchanged pages as they are, and Sphinx's search forgets their
+entries of the index.
 
 Sphinx with MyST, since only its autodoc and intersphinx link signatures into torch's reference, and
 with furo, which reads well on a telephone and needs no framework in the browser.
@@ -14,8 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.addnodes import pending_xref, toctree
 from sphinx.pycode import parser as source_parser
+from sphinx.transforms import SphinxTransform
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 FOLDER = Path(__file__).parent
@@ -47,6 +52,7 @@ html_favicon = "static/icon.svg"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_js_files = ["site.js"]
+html_search_scorer = str(FOLDER / "static" / "scorer.js")
 html_show_sourcelink = html_copy_source = False
 html_theme_options = {
     "light_css_variables": {
@@ -192,10 +198,8 @@ def adapt_source(_: Sphinx, docname: str, source: list[str]) -> None:
             head, _, rest = text.partition("\n## ")
             # people search for `early stopping`, and the page says `EarlyStopping`
             words = " ".join(re.findall(r"NaN|[A-Z]+(?![a-z])|[A-Z][a-z]+", name)).lower()
-            # a main entry of the index, which the search ranks above the titles of other pages
-            entry = f"```{{index}} ! {words}\n```\n"
             note, end, head = head.partition("do not edit -->\n")
-            head = f"{note}{end}\n{entry}{head}"  # its place is the paragraph that follows
+            head = f"{note}{end}\n<!-- search: {words} -->\n{head}"
             text = f"{head}\n{link}\n\n## {rest}".replace("| | |\n", "| error | if |\n")
     source[0] = text
 
@@ -231,6 +235,32 @@ def link_names(_: Sphinx, __: str, name: str, ___: Any, ____: Any, lines: list[s
             ),
             line,
         )
+
+
+class SearchWords(SphinxTransform):
+    """Makes entries of the index from comments `<!-- search: resume, go on -->` below a heading.
+
+    Sphinx's search ranks a main entry of the index that equals the query above the titles of pages.
+    """
+
+    default_priority = 500
+
+    def apply(self, **_: Any) -> None:
+        """Replace the comments of this page."""
+        for comment in list(self.document.findall(nodes.raw)):
+            words = _SEARCH_WORDS.match(comment.astext())
+            if words is None:
+                continue
+            section = comment.parent
+            # the title of a page leads to its top, as it does among the titles of the search
+            place = "" if section.parent is self.document else section["ids"][0]
+            entries = [
+                ("single", word.strip(), place, "main", None) for word in words[1].split(",")
+            ]
+            comment.replace_self(addnodes.index(entries=entries, inline=False))
+
+
+_SEARCH_WORDS = re.compile(r"<!-- search: (.*?) -->", re.DOTALL)
 
 
 class ShortNames(SphinxPostTransform):
@@ -316,6 +346,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", link_names, priority=600)
     app.connect("html-page-context", mend_ways_back)
     app.connect("html-page-context", partial(shorten_navigation, {}), priority=400)  # furo has 500
+    app.add_transform(SearchWords)
     app.add_post_transform(LinkedNames)
     app.add_post_transform(ShortNames)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -46,6 +46,8 @@ def hooks_page() -> str:
     lines = [
         "# The hooks",
         "",
+        "<!-- search: hook, hooks -->",
+        "",
         "<!-- made by docs/generate.py from trainer_hooks/hooks/catalogue.py and loop_tree.py:",
         "do not edit -->",
         "",

@@ -107,6 +107,8 @@ def trainer_page() -> str:
     lines = [
         "# The Trainer: options, attributes, methods",
         "",
+        "<!-- search: trainer, trainer options -->",
+        "",
         "<!-- made by docs/generate.py from trainer_hooks/trainer/: do not edit -->",
         "",
         "Pass all options by keyword. Options that Lightning 2.x also has keep its names, defaults",

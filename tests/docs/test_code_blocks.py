@@ -29,6 +29,9 @@ HOSTS = {
 }
 """The frameworks that pages about other trainers need."""
 
+_SLOW_TO_IMPORT = re.compile(r"^from transformers import", re.MULTILINE)
+"""A block with this needs seconds for its imports, and nothing after it needs the block."""
+
 STAND_INS = ROOT / "tests" / "adapters" / "composer" / "stand_ins"
 """Modules that Composer imports, and that nothing here uses."""
 
@@ -56,8 +59,26 @@ runpy.run_path(sys.argv.pop(1), run_name="__main__")
 )
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     """The Python blocks of a page run one after another, as a reader would run them."""
+    code = blocks(page)
+    if page.name not in HOSTS:
+        code = [block for block in code if not _SLOW_TO_IMPORT.search(block)]
+    run(page, code, tmp_path)
+
+
+@pytest.mark.exhaustive
+def test_the_recipes_with_slow_imports_run(tmp_path: Path) -> None:
+    """With the page's first block alone."""
+    pytest.importorskip("transformers")
+    setup, *recipes = blocks(ROOT / "docs" / "recipes.md")
+    slow = [block for block in recipes if _SLOW_TO_IMPORT.search(block)]
+    assert slow
+    run(ROOT / "docs" / "recipes.md", [setup, *slow], tmp_path)
+
+
+def run(page: Path, code: list[str], tmp_path: Path) -> None:
+    """Run blocks of a page as a script."""
     script = tmp_path / "page.py"
-    script.write_text("\n\n".join(blocks(page)), encoding="utf-8")
+    script.write_text("\n\n".join(code), encoding="utf-8")
     framework = HOSTS.get(page.name)
     if framework is not None and find_spec(framework) is None:
         pytest.skip(f"needs {framework}")

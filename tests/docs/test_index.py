@@ -31,6 +31,21 @@ def test_a_link_leads_somewhere(page: Path) -> None:
     assert gone == []
 
 
+def test_a_search_word_leads_to_one_section() -> None:
+    """Each comment with search words stands below a heading, and no word is in two of them."""
+    comment = re.compile(r"<!-- search: ([^>]*) -->")
+    places: dict[str, list[str]] = {}
+    for page in DOCS.rglob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        below = re.findall(r"^#+ [^\n]*\n\n<!-- search: [^>]* -->$", text, re.MULTILINE)
+        assert len(below) == len(comment.findall(text)), page
+        for words in comment.findall(text):
+            for word in re.split(r",\s*", words):
+                places.setdefault(word, []).append(page.name)
+    assert len(places) > 100
+    assert {word: pages for word, pages in places.items() if len(pages) > 1} == {}
+
+
 def test_every_public_name_is_on_a_page() -> None:
     """What users may import, call or override is named in the docs."""
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)

@@ -207,6 +207,120 @@ def test_the_search_finds_the_pages_of_callbacks_by_the_words_of_their_names(vis
         assert f"callbacks/{name}.html" in found(visit("index.html"), words)[0]
 
 
+FIRST = {
+    "resume": "checkpoints.html#resuming",
+    "early stopping": "callbacks/EarlyStopping.html",
+    "checkpoint": "checkpoints.html",
+    "mixed precision": "precision-and-devices.html#precision",
+    "gradient accumulation": "optimizers.html#accumulation-and-clipping",
+    "learning rate": "optimizers.html",
+    "multiple gpus": "distributed.html",
+    "callbacks": "writing-a-callback.html",
+    "tensorboard": "loggers.html#tensorboard",
+    "entry point": "plugins.html#the-factory-and-the-entry-point",
+}
+"""The words that people search for most, and the first hit of each.
+
+These and the words below are titles of the guides of Lightning, Keras and Composer.
+"""
+
+RECIPES = {
+    "resume": "recipes.html#resume-a-run-also-in-a-queue",
+    "early stopping": "recipes.html#early-stopping",
+    "mixed precision": "recipes.html#mixed-precision",
+    "gradient accumulation": "recipes.html#gradient-accumulation-and-clipping",
+    "learning rate": "recipes.html#two-learning-rates",
+    "tensorboard": "recipes.html#tensorboard",
+}
+"""The recipes of these words, which are among the first three hits."""
+
+AMONG_THREE = {
+    "fine-tuning": "recipes.html#fine-tune-from-a-checkpoint",
+    "transfer learning": "recipes.html#freeze-a-backbone-and-train-it-later",
+    "save model": "checkpoints.html",
+    "load checkpoint": "module.html#loading-a-checkpoint",
+    "model summary": "callbacks/ModelSummary.html",
+    "lr scheduler": "optimizers.html",
+    "learning rate warmup": "recipes.html#learning-rate-warm-up-cosine-decay",
+    "cosine annealing": "recipes.html#learning-rate-warm-up-cosine-decay",
+    "learning rate finder": "tuner.html#the-learning-rate",
+    "batch size finder": "tuner.html#the-batch-size",
+    "gradient clipping": "optimizers.html#accumulation-and-clipping",
+    "manual optimization": "optimizers.html#manual-optimization",
+    "gan": "optimizers.html#manual-optimization",
+    "ddp": "distributed.html",
+    "fsdp": "distributed.html#fsdp-weights-in-shards",
+    "multi-node": "distributed.html",
+    "slurm": "recipes.html#resume-a-run-also-in-a-queue",
+    "gpu": "precision-and-devices.html#devices",
+    "out of memory": "precision-and-devices.html#out-of-memory",
+    "torch.compile": "precision-and-devices.html#speed",
+    "profiler": "profiling.html",
+    "progress bar": "callbacks/ProgressBar.html",
+    "logging": "logging-metrics.html",
+    "metrics": "logging-metrics.html",
+    "wandb": "loggers.html#weights-biases-mlflow",
+    "class weights": "recipes.html#class-weights",
+    "label smoothing": "recipes.html#label-smoothing",
+    "mixup": "recipes.html#mixup",
+    "ema": "recipes.html#average-the-weights-ema",
+    "stochastic weight averaging": "callbacks/StochasticWeightAveraging.html",
+    "cross-validation": "cross-validation.html",
+    "hyperparameters": "module.html#hyperparameters",
+    "hyperparameter tuning": "sweeps-and-configs.html",
+    "config": "command-line.html",
+    "predict": "verbs.html#predict",
+    "inference": "recipes.html#predict-a-whole-set",
+    "validation": "verbs.html#validate-and-test",
+    "reproducibility": "reproducibility.html",
+    "transformers": "recipes.html#a-model-of-transformers",
+    "push to hub": "recipes.html#push-to-the-hugging-face-hub",
+    "notebook": "notebooks.html",
+    "data module": "data.html#datamodule",
+    "training loop": "own-loop.html",
+    "debug": "recipes.html#debug-a-model",
+    "pruning": "callbacks/ModelPruning.html",
+    "onnx": "module.html#methods-to-call",
+    "hooks": "hooks.html",
+    "install": "install.html",
+    "lightning": "coming-from-lightning.html",
+}
+"""Further words, each with a page or a recipe that is among its first three hits."""
+
+WITHOUT_ENTRY = {
+    "resume after kill": "recipes.html",
+    "save best weights": "recipes.html",
+    "freeze backbone": "recipes.html",
+    "schedulers": "optimizers.html",
+    "exact resume": "checkpoints.html",
+}
+"""Words that the index has not, found in the text: a guide comes before the pages on the design."""
+
+_HITS = """words => {
+    const query = Search._parseQuery(words);
+    const hits = Search._performSearch(...query).reverse();
+    return hits.slice(0, 3).map(([page, title, place]) => [`${page}.html${place}`, title]);
+}"""
+"""What the field of the search runs, without the summaries, which fetch each page."""
+
+
+@in_a_browser
+def test_the_search_leads_to_recipe_and_page(visit) -> None:
+    """By the search's own ranking."""
+    page = visit("search.html?q=resume")
+    page.get_by_text("Search finished").wait_for()
+    page.wait_for_load_state("networkidle")
+    hits = {words: page.evaluate(_HITS, words) for words in FIRST | AMONG_THREE | WITHOUT_ENTRY}
+    wrong = {words: hits[words] for words in FIRST if hits[words][0][0] != FIRST[words]}
+    for words, wanted in (*RECIPES.items(), *AMONG_THREE.items(), *WITHOUT_ENTRY.items()):
+        if wanted not in [place for place, _ in hits[words]]:
+            wrong[words] = hits[words]
+    assert wrong == {}
+    # a section is listed once, by its own title
+    assert hits["resume"][0][1] == "Checkpoints > Resuming"
+    assert all(len({place for place, _ in found}) == len(found) for found in hits.values())
+
+
 @in_a_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1600])
@@ -214,6 +328,7 @@ def test_the_search_finds_the_pages_of_callbacks_by_the_words_of_their_names(vis
     "name",
     [
         "index.html", "callbacks/EarlyStopping.html", "checkpoints.html", "api/loggers.html",
+        "recipes.html",
         "learn/2-a-callback.html", "side-by-side/transformers.html",
     ],
 )  # fmt: skip
@@ -223,6 +338,56 @@ def test_a_page_can_be_read_by_everybody(visit, name, width, scheme) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     violations = axe.Axe().run(page).response["violations"]
     assert [(v["id"], v["nodes"][0]["html"][:200]) for v in violations] == []
+
+
+@in_a_browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_front_page_fits_on_a_screen_or_two(visit, scheme) -> None:
+    """It has the install line, short code, the picture of the scheme, and few links."""
+    page = visit("index.html", scheme=scheme)
+    assert page.locator("article picture:visible, article img:visible").count() == 1
+    assert f"front-{scheme}" in page.locator("article img:visible").get_attribute("src")
+    install, code = page.locator("article pre").all()
+    assert install.inner_text().startswith("pip install")
+    lines = [line for line in code.inner_text().splitlines() if line.strip()]
+    assert 10 <= len(lines) <= 15
+    links = page.locator("article section a:not(.headerlink)").all()
+    assert 6 <= len(links) <= 12
+    assert page.evaluate("document.documentElement.scrollHeight") < 2 * 900
+
+
+@in_a_browser
+@pytest.mark.parametrize("width", [390, 1600])
+@pytest.mark.parametrize("name", ["trainer.html", "checkpoints.html"])
+def test_the_name_of_an_option_does_not_break(visit, name, width) -> None:
+    """Each name in the first column of a table is on a line; the table scrolls in itself."""
+    page = visit(name, width)
+    names = page.locator("td:first-child code.literal")
+    lines = names.evaluate_all("all => all.map(name => name.getClientRects().length)")
+    assert len(lines) > 10
+    assert set(lines) == {1}
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@in_a_browser
+def test_a_telephone_with_a_keyboard_reaches_all_pages(visit) -> None:
+    """The closed list of pages gets no Tab; Enter on its button opens it, Escape closes it."""
+    page = visit("checkpoints.html", 390)
+    focus = "document.activeElement.getAttribute('class') || document.activeElement.tagName"
+    for _ in range(6):
+        page.keyboard.press("Tab")
+        if "nav-overlay-icon" in page.evaluate(focus):
+            break
+        assert page.evaluate("!document.activeElement.closest('aside')")
+    assert "nav-overlay-icon" in page.evaluate(focus)
+    field = page.locator("input.sidebar-search")
+    assert not field.is_visible()
+    page.keyboard.press("Enter")
+    field.wait_for(state="visible")
+    page.keyboard.press("Escape")
+    field.wait_for(state="hidden")
+    page.keyboard.press("Space")
+    assert "callbacks/EarlyStopping.html" in found(page, "early stopping")[0]
 
 
 @in_a_browser
