@@ -14,7 +14,7 @@ from trainer_hooks._names import (
     ours,
     ours_if_left,
 )
-from trainer_hooks.errors import did_you_mean
+from trainer_hooks.errors import suggest
 from trainer_hooks.hooks.spec import (
     ALIASES,
     EVENT_NAMES,
@@ -103,7 +103,7 @@ def hook_warnings(
         if name.startswith("on_") and callable(_attribute(implementer, name)):
             warnings.append(
                 f"the method {name!r} is no hook, so nothing calls it."
-                f"{did_you_mean(name, hooks)} If it is meant to be a method of its own, give "
+                f"{suggest('hooks', name, hooks)} If it is meant to be a method of its own, give "
                 "it a name that does not start with 'on_'."
             )
     return tuple(warnings)
