@@ -193,6 +193,12 @@ def answers_keywords(function: Callable[_P, _T]) -> Callable[_P, _T]:
     return answer
 
 
+def answers_keywords_of_init(kind: type[_T]) -> type[_T]:
+    """Do so for the `__init__` of a dataclass; a decorator of the class."""
+    kind.__init__ = answers_keywords(kind.__init__)  # type: ignore[method-assign]
+    return kind
+
+
 _UNKNOWN_KEYWORD = re.compile(r"(\w+)\.(\w+)\(\) got an unexpected keyword argument '(\w+)'$")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import tomllib
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +51,8 @@ _MEANINGS = {
 @cache
 def words() -> dict[str, Any]:
     """Return the table of words that people bring from other trainers."""
+    import tomllib  # not at the top: it is for errors alone
+
     return tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
 
 
@@ -117,7 +118,9 @@ def _agree(name: str, meanings: dict[str, set[str]], known: str) -> bool:
                 return False
         # a short word that is misspelt may not be seen as such
         elif (
-            group in _STRICT and difflib.SequenceMatcher(None, name, known).ratio() < _ALMOST_EQUAL
+            group in _STRICT
+            and ("_" in name or "_" in known)
+            and difflib.SequenceMatcher(None, name, known).ratio() < _ALMOST_EQUAL
         ):
             return False
     return True

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks._files import hidden_beside
 from trainer_hooks._log import log, warn
-from trainer_hooks._options import PATH, check_option, one_of
+from trainer_hooks._options import PATH, answers_keywords, check_option, one_of
 from trainer_hooks._system import is_running, move
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.base import decide_on_rank_zero
@@ -77,6 +77,7 @@ class BasePredictionWriter(Callback):
 
     band: ClassVar[Band] = Band.SINK
 
+    @answers_keywords
     def __init__(self, write_interval: str = "batch") -> None:
         name = type(self).__qualname__
         value = str(write_interval) if isinstance(write_interval, str) else write_interval

@@ -10,6 +10,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from trainer_hooks._log import log
 from trainer_hooks._names import is_of_package
+from trainer_hooks._options import answers_keywords
 from trainer_hooks.callbacks.prediction_writer import BasePredictionWriter, PredictionWriter
 from trainer_hooks.checkpoint.parts import UnfitPartError
 from trainer_hooks.cli.commands import install_hint, one_line
@@ -97,6 +98,7 @@ class TrainerCLI:
     default_trainer_class: ClassVar[type[Trainer]] = Trainer
     _has_output = False
 
+    @answers_keywords
     def __init__(
         self,
         model_class: type[Module] | Callable[..., Module] | None = None,

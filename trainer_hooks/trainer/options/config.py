@@ -635,9 +635,13 @@ def takes_options(
         def accept(self: _S, *args: _P.args, **kwargs: _P.kwargs) -> None:
             # the dataclass refuses them, too, but in the words of its own `__init__`
             if args:
+                kind = type(args[0]).__name__
+                is_short = isinstance(args[0], str | int | float)
+                hint = " The options of its fields are in docs/coming-from.md."
                 raise OptionError(
-                    f"Trainer({args[0]!r}, ...): options are given by keyword, as in "
-                    "Trainer(max_epochs=3)."
+                    f"Trainer({repr(args[0]) if is_short else kind + '(...)'}, ...): options are "
+                    "given by keyword, as in Trainer(max_epochs=3)."
+                    f"{hint if kind.endswith('TrainingArguments') else ''}"
                 )
             for name in [name for name in kwargs if name not in options.parameters]:
                 answer = instead_of("options", name)
