@@ -17,8 +17,8 @@ _SIMILARITY = 0.75
 """The `difflib` ratio from which a name is suggested. Measured on the words of `words.toml` and on
 all names with a letter too few, too many, wrong or swapped: tests/test_words.py."""
 
-_SHORT, _SIMILARITY_OF_SHORT = 4, 0.65
-"""Letters of a short name, and its ratio: of three letters, one that is wrong makes 0.67."""
+_SIMILARITY_OF_WORD = 0.65
+"""The ratio for names of one word: of three letters, one that is wrong makes 0.67."""
 
 _ALMOST_EQUAL = 0.9
 """The ratio from which a word that a name lacks is taken for a misspelt one, as `on_epoch_ed`."""
@@ -101,7 +101,7 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
     if not matches:
         meanings = _meanings_of(name)
         same = [known for known in names if _agree(name, meanings, known)]
-        cutoff = _SIMILARITY if len(name) > _SHORT else _SIMILARITY_OF_SHORT
+        cutoff = _SIMILARITY if "_" in name else _SIMILARITY_OF_WORD
         matches = difflib.get_close_matches(name, same, n=1, cutoff=cutoff)
         # a word that is cut short, as `optim`
         matches = matches or [known for known in same if len(name) > 2 and known.startswith(name)]
