@@ -106,6 +106,7 @@ def meanings(name: str) -> dict[str, set[int]]:
     return found
 
 
+@pytest.mark.slow
 def test_no_suggestion_names_the_opposite() -> None:
     """Every word of the table, and every hook with its moment turned round: none is misled."""
     turns = (("start", "begin"), ("end", "finished"), ("max", "min"), ("before", "after"))
@@ -136,6 +137,7 @@ def misspelt(name: str) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_misspelt_names_are_found() -> None:
     """Of names with a letter too few, too many, wrong or swapped, 98% lead right, none wrong."""
     numbers = random.Random(7)
