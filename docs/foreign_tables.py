@@ -109,6 +109,7 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "ModelPruning": ("l1_unstructured",),
     "Notify": (["true"],),
     "OnExceptionCheckpoint": ("checkpoints",),
+    "PredictionWriter": ("predictions.csv",),
     "StochasticWeightAveraging": (0.1,),
     "ThroughputMonitor": (len,),
 }

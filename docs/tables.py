@@ -5,7 +5,7 @@ stands `arguments of` or `attributes of` with a class or function; `members of` 
 behind a colon, which ones; `hooks of` with a framework; `callbacks of packages` and `callbacks of
 trainer_hooks elsewhere`; `names of` with a
 package of Lightning's; `actions of profilers`; `extras of pyproject.toml`; or `names of Composer`,
-`absences of Composer` and `names of Lightning`.
+`absences of Composer` and `names of Lightning`; or `words of` with a table of words.toml.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 from docstrings import read_attributes, read_class, read_function
 from foreign_tables import events_of, handlers_of, hooks_of, lent, published
 from lightning_compat import lightning_names_table
+from trainer_hooks._words import words
 from trainer_hooks.compat.lightning.modules import MODULES, exports_of
 from trainer_hooks.profilers.action_monitor import ACTIONS
 
@@ -81,9 +82,26 @@ def member_row(owner: type, name: str) -> str:
     return f"| `{name}({_signature(function)})` | {cell(doc)} |"
 
 
+def _words(table: str) -> str:
+    """Return the tables of words of other trainers, one below each of them."""
+    lines: list[str] = []
+    for owner, rows in words()[table].items():
+        lines += ["", f"### {owner}" if table == "options" else f"#### {owner}", ""]
+        lines += ["| there | here |", "|---|---|"]
+        for name, answer in rows.items():
+            answers = answer.items() if isinstance(answer, dict) else [("", answer)]
+            for value, text in answers:
+                word = f"`{name}={value}`" if value else f"`{name}`"
+                shown = text if text.endswith(".") and not text.endswith("...") else f"`{text}`"
+                lines.append(f"| {word} | {cell(shown.replace('{value}', '…'))} |")
+    return "\n".join([*lines, "", ""])
+
+
 def _made(kind: str, what: str) -> str:
     if (kind, what) == ("extras", "pyproject.toml"):
         return "\n".join(_extras()) + "\n"
+    if kind == "words":
+        return _words(what)
     if kind == "hooks":
         return hooks_of(what)
     if kind == "handlers":

@@ -83,6 +83,7 @@ CALLBACKS = [
     "Notify",
     "OOMObserver",
     "OnExceptionCheckpoint",
+    "PredictionWriter",
     "PrintMetricsCallback",
     "PrintProgressCallback",
     "Profiler",

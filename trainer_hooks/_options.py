@@ -12,17 +12,20 @@ from __future__ import annotations
 import functools
 import math
 import os
+import re
+import sys
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from trainer_hooks._annotations import signature_of
+from trainer_hooks._words import advice, instead_of
 from trainer_hooks.errors import OptionError, did_you_mean
 
 if TYPE_CHECKING:
-    import inspect
     from collections.abc import Callable, Mapping, Sequence
 
 _P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +155,7 @@ def option_rules(
                 given = None
             if given is None:
                 # any other misfit is left to the call below: Python's own error names the method
-                _refuse_misspelt(init, signature, kwargs)
+                refuse_unknown_keyword(init, args[:1], kwargs)
             else:
                 given.apply_defaults()  # a combination compares options that were not passed, too
                 owner = type(args[0]).__name__
@@ -166,16 +169,93 @@ def option_rules(
     return decorate
 
 
-def _refuse_misspelt(
-    init: Callable[..., None], signature: inspect.Signature, given: Mapping[str, object]
+def answers_keywords(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Let a method tell what to write for a keyword that it does not take; a decorator.
+
+    It does so for calls of this package's methods below it, too, as `self.log` in a step. Those
+    have no wrapper: the keyword is looked at when their error has been raised.
+    """
+
+    @functools.wraps(function)
+    def answer(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            trace = error.__traceback__
+            if trace is not None and trace.tb_next is not None:
+                _add_hint(error)
+                raise
+            refused = error  # the call itself has failed
+        # outside of `except`, so that one error is shown
+        refuse_unknown_keyword(function, args[:1], kwargs)
+        raise refused
+
+    return answer
+
+
+def answers_keywords_of_init(kind: type[_T]) -> type[_T]:
+    """Do so for the `__init__` of a dataclass; a decorator of the class."""
+    kind.__init__ = answers_keywords(kind.__init__)  # type: ignore[method-assign]
+    return kind
+
+
+_UNKNOWN_KEYWORD = re.compile(r"(\w+)\.(\w+)\(\) got an unexpected keyword argument '(\w+)'$")
+
+
+def _add_hint(error: TypeError) -> None:
+    """Add to an error about a keyword of one of this package's methods what to write."""
+    match = _UNKNOWN_KEYWORD.fullmatch(str(error))
+    if match is None:
+        return
+    owner, method, name = match.groups()
+    for module_name, module in list(sys.modules.items()):
+        kind = vars(module).get(owner) if module_name.startswith("trainer_hooks.") else None
+        function = vars(kind).get(method) if isinstance(kind, type) else None
+        if callable(function):
+            error.args = (f"{match[0]}.{_keyword_hint(function, (), name, ...)}",)
+            return
+
+
+def refuse_unknown_keyword(
+    function: Callable[..., object], owner: Sequence[object], given: Mapping[str, object]
 ) -> None:
-    """Raise Python's error for a keyword that nobody takes, if it is nearly one that is taken."""
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
-    for name in () if takes_any else given.keys() - signature.parameters.keys():
-        if hint := did_you_mean(name, set(signature.parameters) - {"self"}):
+    """Raise Python's error for a keyword that a function does not take, with what to write.
+
+    Args:
+        function: the function; one that takes any keyword refuses none.
+        owner: the object that it is a method of, or nothing.
+        given: the keywords.
+    """
+    parameters = signature_of(function).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return
+    for name in given.keys() - parameters.keys():
+        if hint := _keyword_hint(function, owner, name, given[name]):
             raise TypeError(
-                f"{init.__qualname__}() got an unexpected keyword argument {name!r}.{hint}"
+                f"{function.__qualname__}() got an unexpected keyword argument {name!r}.{hint}"
             )
+
+
+def _keyword_hint(
+    function: Callable[..., object], owner: Sequence[object], name: str, value: object
+) -> str:
+    """Return a sentence about a keyword that a function does not take, or an empty text."""
+    qualname = function.__qualname__
+    own, _, method = qualname.rpartition(".")
+    answer = instead_of("fit", name) if method == "fit" else None
+    kind = type(owner[0]) if owner else None
+    for each in kind.__mro__ if kind is not None and answer is None else ():
+        answer = answer or instead_of("arguments", name, owner=each.__name__)
+    if answer is not None:
+        return advice(answer, value)
+    hint = did_you_mean(name, set(signature_of(function).parameters) - {"self"})
+    if hint or method == "__init__" or kind is None or own != "Trainer":
+        return hint
+    # of trainer.fit: perhaps an option of the Trainer
+    if name in signature_of(kind).parameters:
+        return advice(f"{own}({name}={{value}})", value)
+    answer = instead_of("options", name)
+    return "" if answer is None else advice(answer, value, f"{own}({{}})")
 
 
 def check_options(owner: str, rules: Mapping[str, Rule], **values: Any) -> None:

@@ -26,12 +26,12 @@ Each message says what, where, the rule, and what to do. `TerminationSignal` is 
 
 from __future__ import annotations
 
-import difflib
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from trainer_hooks._text import printable_lines
+from trainer_hooks._words import advice, instead_of, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -236,11 +236,20 @@ def add_note(error: BaseException, note: str) -> None:
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """Return `" Did you mean 'x'?"` for the candidate nearest to `name`, or an empty string."""
-    names = list(candidates)
-    # one that differs in capitals alone is nearer than any other: AdamW and not Adam for Adamw
-    matches = [known for known in names if known.casefold() == name.casefold()]
-    matches = matches or difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    return f" Did you mean {matches[0]!r}?" if matches else ""
+    match = nearest(name, candidates)
+    return f" Did you mean {match!r}?" if match else ""
+
+
+def suggest(table: str, name: str, candidates: Iterable[str]) -> str:
+    """Return the answer of the table of words for a name, or else `did_you_mean`.
+
+    Args:
+        table: `"options"`, `"fit"` or `"hooks"`.
+        name: the name that nothing has.
+        candidates: the names that there are.
+    """
+    answer = instead_of(table, name)
+    return did_you_mean(name, candidates) if answer is None else advice(answer)
 
 
 _COMMON = frozenset({"builtins", "abc", "typing", "collections", "torch", "trainer_hooks"})

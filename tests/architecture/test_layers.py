@@ -126,6 +126,7 @@ def test_few_files_lie_loose() -> None:
     assert sorted(path.name for path in package.glob("*.py")) == [
         "__init__.py", "__main__.py", "_annotations.py", "_files.py", "_lazy.py", "_log.py",
         "_names.py", "_options.py", "_output.py", "_system.py", "_text.py", "_version.py",
+        "_words.py",
         "callback.py", "errors.py",
     ]  # fmt: skip
 

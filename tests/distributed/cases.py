@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -36,7 +37,7 @@ from trainer_hooks import (
     rank_zero_only,
     seed_everything,
 )
-from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint, NaNGuard
+from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint, NaNGuard, PredictionWriter
 from trainer_hooks.errors import TrainerHooksError, UsageError
 from trainer_hooks.runtime import rank_watchdog
 from trainer_hooks.runtime.strategy_options import DDPStrategy
@@ -488,6 +489,55 @@ def unknown_length(folder: Path) -> dict:
         "limited": limited, "known": known.progress.batches_completed,
         "told": [str(w.message) for w in told],
     }  # fmt: skip
+
+
+# --- predictions ---
+
+
+def predictions_kept(folder: Path) -> dict:
+    """Write predictions of loaders that share their samples, repeat some, or do neither."""
+
+    class Numbers(Module):
+        def predict_step(self, batch, batch_idx, dataloader_idx=0):
+            return {"n": batch[0], "ragged": [torch.ones(int(n) % 3) for n in batch[0]]}
+
+    few = TensorDataset(torch.arange(5.0))
+    loaders = {
+        "shared": loader(few, 2),
+        "shuffled": loader(few, 2, shuffle=True),
+        "padded": loader(few, 2, sampler=DistributedSampler(few, shuffle=False)),
+        "one sample": loader(TensorDataset(torch.zeros(1)), 2),
+        "several": [loader(few, 2), loader(few, 3)],
+    }
+    found = {}
+    for name, each in loaders.items():
+        for ending in ("csv", "jsonl", "npz", "pt"):
+            writer = PredictionWriter(folder / f"{name}.{ending}")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of shuffled loaders
+                module = Numbers() if ending != "csv" else Predicts()
+                trainer(folder, writer).predict(module, each, return_predictions=False)
+        found[name] = {
+            "csv": (folder / f"{name}.csv").read_text(),
+            "jsonl": (folder / f"{name}.jsonl").read_text(),
+            "npz": np.load(folder / f"{name}.npz")["n"].tolist(),
+            "pt": torch.load(folder / f"{name}.pt")["n"].tolist(),
+        }
+    refused = PredictionWriter(folder / "nowhere" / "out.csv")
+    try:
+        trainer(folder, refused).predict(Predicts(), loaders["shared"])
+    except TrainerHooksError as error:
+        found["refused"] = str(error)
+    dist.barrier()
+    found["left"] = sorted(path.name for path in folder.iterdir() if path.name[0] == ".")
+    return found
+
+
+class Predicts(Module):
+    """Predicts its samples."""
+
+    def predict_step(self, batch, batch_idx, dataloader_idx=0):
+        return batch[0]
 
 
 # --- logged values ---
@@ -1085,7 +1135,10 @@ _HASTY = DDPStrategy(patience=timedelta(seconds=2))
 CASES = {
     name: value
     for name, value in list(globals().items())
-    if callable(value) and getattr(value, "__module__", "") == __name__ and name.islower()
+    if callable(value)
+    and getattr(value, "__module__", "") == __name__
+    and name.islower()
+    and not isinstance(value, type)
 } | {
     "fails_in_hook": _failing(_raise),
     "dies": _failing(lambda t: os.kill(os.getpid(), signal.SIGKILL)),

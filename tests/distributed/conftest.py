@@ -21,7 +21,7 @@ THAT_GO_THROUGH = (
     "same_as_by_hand", "accumulates", "uneven_evaluation", "empty_share", "skips_batches",
     "skips_all", "stops_by_raising", "stops_by_asking", "asks_for_more", "ends_an_epoch",
     "reductions", "time_is_up", "unused_found", "manual", "closure", "microbatches",
-    "unknown_length", "names_of_one",
+    "unknown_length", "names_of_one", "predictions_kept",
     "step_values", "metric_objects", "unsynced_monitor", "resumes", "resumes_inside",
     "resumes_from_slots", "resumes_before_a_stop", "resumes_a_stop_that_waits",
     "resumes_before_requests",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 pytestmark = pytest.mark.slow
@@ -31,6 +33,30 @@ def test_a_name_of_one_rank_is_told_and_no_hang(ended):
     assert [text for text in first["told"] if "rank 1 and not in the others" in text]
     assert not [text for text in first["told"] if "'zero'" in text]
     assert second["told"] == []
+
+
+def test_predictions_of_two_ranks_are_in_one_file(ended):
+    """In the order of the data, each sample once, whatever sampler has shared or repeated them."""
+    numbers = {
+        "shared": range(5), "shuffled": range(5), "padded": range(5), "one sample": range(1),
+        "several": [*range(5), *range(5)],
+    }  # fmt: skip
+    for found in ended.found("predictions_kept"):
+        for name, expected in numbers.items():
+            expected = [float(number) for number in expected]
+            assert found[name]["npz"] == found[name]["pt"] == expected, name
+            header, *lines = found[name]["csv"].splitlines()
+            assert header == ("dataloader,prediction" if name == "several" else "prediction")
+            assert [float(line.split(",")[-1]) for line in lines] == expected
+            rows = [json.loads(line) for line in found[name]["jsonl"].splitlines()]
+            assert [row["n"] for row in rows] == expected
+            assert [len(row["ragged"]) for row in rows] == [int(number) % 3 for number in expected]
+        loaders = [
+            json.loads(line)["dataloader"] for line in found["several"]["jsonl"].splitlines()
+        ]
+        assert loaders == [0] * 5 + [1] * 5
+        assert "there is no folder" in found["refused"]
+        assert found["left"] == []
 
 
 def test_values_of_steps_are_reduced_as_they_are_handed_over(ended):

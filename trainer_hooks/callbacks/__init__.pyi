@@ -40,6 +40,7 @@ from .monitors.throughput import Throughput as Throughput
 from .monitors.throughput import ThroughputMonitor as ThroughputMonitor
 from .monitors.throughput import measure_flops as measure_flops
 from .prediction_writer import BasePredictionWriter as BasePredictionWriter
+from .prediction_writer import PredictionWriter as PredictionWriter
 from .prediction_writer import WriteInterval as WriteInterval
 from .progress.printing import PrintMetricsCallback as PrintMetricsCallback
 from .progress.printing import PrintProgressCallback as PrintProgressCallback

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callback import Callback
-from trainer_hooks.errors import CallbackError, did_you_mean
+from trainer_hooks.errors import CallbackError, suggest
 from trainer_hooks.hooks.discovery import installed_hooks
 from trainer_hooks.hooks.spec import ALIASES, HOOKS
 
@@ -43,7 +43,7 @@ class LambdaCallback(Callback):
             if name not in known:
                 raise CallbackError(
                     f"hook {name!r} of LambdaCallback: there is no hook of that name."
-                    f"{did_you_mean(name, sorted(known))} "
+                    f"{suggest('hooks', name, sorted(known))} "
                     "The command `trainer-hooks hooks` lists them."
                 )
             if name in ALIASES and ALIASES[name] in hooks:

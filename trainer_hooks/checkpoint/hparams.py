@@ -136,6 +136,11 @@ class HyperParameters(dict[str, Any]):
         try:
             return self[name]
         except KeyError:
+            if not self:
+                raise AttributeError(
+                    f"no hyperparameter {name!r}: none were saved. Call "
+                    "self.save_hyperparameters() in __init__, which keeps its arguments."
+                ) from None
             raise AttributeError(
                 f"no hyperparameter {name!r}: there are {', '.join(map(repr, self)) or 'none'}."
                 f"{did_you_mean(name, self)}"

@@ -71,6 +71,9 @@ class Parser(argparse.ArgumentParser):
         # argparse lists the choices, of which one may differ by a letter
         if match := _INVALID_CHOICE.search(message):
             message += did_you_mean(match[1], match[2].replace("'", "").split(", "))
+        # an argument of the config, whose values a sweep takes by --set alone
+        if match := re.search(r"unrecognized arguments: --(\w+\.[\w.]+)(=(\S+))?", message):
+            message += f". Give it by --set {match[1]}={match[3] or 'VALUE'}"
         # a shell makes arguments of file names, whoever chose those
         super().error(printable_lines(message))
 

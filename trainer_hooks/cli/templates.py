@@ -66,7 +66,7 @@ class PackageNames:
         if not _NAME.fullmatch(self.distribution):
             return (
                 "a distribution's name has only letters, digits, '-', '_' and '.' (ASCII), and "
-                "begins and ends with a letter or a digit. Try: my-monitor"
+                f"begins and ends with a letter or a digit. Try: {self._nearest}"
             )
         if not self.package.isidentifier() or keyword.iskeyword(self.package):
             return (
@@ -80,6 +80,12 @@ class PackageNames:
             )
         owner = self._owner()
         return owner and f"{owner}. Choose a name that is not taken, or uninstall that one first."
+
+    @property
+    def _nearest(self) -> str:
+        """The name with all that is not allowed replaced; an example if nothing stays."""
+        words = re.findall(r"[a-z0-9]+", self.distribution.lower(), re.ASCII)
+        return "-".join(words) or "my-project"
 
     def _owner(self) -> str:
         """Return a description of the module or distribution that has the name already."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._options import answers_keywords
 from trainer_hooks.clock.clock import Clock
 from trainer_hooks.clock.timing import Time, TimeUnit, parse_time
 from trainer_hooks.errors import OptionError
@@ -132,6 +133,7 @@ When = str | Time | DueCondition | Callable[[Clock], bool]
 """The types of an argument that says when something is due."""
 
 
+@answers_keywords
 def every(interval: str | Time | timedelta) -> DueCondition:
     """Return a condition that is due each time the training reaches a multiple of `interval`.
 
@@ -143,6 +145,7 @@ def every(interval: str | Time | timedelta) -> DueCondition:
     return _Every(parse_time(interval, "interval", "every()"))
 
 
+@answers_keywords
 def after(start: str | Time | timedelta) -> DueCondition:
     """Return a condition that is due at every check from `start` on.
 
@@ -152,6 +155,7 @@ def after(start: str | Time | timedelta) -> DueCondition:
     return _After(parse_time(start, "start", "after()"))
 
 
+@answers_keywords
 def once(moment: str | Time | timedelta) -> DueCondition:
     """Return a condition that is due once: when the training reaches `moment`, or jumps over it.
 

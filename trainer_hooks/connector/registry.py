@@ -8,6 +8,7 @@ rejects leaves nothing half registered.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trainer_hooks._annotations import signature_of
 from trainer_hooks._log import warn
-from trainer_hooks._names import ours
+from trainer_hooks._names import is_of_package, ours
 from trainer_hooks.callback import OWN_NAMES, Callback, defines_state_method
 from trainer_hooks.connector.state_keys import short_state_key
 from trainer_hooks.errors import (
@@ -165,6 +166,13 @@ class CallbackRegistry:
         other = self._key_owners.get(entry.callback.state_key)
         if other is None or any(other.callback is known.callback for known in instead_of):
             return
+        if type(other.callback) is type(entry.callback) and is_of_package(type(other.callback)):
+            name = type(entry.callback).__name__
+            raise StateKeyError(
+                f"two {name} with the same arguments (from {other.supplier} and "
+                f"{entry.supplier}): their state_key is {entry.callback.state_key!r}, so that one "
+                f"would overwrite the other in the checkpoint. {_argument_advice(entry.callback)}"
+            )
         raise StateKeyError(
             f"state_key {entry.callback.state_key!r} belongs to two stateful callbacks, "
             f"{type(other.callback).__module__}.{type(other.callback).__qualname__} (from "
@@ -203,6 +211,16 @@ def _advice(callback: Callback) -> str:
         "Define `state_key` as a property that returns self._generate_state_key(name=...) with the "
         "arguments that tell the instances apart."
     )
+
+
+def _argument_advice(callback: Callback) -> str:
+    """Return a sentence on how two callbacks of this package get different keys."""
+    names = re.findall(r"'(\w+)':", callback.state_key)
+    if "name" in signature_of(type(callback)).parameters:
+        return f"Leave one of them out, or name it: {type(callback).__name__}(..., name=...)."
+    if not names:
+        return "Leave one of them out."
+    return f"Leave one of them out, or give it another {' or '.join(names)}."
 
 
 # --- the stages of registration ---

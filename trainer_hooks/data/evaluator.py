@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._options import answers_keywords_of_init
 from trainer_hooks.clock.schedules import DueCondition, parse_when
 from trainer_hooks.clock.timing import TimeUnit
 from trainer_hooks.errors import OptionError
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from trainer_hooks.clock.timing import Time
 
 
+@answers_keywords_of_init
 @dataclass(frozen=True, slots=True)
 class Evaluator:
     """An evaluation on one loader, with its own name and interval.

@@ -19,6 +19,7 @@ from torch.utils.data import (
 )
 from torch.utils.data.distributed import DistributedSampler
 
+from trainer_hooks._options import answers_keywords
 from trainer_hooks.data.workers import reproducible_iterator
 from trainer_hooks.errors import DataError
 
@@ -203,6 +204,7 @@ class CombinedLoader:
             `"sequential"` iterates over one loader after another, with a batch of one at a time.
     """
 
+    @answers_keywords
     def __init__(
         self, iterables: Sequence[Any] | Mapping[Any, Any], mode: str = "min_size"
     ) -> None:

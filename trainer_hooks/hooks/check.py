@@ -14,7 +14,7 @@ from trainer_hooks._names import (
     ours,
     ours_if_left,
 )
-from trainer_hooks.errors import did_you_mean
+from trainer_hooks.errors import ModuleError, suggest
 from trainer_hooks.hooks.spec import (
     ALIASES,
     EVENT_NAMES,
@@ -103,7 +103,7 @@ def hook_warnings(
         if name.startswith("on_") and callable(_attribute(implementer, name)):
             warnings.append(
                 f"the method {name!r} is no hook, so nothing calls it."
-                f"{did_you_mean(name, hooks)} If it is meant to be a method of its own, give "
+                f"{suggest('hooks', name, hooks)} If it is meant to be a method of its own, give "
                 "it a name that does not start with 'on_'."
             )
     return tuple(warnings)
@@ -147,6 +147,17 @@ def _hook_errors(implementer: object, hooks: Mapping[str, HookSpec], skip: int) 
             if hasattr(implementer, spec.name):
                 yield from _uncallable(implementer, spec.name, "method", spec, 0)
         yield from _run_event_errors(implementer)
+
+
+def check_stage_methods(datamodule: object) -> None:
+    """Check that `setup` and `teardown` of a data module take the stage.
+
+    Raises:
+        ModuleError: one does not.
+    """
+    for name in ("setup", "teardown"):
+        for fault in _uncallable(datamodule, name, "method", HookSpec(name, ("stage",), ""), 0):
+            raise ModuleError(f"{type(datamodule).__qualname__}: {fault}")
 
 
 def _run_event_errors(implementer: object) -> Iterator[str]:

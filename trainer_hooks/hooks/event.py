@@ -6,7 +6,7 @@ import re
 from enum import EnumMeta, StrEnum
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks.errors import UsageError, did_you_mean
+from trainer_hooks.errors import UsageError, suggest
 from trainer_hooks.hooks.spec import ALIASES, EVENT_NAMES, HOOKS
 
 if TYPE_CHECKING:
@@ -125,8 +125,8 @@ def check_event(event: str, hooks: Mapping[str, HookSpec], reserved: Collection[
         fault = "is no event but a part of every callback. Give an event of your own another name."
     elif event.startswith("on_") and event not in hooks:
         fault = (
-            f"begins with 'on_' and is no hook.{did_you_mean(event, hooks)} Give an event of your "
-            "own a name that does not begin with 'on_', or add a hook: install a package that "
+            f"begins with 'on_' and is no hook.{suggest('hooks', event, hooks)} Give an event of "
+            "your own a name that does not begin with 'on_', or add a hook: install a package that "
             "registers a subclass of Hooks in the entry-point group 'trainer_hooks.hooks'."
         )
     if fault:

@@ -6,7 +6,7 @@ import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks._options import STRING, Rule, check_options
+from trainer_hooks._options import STRING, Rule, answers_keywords, check_options
 from trainer_hooks._output import losing_output
 from trainer_hooks._text import printable
 from trainer_hooks.loggers.base import Logger
@@ -46,6 +46,7 @@ class ConsoleLogger(Logger):
         trainer = Trainer(logger=[CSVLogger("logs"), ConsoleLogger()], enable_progress_bar=False)
     """
 
+    @answers_keywords
     def __init__(
         self, stream: TextIO | None = None, prefix: str = "", timestamps: bool = True
     ) -> None:

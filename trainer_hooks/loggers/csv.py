@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks._files import remove_stale_temporaries, replace_file
 from trainer_hooks._log import log
-from trainer_hooks._options import STRING, Rule, check_options, is_int
+from trainer_hooks._options import STRING, Rule, answers_keywords, check_options, is_int
 from trainer_hooks._text import count_with_noun
 from trainer_hooks.errors import OptionError
 from trainer_hooks.loggers.conversion import HPARAMS_YAML, as_dict, plain_number, write_hparams
@@ -68,6 +68,7 @@ class CSVLogger(FolderLogger):
         trainer = Trainer(logger=CSVLogger("logs", name="digits"))
     """
 
+    @answers_keywords
     def __init__(
         self,
         save_dir: str | os.PathLike[str],

@@ -13,7 +13,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log
-from trainer_hooks._options import STRING, check_options
+from trainer_hooks._options import STRING, answers_keywords, check_options
 from trainer_hooks.errors import MetricError, OptionError
 from trainer_hooks.loggers.conversion import (
     ConvertingLogger,
@@ -86,6 +86,7 @@ class MLflowLogger(ConvertingLogger):
 
     _connections = ("_client",)
 
+    @answers_keywords
     def __init__(
         self,
         experiment_name: str = "trainer_logs",

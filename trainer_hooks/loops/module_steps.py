@@ -45,7 +45,7 @@ def _default_training_step(context: RunContext) -> Step:
     if not _has_default(module, "training_step"):
         raise ModuleError(
             f"{type(module).__qualname__} has no training_step: define training_step(batch, "
-            f"batch_idx) and return the loss{_default_hint(module)}."
+            f"batch_idx) and return the loss{_default_hint(module)}.{_misnamed(module)}"
         )
     trainer, hooks, logs_loss = context.trainer, context.hooks, not context.trainer.barebones
     forward = context.steps.forward_of(module)
@@ -149,6 +149,12 @@ def _default_predict_step(context: RunContext, hooks: HookRelay) -> Step:
     return step
 
 
+def _misnamed(module: Module) -> str:
+    """Return a sentence that names a method of the module that was meant as its training step."""
+    name = next((n for n in ("train_step", "train_batch", "step") if hasattr(module, n)), "")
+    return f" Nothing calls {name}: rename it." if name else ""
+
+
 def extract_loss(output: Any, module: Module) -> Tensor | None:
     """Return the loss from the return value of `training_step`; None skips the batch.
 
@@ -161,15 +167,31 @@ def extract_loss(output: Any, module: Module) -> Tensor | None:
         loss = output["loss"]
         if isinstance(loss, Tensor) or loss is None:
             return loss
-        description = f"a dict with {loss!r} under 'loss'"
+        description = f"a dict with {_shown(loss)} under 'loss'"
     elif isinstance(output, dict):
         description = f"a dict with the keys {sorted(map(str, output))}"
     else:
-        description = f"{output!r} of type {type(output).__qualname__}"
+        description = f"{_shown(output)} of type {type(output).__qualname__}"
+    more = " Return {'loss': loss, ...} to return more." if isinstance(output, tuple) else ""
     raise ModuleError(
         f"{type(module).__qualname__}.training_step returned {description}: it must return the "
-        "loss as a tensor, a dict with the loss under 'loss', or None to skip the batch."
+        f"loss as a tensor, a dict with the loss under 'loss', or None to skip the batch.{more}"
     )
+
+
+def _shown(value: Any) -> str:
+    """Return a short text of a value, with tensors by their shapes."""
+    if isinstance(value, Tensor):
+        return f"tensor of shape {tuple(value.shape)}"
+    if isinstance(value, tuple | list):
+        inner = ", ".join(_shown(item) for item in value[:_MOST_SHOWN])
+        rest = ", ..." if len(value) > _MOST_SHOWN else ""
+        return f"({inner}{rest})" if isinstance(value, tuple) else f"[{inner}{rest}]"
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
+_MOST_SHOWN, _LONGEST_SHOWN = 5, 80
 
 
 def check_loss(loss: Tensor, source: str) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trainer_hooks._log import warn
-from trainer_hooks.errors import MetricError, TrainerHooksWarning
+from trainer_hooks.errors import MetricError, TrainerHooksWarning, did_you_mean
 from trainer_hooks.metrics.aggregator import (
     FOR_LOGGERS,
     FOR_READERS,
@@ -78,6 +78,15 @@ class _RankReducer(Protocol):
     def reduce_steps(self, store: Any) -> None: ...
 
 
+class LatestMetrics(dict[str, "Tensor"]):
+    """The latest values by name; an error about another name says which there are."""
+
+    def __missing__(self, name: str) -> Tensor:
+        names = ", ".join(map(repr, sorted(self)))
+        logged = f"It has logged {names}" if names else "It has logged nothing"
+        raise KeyError(f"no metric {name!r} of the last run. {logged}.{did_you_mean(name, self)}")
+
+
 class MetricStore:
     """The values that `log` collects, and their reductions for callbacks, loggers and bars.
 
@@ -101,7 +110,7 @@ class MetricStore:
         self.rank_reducer: _RankReducer | None = None
         self.shares_steps = False
         self.evaluated: dict[str, int] = {}
-        self._callback: dict[str, Tensor] = {}
+        self._callback: dict[str, Tensor] = LatestMetrics()
         self._logged: dict[str, Tensor] = {}
         self._bar: dict[str, Tensor] = {}
         self._tables: dict[tuple[LogScope, int], dict[str, MetricAggregator]] = {}
@@ -482,7 +491,7 @@ class MetricStore:
         """Forget the latest values and the evaluations of earlier runs."""
         self._publish_unread()
         # new dicts: a caller may hold those of the last run
-        self._callback, self._logged, self._bar = {}, {}, {}
+        self._callback, self._logged, self._bar = LatestMetrics(), {}, {}
         self.drop(LogScope.EVALUATION, LogScope.EVALUATION_EPOCH)
 
     def drop(self, *scopes: LogScope) -> None:

@@ -115,6 +115,15 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
             super().__setattr__(name, value)
         except AttributeError:
             require_init(self)
+            if isinstance(getattr(type(self), name, None), property) and name in vars(Module):
+                raise AttributeError(
+                    f"{type(self).__qualname__}.{name} can only be read: the trainer sees to it. "
+                    + (
+                        "Choose the device by Trainer(accelerator=..., devices=...)."
+                        if name == "device"
+                        else "Give the attribute another name."
+                    )
+                ) from None
             raise
 
     # torch's own signature: it looks for `persistent` there as a buffer is assigned

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, SupportsInt
 import torch
 
 from trainer_hooks._log import log
+from trainer_hooks._options import answers_keywords
 from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _MAX_SEED = 2**32 - 1
 
 
+@answers_keywords
 def seed_everything(
     seed: SupportsInt | str | None = None, workers: bool = False, verbose: bool = True
 ) -> int:

@@ -144,6 +144,14 @@ def resolve_strategy(
         )
     else:
         hint = _ALTERNATIVES.get(str(strategy)) or did_you_mean(str(strategy), _NAMES)
+        owner = type(strategy).__module__.partition(".")[0]
+        if owner in ("lightning", "pytorch_lightning"):
+            name = type(strategy).__name__
+            name = name if name in ("DDPStrategy", "FSDPStrategy") else "DDPStrategy"
+            raise OptionError(
+                f"Trainer(strategy=...): it is a {type(strategy).__name__} of {owner}'s. Write "
+                f"trainer_hooks.{name}, which takes the same arguments."
+            )
         raise OptionError(
             f"Trainer(strategy={strategy!r}): must be one of {', '.join(_NAMES)}, a DDPStrategy or "
             f"an FSDPStrategy.{hint}"

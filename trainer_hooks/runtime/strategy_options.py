@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._options import answers_keywords_of_init
 from trainer_hooks.errors import OptionError
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def _check_backend(owner: str, value: object) -> None:
         )
 
 
+@answers_keywords_of_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DDPStrategy:
     """Train on several ranks, each with all weights, by torch's DistributedDataParallel.
@@ -110,6 +112,7 @@ class DDPStrategy:
 _STATE_DICT_TYPES = ("full", "sharded")
 
 
+@answers_keywords_of_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FSDPStrategy:
     """Train on several ranks, each with a shard of the weights, by torch's `fully_shard`.

@@ -14,7 +14,7 @@ from trainer_hooks._files import is_missing
 from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks._log import ensure_visible_log, log, warn
 from trainer_hooks._names import ours
-from trainer_hooks._options import check_option
+from trainer_hooks._options import answers_keywords, check_option
 from trainer_hooks._output import losing_output_to
 from trainer_hooks._text import printable
 from trainer_hooks.callback import Callback
@@ -213,6 +213,7 @@ class Trainer:
 
     # --- entry points ---
 
+    @answers_keywords
     def fit(
         self,
         model: Module,
@@ -262,6 +263,7 @@ class Trainer:
             )
             self._run(inputs)
 
+    @answers_keywords
     def validate(
         self,
         model: Module | None = None,
@@ -285,6 +287,7 @@ class Trainer:
         """
         return self._evaluate("validate", model, dataloaders, ckpt_path, verbose, datamodule)
 
+    @answers_keywords
     def test(
         self,
         model: Module | None = None,
@@ -297,6 +300,7 @@ class Trainer:
         """Run the test; return the metrics of each loader. The arguments are `validate`'s."""
         return self._evaluate("test", model, dataloaders, ckpt_path, verbose, datamodule)
 
+    @answers_keywords
     def predict(
         self,
         model: Module | None = None,

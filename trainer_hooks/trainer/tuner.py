@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._names import ours
-from trainer_hooks._options import check_option, one_of
+from trainer_hooks._options import answers_keywords, check_option, one_of
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.tuning.batch_size_finder import BatchSizeFinder
 from trainer_hooks.callbacks.tuning.lr_finder import STEPS, LearningRateFinder
@@ -45,6 +45,7 @@ class Tuner:
         UsageError: `trainer` is no Trainer.
     """
 
+    @answers_keywords
     def __init__(self, trainer: Trainer) -> None:
         if not isinstance(trainer, Trainer):
             raise UsageError(

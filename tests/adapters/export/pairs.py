@@ -305,6 +305,9 @@ REFUSED = {
     "BasePredictionWriter": (
         lambda _: _Writer("batch"), ALL, "would do nothing|batch_indices",
     ),
+    "PredictionWriter": (
+        lambda _: built_in.PredictionWriter("out.csv"), ALL, "would do nothing|batch_indices",
+    ),
     "GradientAccumulationScheduler": (
         lambda _: built_in.GradientAccumulationScheduler({1: 2}), ALL[1:],
         "does not let 'accumulate_grad_batches' be set",

@@ -40,6 +40,13 @@ CASES = {
             "Did you mean 'max_epochs'? Known: accelerator,"
         ),
     ),
+    "a word of another trainer": (
+        in_trainer("num_train_epochs: 3"),
+        (
+            "run.yaml, line 5: trainer.num_train_epochs: there is no 'num_train_epochs' in "
+            "trainer. Write max_epochs=... instead. "
+        ),
+    ),
     "a misspelt group": (
         LINE + "trainr: {max_epochs: 3}",
         "run.yaml, line 4: trainr: there is no 'trainr'. Did you mean 'trainer'? Known: ckpt_path,",

@@ -46,11 +46,22 @@ def test_the_other_commands_run(ask, config, command: str) -> None:
 
 @pytest.mark.slow
 def test_predictions_that_nothing_keeps(ask, config, tmp_path) -> None:
-    """`predict` says that its predictions are lost, unless a callback of the user gets them."""
-    told = "no callback took the predictions"
+    """`predict` says first that its predictions are lost, unless something gets them."""
+    told = "the predictions go nowhere"
     lost = ask("predict", "--config", config(LINE))
     assert lost.code == 0
-    assert told in lost.err
+    assert told in lost.err.splitlines()[0]
+    written = ask("predict", "--config", config(LINE), "--output", "out.csv")
+    assert written.code == 0, written
+    assert told not in written.err
+    header, *rows = Path("out.csv").read_text().splitlines()
+    assert header == "prediction"
+    assert len(rows) == 16
+    for name in ("out.parquet", "nowhere/out.csv"):
+        refused = ask("predict", "--config", config(LINE), "--output", name)
+        assert refused.code == 2
+        assert len(refused.err.splitlines()) <= 2, refused.err
+        assert "of PredictionWriter" in refused.err.splitlines()[-1]
     Path("writers.py").write_text(
         "from trainer_hooks.callbacks import BasePredictionWriter\n"
         "class Writer(BasePredictionWriter):\n"

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from trainer_hooks._log import log
-from trainer_hooks._options import check_option, finite_number
+from trainer_hooks._options import answers_keywords, check_option, finite_number
 from trainer_hooks._system import path_fault, without_file_scheme
 from trainer_hooks.callbacks.exporting.formats import (
     ExportFormat,
@@ -87,6 +87,7 @@ class ExportOptions:
         self.tolerance = check_option("tolerance", tolerance, where, finite_number(0))
 
 
+@answers_keywords
 def export_for_inference(
     module: nn.Module,
     save_format: str,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._options import answers_keywords
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.base import is_real_fit
 from trainer_hooks.callbacks.exporting.export import (
@@ -90,6 +91,7 @@ class ExportForInferenceCallback(Callback):
     # last, when the weights are averaged, pruned and quantized
     band = Band.SAVE
 
+    @answers_keywords
     def __init__(
         self,
         save_format: str,

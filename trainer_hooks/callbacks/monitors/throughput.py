@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from trainer_hooks._options import Rule, finite_number, is_int, is_text, option_rules, whole_number
+from trainer_hooks._options import (
+    Rule,
+    answers_keywords,
+    finite_number,
+    is_int,
+    is_text,
+    option_rules,
+    whole_number,
+)
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.base import evaluation_stage, is_logged
 from trainer_hooks.connector.state_types import checks_state
@@ -268,6 +276,7 @@ def peak_flops_of(name: str, dtype: torch.dtype, *, uses_tf32: bool = False) -> 
     return peaks.get(dtype, 0.0) * 1e12 or None
 
 
+@answers_keywords
 def measure_flops(
     model: nn.Module,
     forward_fn: Callable[[], Tensor],

@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._options import answers_keywords, answers_keywords_of_init
 from trainer_hooks._output import is_terminal
 from trainer_hooks.callbacks.progress.display import (
     DisplayedProgressBar,
@@ -68,6 +69,7 @@ class RichProgressBar(DisplayedProgressBar):
         trainer.fit(module, train_loader, val_loader)
     """
 
+    @answers_keywords
     def __init__(
         self,
         refresh_rate: int = 1,
@@ -165,6 +167,7 @@ class RichProgressBar(DisplayedProgressBar):
         return task
 
 
+@answers_keywords_of_init
 @dataclass(frozen=True, slots=True)
 class RichProgressBarTheme:
     """The looks of a RichProgressBar's parts; each is a rich style such as `"bold cyan"`.

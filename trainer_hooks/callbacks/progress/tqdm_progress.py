@@ -9,6 +9,7 @@ from functools import cache
 from time import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from trainer_hooks._options import answers_keywords
 from trainer_hooks._output import is_terminal
 from trainer_hooks.callbacks.progress.display import (
     DisplayedProgressBar,
@@ -80,6 +81,7 @@ class TQDMProgressBar(DisplayedProgressBar):
         "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}{postfix}]"
     )
 
+    @answers_keywords
     def __init__(
         self, refresh_rate: int = 1, process_position: int = 0, leave: bool = False
     ) -> None:

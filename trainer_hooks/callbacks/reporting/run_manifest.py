@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks._log import warn
-from trainer_hooks._options import FLAG, check_option
+from trainer_hooks._options import FLAG, answers_keywords, check_option
 from trainer_hooks._system import process_start
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.reporting import run_facts
@@ -85,6 +85,7 @@ class RunManifest(Callback):
 
     volatile_state: ClassVar[frozenset[str]] = frozenset({"manifest", "starts"})
 
+    @answers_keywords
     def __init__(
         self, dirpath: str | os.PathLike[str] | None = None, in_checkpoint: bool = True
     ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log, warn
+from trainer_hooks._options import answers_keywords
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.saving.saver_options import check_flags, check_source
 from trainer_hooks.checkpoint.file import load_checkpoint
@@ -74,6 +75,7 @@ class LoadCheckpoint(Callback):
         trainer.fit(module, train_loader)
     """
 
+    @answers_keywords
     def __init__(
         self,
         load_path: str,

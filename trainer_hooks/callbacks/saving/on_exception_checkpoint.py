@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainer_hooks._names import ours
+from trainer_hooks._options import answers_keywords
 from trainer_hooks.callbacks.saving.checkpoint import Checkpoint
 from trainer_hooks.callbacks.saving.saver_options import check_dirpath
 from trainer_hooks.checkpoint.paths import exists, files_in, join_path, remove
@@ -57,6 +58,7 @@ class OnExceptionCheckpoint(Checkpoint):
 
     FILE_EXTENSION: str = ".ckpt"
 
+    @answers_keywords
     def __init__(self, dirpath: str | os.PathLike[str], filename: str = "on_exception") -> None:
         folder = check_dirpath(dirpath, _WHERE)
         if folder is None:

@@ -57,7 +57,8 @@ def check_filename(filename: object, where: str) -> str | None:
             f"filename {filename!r} of {where}: it must stay inside dirpath. Pass the folder as "
             "dirpath=... and only the name as filename=..."
         )
-    return template
+    # the ending is added, and would stand there twice
+    return template.removesuffix(".ckpt") or template
 
 
 def check_dirpath(dirpath: object, where: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._options import answers_keywords
 from trainer_hooks.callbacks.base import is_real_fit
 from trainer_hooks.callbacks.saving.load_checkpoint import restore_weights_and_optimizers
 from trainer_hooks.callbacks.saving.saver import SavePlan, Saver
@@ -68,6 +69,7 @@ class WSDCheckpointCallback(Saver):
         trainer.fit(Decaying(), train_loader, val_loader)
     """
 
+    @answers_keywords
     def __init__(
         self,
         save_dir: str | os.PathLike[str] = "checkpoints",

@@ -14,7 +14,7 @@ from trainer_hooks.adapters.hook_names import (
 )
 from trainer_hooks.cli.commands import print_failure, print_json
 from trainer_hooks.cli.plugins.survey import prints_diverted
-from trainer_hooks.errors import did_you_mean
+from trainer_hooks.errors import suggest
 from trainer_hooks.hooks.discovery import installed_hooks
 from trainer_hooks.hooks.loop_tree import positions_of
 from trainer_hooks.hooks.spec import HOOKS
@@ -49,7 +49,7 @@ def show_hooks(name: str | None, *, as_json: bool) -> int:
         return print_failure(
             "hooks",
             f"{name!r} is no hook, here or in another framework."
-            f"{did_you_mean(name, known_names(hooks))} "
+            f"{suggest('hooks', name, known_names(hooks))} "
             "List them with: trainer-hooks hooks",
         )
     if as_json:

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks._names import is_of_package
 from trainer_hooks.cli.commands import install_hint, print_failure
 from trainer_hooks.errors import DataError, OptionError, error_message
 
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trainer_hooks.cli.run.trainer_cli import TrainerCLI
-    from trainer_hooks.context.context import Trainer
 
 
 def run_command(
@@ -53,22 +51,4 @@ def run_command(
         )
     except (DataError, OptionError) as error:  # of the run; errors in the config exited before
         return print_failure(words[0], error_message(error)), None
-    if words[0] == "predict" and not _takes_predictions(cli.trainer):
-        print(
-            "predict: no callback took the predictions, so they are lost. To write them, add a "
-            "callback of yours that derives from BasePredictionWriter to the config.",
-            file=sys.stderr,
-        )
     return 0, cli
-
-
-def _takes_predictions(trainer: Trainer) -> bool:
-    """Return whether a callback from outside the package gets the outputs of `predict_step`."""
-    # not at the top: `trainer-hooks --help` imports this module
-    from trainer_hooks.hooks.spec import overrides
-
-    return any(
-        overrides(callback, "on_predict_batch_end")
-        for callback in trainer.callbacks
-        if not is_of_package(type(callback))
-    )

@@ -22,6 +22,7 @@ from trainer_hooks.errors import (
     UsageError,
     did_you_mean,
     is_interruption,
+    suggest,
 )
 
 if TYPE_CHECKING:
@@ -298,10 +299,11 @@ def _unknown(prefix: str, name: str, keys: Iterable[str]) -> _ConfigError:
     below = {key.removeprefix(prefix).partition(".")[0] for key in keys if key.startswith(prefix)}
     # options that jsonargparse adds to every parser: nobody meant one of them
     below -= {"help", "print_config", "print_shtab"}
+    hint = suggest("options", name, below) if prefix == "trainer." else did_you_mean(name, below)
     return _ConfigError(
         f"{prefix}{name}",
         f"there is no {name!r}" + (f" in {prefix.rstrip('.')}" if prefix else ""),
-        f"{did_you_mean(name, below)} {list_known(below)}",
+        f"{hint} {list_known(below)}",
     )
 
 

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from trainer_hooks._log import log
+from trainer_hooks._names import is_of_package
+from trainer_hooks._options import answers_keywords
+from trainer_hooks.callbacks.prediction_writer import BasePredictionWriter, PredictionWriter
 from trainer_hooks.checkpoint.parts import UnfitPartError
 from trainer_hooks.cli.commands import install_hint, one_line
 from trainer_hooks.cli.run.arguments import (
@@ -31,6 +34,7 @@ from trainer_hooks.errors import (
     TrainerHooksError,
     UsageError,
 )
+from trainer_hooks.hooks.spec import overrides
 from trainer_hooks.module.datamodule import DataModule
 from trainer_hooks.module.module import Module
 from trainer_hooks.runtime.rng import seed_everything
@@ -44,6 +48,8 @@ if TYPE_CHECKING:
 
     from trainer_hooks.callback import Callback
     from trainer_hooks.cli.run.parser import TrainerParser
+
+_OUTPUT = "A file for the predictions, such as out.csv; .jsonl, .npz and .pt are formats, too."
 
 
 class TrainerCLI:
@@ -90,7 +96,9 @@ class TrainerCLI:
     """
 
     default_trainer_class: ClassVar[type[Trainer]] = Trainer
+    _has_output = False
 
+    @answers_keywords
     def __init__(
         self,
         model_class: type[Module] | Callable[..., Module] | None = None,
@@ -274,6 +282,8 @@ class TrainerCLI:
                     self._command_parser, self._command_config, **self.save_config_kwargs
                 )
             )
+        if self._output is not None:
+            callbacks.append(PredictionWriter(self._output))
         return self.trainer_class(**{**trainer_options, "callbacks": callbacks})
 
     # --- the path of a config ---
@@ -313,6 +323,10 @@ class TrainerCLI:
                 command_parser = parser
                 self._add_arguments(parser)
                 parser.add_run_args(self.trainer_class, name, set(skipped))
+                # a class of the user may have such an argument itself
+                if name == "predict" and "output" not in parser.argument_keys:
+                    parser.add_argument("--output", type=str | None, default=None, help=_OUTPUT)
+                    self._has_output = True
             actions.add_subcommand(name, parser, help=summary)
         return main, command_parser
 
@@ -410,6 +424,11 @@ class TrainerCLI:
     def _command_objects(self) -> Any:
         return self.config_init if self.subcommand is None else self.config_init[self.subcommand]
 
+    @property
+    def _output(self) -> str | None:
+        """The file of `--output`, or None."""
+        return self._command_config.get("output") if self._has_output else None
+
     def _run(self, subcommand: str) -> None:
         from trainer_hooks.cli.run.config_errors import add_monitor_note, refuse_checkpoint
 
@@ -426,6 +445,8 @@ class TrainerCLI:
         }
         if self.datamodule is not None:
             method_arguments["datamodule"] = self.datamodule
+        if subcommand == "predict":
+            self._see_to_predictions(method_arguments)
         refused: CheckpointError | None = None
         try:
             self.returned = function(model=self.model, **method_arguments)
@@ -444,6 +465,29 @@ class TrainerCLI:
         if refused is not None:
             self._explain_errors(lambda: refuse_checkpoint(refused))
         self._call_if_defined(f"after_{subcommand}")
+
+    def _see_to_predictions(self, method_arguments: dict[str, Any]) -> None:
+        """Say before the first batch that nothing takes the predictions; keep them in a file only.
+
+        A script may use `returned`, the command `trainer-hooks` does not.
+        """
+        if self._output is not None and method_arguments.get("return_predictions") is None:
+            method_arguments["return_predictions"] = False
+        is_command = self.parser.prog.split()[0] == "trainer-hooks"
+        if is_command and self.trainer.is_global_zero and not self._takes_predictions():
+            print(
+                "predict: the predictions go nowhere. To keep them, add --output predictions.csv "
+                "(or .jsonl, .npz, .pt), or a callback that writes them to the config.",
+                file=sys.stderr,
+            )
+
+    def _takes_predictions(self) -> bool:
+        """Return whether a writer, or code of the user's, gets the outputs of `predict_step`."""
+        return any(
+            isinstance(callback, BasePredictionWriter) or not is_of_package(type(callback))
+            for callback in (*self.trainer.callbacks, self.model)
+            if overrides(callback, "on_predict_batch_end")
+        )
 
     def _log_seed(self) -> None:
         log.info("seed set to %d", self._command_config.seed_everything)

@@ -22,6 +22,7 @@ from trainer_hooks._options import (
     integer,
     is_int,
 )
+from trainer_hooks._words import advice, instead_of
 from trainer_hooks.clock.schedules import DueCondition
 from trainer_hooks.clock.timing import Time
 from trainer_hooks.context.plan import NEVER, RunPlan
@@ -616,24 +617,6 @@ def option_docs() -> list[tuple[str, str, str]]:
     return [(item.name, repr(item.default), item.metadata["doc"]) for item in fields(TrainerConfig)]
 
 
-_INSTEAD_OF = {
-    "auto_lr_find": "callbacks=[LearningRateFinder()]",
-    "auto_scale_batch_size": "callbacks=[BatchSizeFinder()]",
-    "auto_select_gpus": 'devices="auto"',
-    "checkpoint_callback": "enable_checkpointing=..., or callbacks=[ModelCheckpoint()]",
-    "distributed_backend": "strategy=...",
-    "gpus": 'accelerator="gpu", devices=...',
-    "num_processes": 'accelerator="cpu", devices=...',
-    "progress_bar_refresh_rate": "callbacks=[TQDMProgressBar(refresh_rate=...)]",
-    "resume_from_checkpoint": "trainer.fit(..., ckpt_path=...)",
-    "stochastic_weight_avg": "callbacks=[StochasticWeightAveraging(swa_lrs=...)]",
-    "terminate_on_nan": "detect_anomaly=True, or callbacks=[NaNGuard()]",
-    "weights_save_path": "callbacks=[ModelCheckpoint(dirpath=...)]",
-    "weights_summary": "enable_model_summary=..., or callbacks=[ModelSummary(max_depth=...)]",
-}
-"""Options of Lightning 1, and what to write in their place."""
-
-
 def takes_options(
     config: Callable[_P, _C],
 ) -> Callable[[Callable[[_S, _C], None]], Callable[Concatenate[_S, _P], None]]:
@@ -652,15 +635,20 @@ def takes_options(
         def accept(self: _S, *args: _P.args, **kwargs: _P.kwargs) -> None:
             # the dataclass refuses them, too, but in the words of its own `__init__`
             if args:
+                kind = type(args[0]).__name__
+                is_short = isinstance(args[0], str | int | float)
+                hint = " The options of its fields are in docs/coming-from.md."
                 raise OptionError(
-                    f"Trainer({args[0]!r}, ...): options are given by keyword, as in "
-                    "Trainer(max_epochs=3)."
+                    f"Trainer({repr(args[0]) if is_short else kind + '(...)'}, ...): options are "
+                    "given by keyword, as in Trainer(max_epochs=3)."
+                    f"{hint if kind.endswith('TrainingArguments') else ''}"
                 )
             for name in [name for name in kwargs if name not in options.parameters]:
+                answer = instead_of("options", name)
                 hint = (
-                    f" Write {_INSTEAD_OF[name]} instead."
-                    if name in _INSTEAD_OF
-                    else did_you_mean(name, options.parameters)
+                    did_you_mean(name, options.parameters)
+                    if answer is None
+                    else advice(answer, kwargs[name])
                 )
                 raise OptionError(
                     f"Trainer({name}=...): there is no option {name!r}.{hint} "

@@ -26,6 +26,7 @@ from trainer_hooks.errors import (
     UsageError,
     add_note,
 )
+from trainer_hooks.hooks.check import check_stage_methods
 from trainer_hooks.hooks.relay import (
     call_and_note_errors,
     error_summary_with_notes,
@@ -165,6 +166,8 @@ class TrainerRun:
         core, trainer, inputs = self.core, self.trainer, self.inputs
         module = inputs.module
         context = self._begin(module)
+        if inputs.datamodule is not None:
+            check_stage_methods(inputs.datamodule)
         # on each node once: its disk may be its own
         if core.processes.local_rank == 0:
             for part in (inputs.datamodule, module):

@@ -130,7 +130,7 @@ def shown_command(callbacks: Iterable[Any] = ()) -> str:
 
 def training_values(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parts of a config that change the training."""
-    beside = ("ckpt_path", "config", "overrides", "verbose", "weights_only")
+    beside = ("ckpt_path", "config", "output", "overrides", "verbose", "weights_only")
     values = {name: value for name, value in config.items() if name not in beside}
     trainer = values.pop("trainer", None)
     if isinstance(trainer, Mapping):
