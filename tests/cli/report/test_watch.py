@@ -12,8 +12,7 @@ import time
 
 import pytest
 
-from trainer_hooks._system import IS_WINDOWS
-from trainer_hooks.callbacks.reporting.run_facts import process_start_time
+from trainer_hooks._system import IS_WINDOWS, process_start
 from trainer_hooks.cli.main import main
 from trainer_hooks.cli.report.watch import RunWatcher
 
@@ -25,7 +24,7 @@ def begin(folder, *, lr, pid=None, epochs=4):
     (folder / "hparams.json").write_text(json.dumps({"lr": lr}))
     pid = os.getpid() if pid is None else pid
     record(
-        folder, "start", time=1e9, stage="fit", step=0, pid=pid, process=process_start_time(pid),
+        folder, "start", time=1e9, stage="fit", step=0, pid=pid, process=process_start(pid),
         max_epochs=epochs, hardware={"host": socket.gethostname()},
     )  # fmt: skip
     return folder
