@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from trainer_hooks._annotations import signature_of
-from trainer_hooks._words import advice, instead_of
 from trainer_hooks.errors import OptionError, did_you_mean
 
 if TYPE_CHECKING:
@@ -199,12 +198,10 @@ def answers_keywords_of_init(kind: type[_T]) -> type[_T]:
     return kind
 
 
-_UNKNOWN_KEYWORD = re.compile(r"(\w+)\.(\w+)\(\) got an unexpected keyword argument '(\w+)'$")
-
-
 def _add_hint(error: TypeError) -> None:
     """Add to an error about a keyword of one of this package's methods what to write."""
-    match = _UNKNOWN_KEYWORD.fullmatch(str(error))
+    # not compiled at the import, of which it would be a tenth
+    match = re.fullmatch(r"(\w+)\.(\w+)\(\) got an unexpected keyword argument '(\w+)'", str(error))
     if match is None:
         return
     owner, method, name = match.groups()
@@ -240,6 +237,8 @@ def _keyword_hint(
     function: Callable[..., object], owner: Sequence[object], name: str, value: object
 ) -> str:
     """Return a sentence about a keyword that a function does not take, or an empty text."""
+    from trainer_hooks._words import advice, instead_of
+
     qualname = function.__qualname__
     own, _, method = qualname.rpartition(".")
     answer = instead_of("fit", name) if method == "fit" else None

@@ -31,7 +31,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from trainer_hooks._text import printable_lines
-from trainer_hooks._words import advice, instead_of, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -236,6 +235,8 @@ def add_note(error: BaseException, note: str) -> None:
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """Return `" Did you mean 'x'?"` for the candidate nearest to `name`, or an empty string."""
+    from trainer_hooks._words import nearest
+
     match = nearest(name, candidates)
     return f" Did you mean {match!r}?" if match else ""
 
@@ -248,6 +249,8 @@ def suggest(table: str, name: str, candidates: Iterable[str]) -> str:
         name: the name that nothing has.
         candidates: the names that there are.
     """
+    from trainer_hooks._words import advice, instead_of
+
     answer = instead_of(table, name)
     return did_you_mean(name, candidates) if answer is None else advice(answer)
 

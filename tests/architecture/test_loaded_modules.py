@@ -145,7 +145,7 @@ def test_the_import_executes_little(loaded: dict) -> None:
 
     Half of the lines, and nearly all that is compiled, are methods that `dataclass` makes.
     """
-    assert loaded["lines"] <= 60_000
+    assert loaded["lines"] <= 60_500
     assert loaded["compiled"] <= 130
     assert loaded["patterns"] == []
 

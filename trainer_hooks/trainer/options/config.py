@@ -22,7 +22,6 @@ from trainer_hooks._options import (
     integer,
     is_int,
 )
-from trainer_hooks._words import advice, instead_of
 from trainer_hooks.clock.schedules import DueCondition
 from trainer_hooks.clock.timing import Time
 from trainer_hooks.context.plan import NEVER, RunPlan
@@ -644,6 +643,8 @@ def takes_options(
                     f"{hint if kind.endswith('TrainingArguments') else ''}"
                 )
             for name in [name for name in kwargs if name not in options.parameters]:
+                from trainer_hooks._words import advice, instead_of
+
                 answer = instead_of("options", name)
                 hint = (
                     did_you_mean(name, options.parameters)
