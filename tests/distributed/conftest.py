@@ -21,12 +21,13 @@ THAT_GO_THROUGH = (
     "same_as_by_hand", "accumulates", "uneven_evaluation", "empty_share", "skips_batches",
     "skips_all", "stops_by_raising", "stops_by_asking", "asks_for_more", "ends_an_epoch",
     "reductions", "time_is_up", "unused_found", "manual", "closure", "microbatches",
-    "unknown_length", "names_of_one", "predictions_kept",
+    "unknown_length", "names_of_one",
     "step_values", "metric_objects", "unsynced_monitor", "resumes", "resumes_inside",
     "resumes_from_slots", "resumes_before_a_stop", "resumes_a_stop_that_waits",
     "resumes_before_requests",
     "samplers", "strategy_names", "comm_hooks", "guarded", "refused", "loggers_and_files",
     "rank_zero", "data_of_a_script",
+    "predictions_kept",  # last: its refusal ends the run of a process, after which none begins
 )  # fmt: skip
 """Cases that are run one after another by the same two processes."""
 

@@ -62,6 +62,7 @@ class TrainerParser(jsonargparse.ArgumentParser):
         optimizers: the optimizers that `add_optimizer_args` added, by key.
         lr_schedulers: the schedulers that `add_lr_scheduler_args` added, by key.
         method_arguments: the options of the command that go to the Trainer's method.
+        command_arguments: the options that no other command has, and that go elsewhere.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -73,6 +74,7 @@ class TrainerParser(jsonargparse.ArgumentParser):
         self.optimizers: dict[str, ConfigurableClass] = {}
         self.lr_schedulers: dict[str, ConfigurableClass] = {}
         self.method_arguments: list[str] = []
+        self.command_arguments: list[str] = []
 
     @property
     def variable_prefix(self) -> str:

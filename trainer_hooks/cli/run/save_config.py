@@ -45,7 +45,11 @@ class SaveConfigCallback(RunConfigCallback):
         config = config.clone()
         if config.get("ckpt_path") in ("auto", "last", "best"):
             config.ckpt_path = None  # it is another file at each start
-        for name in getattr(parser, "method_arguments", ()):
+        of_command = [
+            *getattr(parser, "method_arguments", ()),
+            *getattr(parser, "command_arguments", ()),
+        ]
+        for name in of_command:
             if name not in METHOD_ARGUMENTS_OF_ALL and name in config:
                 del config[name]  # the other commands, which take the file too, do not know it
         text = parser.dump(config, skip_unset=False)

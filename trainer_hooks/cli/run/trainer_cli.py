@@ -326,6 +326,7 @@ class TrainerCLI:
                 # a class of the user may have such an argument itself
                 if name == "predict" and "output" not in parser.argument_keys:
                     parser.add_argument("--output", type=str | None, default=None, help=_OUTPUT)
+                    parser.command_arguments = ["output"]
                     self._has_output = True
             actions.add_subcommand(name, parser, help=summary)
         return main, command_parser
