@@ -10,23 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_as_windows import PARTS, part
+
 ROOT = Path(__file__).parents[1]
 STAND_IN = ROOT / "tests" / "support" / "as_macos.py"
-
-ROOMS = (
-    "checkpoint", "trainer", "loops", "callbacks", "loggers", "connector", "hooks", "data", "cli",
-    "plugins", "runtime",
-)  # fmt: skip
-"""Folders of tests whose fast cases are run in the stand-in."""
-
-PARTS = 8
-"""Into so many parts the files are dealt out, of which one in eight is drawn."""
-
-
-def part(number: int) -> list[str]:
-    """Return the files of a part."""
-    files = sorted(str(f) for room in ROOMS for f in (ROOT / "tests" / room).rglob("test_*.py"))
-    return files[number::PARTS]
 
 
 @pytest.mark.exhaustive
