@@ -34,20 +34,22 @@ def class_if_loaded(module: str, name: str) -> type | tuple[type, ...]:
 
 
 def attach_stub(
-    package: str, moved: Mapping[str, str] | None = None
+    package: str,
+    make_getattr: Callable[[str, Mapping[str, str]], Callable[[str], Any]] | None = None,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return `__getattr__`, `__dir__` and `__all__` of a package whose stub declares its names.
 
     Args:
         package: the package's name.
-        moved: as for `loader_of`.
+        make_getattr: makes the first of the package's name and the module of each name; by default
+            `loader_of`.
     """
-    homes = stub_homes(package)
+    homes = _stub_homes(package)
     names = sorted(homes)
-    return loader_of(package, homes, moved), lambda: names, names
+    return (make_getattr or loader_of)(package, homes), lambda: names, names
 
 
-def stub_homes(package: str) -> dict[str, str]:
+def _stub_homes(package: str) -> dict[str, str]:
     """Return the module of each name in the stub of a package, as for `loader_of`.
 
     The stub is the `__init__.pyi` beside the `__init__.py`: type checkers read it, and so each
@@ -74,19 +76,18 @@ def loader_of(
 
     Args:
         package: the package's name.
-        homes: the module of each name, or of several in one text, relative to the package; an empty
-            string for names that are themselves modules of the package. After a colon the module's
-            absolute name, and after another colon the name there, if it differs.
+        homes: the module of each name, relative to the package; an empty string for names that are
+            themselves modules of the package. After a colon the module's absolute name, and after
+            another colon the name there, if it differs.
         moved: the present module of each name that was here formerly, for the error message:
             a `MovedError` where the name is imported, an AttributeError where it is looked up.
 
     The function raises an ImportError for each name if the installed torch is too old: what fails
     with it later says less.
     """
-    home_of = {name: home for names, home in homes.items() for name in names.split()}
 
     def load(name: str) -> Any:
-        home = home_of.get(name)
+        home = homes.get(name)
         if home is None:
             if moved is not None and name in moved:
                 from trainer_hooks.errors import MovedError

@@ -169,7 +169,7 @@ def option_rules(
 
 
 def answers_keywords(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Let a method tell what to write for a keyword that it does not take; a decorator.
+    """Answer a keyword that a method does not take with the one to write; a decorator.
 
     It does so for calls of this package's methods below it, too, as `self.log` in a step. Those
     have no wrapper: the keyword is looked at when their error has been raised.
@@ -199,7 +199,7 @@ def answers_keywords_of_init(kind: type[_T]) -> type[_T]:
 
 
 def _add_hint(error: TypeError) -> None:
-    """Add to an error about a keyword of one of this package's methods what to write."""
+    """Add the advice to an error about a keyword of one of this package's methods."""
     # not compiled at the import, of which it would be a tenth
     match = re.fullmatch(r"(\w+)\.(\w+)\(\) got an unexpected keyword argument '(\w+)'", str(error))
     if match is None:
@@ -216,7 +216,7 @@ def _add_hint(error: TypeError) -> None:
 def refuse_unknown_keyword(
     function: Callable[..., object], owner: Sequence[object], given: Mapping[str, object]
 ) -> None:
-    """Raise Python's error for a keyword that a function does not take, with what to write.
+    """Raise Python's error for a keyword that a function does not take, with advice.
 
     Args:
         function: the function; one that takes any keyword refuses none.

@@ -57,7 +57,7 @@ def words() -> dict[str, Any]:
 
 
 def instead_of(table: str, name: str, *, owner: str = "") -> Answer | None:
-    """Return what the table of words has for a name.
+    """Return the answer of the table of words for a name.
 
     Args:
         table: `"options"`, `"fit"`, `"hooks"` or `"arguments"`.
@@ -74,7 +74,7 @@ def advice(answer: Answer, value: object = ..., template: str = "{}") -> str:
     """Return the sentence for an answer of the table, with a space before it.
 
     Args:
-        answer: what the table has.
+        answer: the answer of the table.
         value: the value that was given; an ellipsis if it is not known.
         template: the place of the code, such as `"Trainer({})"`.
     """
@@ -128,11 +128,11 @@ def _agree(name: str, meanings: dict[str, set[str]], known: str) -> bool:
 
 def _meanings_of(name: str) -> dict[str, set[str]]:
     """Return the meanings of a name's words by group; a word may be misspelt."""
-    found: dict[str, set[str]] = {}
+    meanings: dict[str, set[str]] = {}
     for part in name.lower().replace("-", "_").replace(".", "_").split("_"):
         known = part in _MEANINGS
         similar = [part] if known else difflib.get_close_matches(part, _MEANINGS, 1, 0.79)
         for word in similar:
             group, meaning = _MEANINGS[word]
-            found.setdefault(group, set()).add(meaning)
-    return found
+            meanings.setdefault(group, set()).add(meaning)
+    return meanings

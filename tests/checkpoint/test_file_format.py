@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from trainer_hooks.checkpoint.file import load_checkpoint
-from trainer_hooks.checkpoint.file_format import FORMAT
+from trainer_hooks.checkpoint.parts import FORMAT
 from trainer_hooks.errors import CheckpointError
 
 

@@ -17,8 +17,8 @@ from trainer_hooks.checkpoint.file import (
     verify_checkpoint,
     write_checkpoint,
 )
-from trainer_hooks.checkpoint.file_format import FORMAT
 from trainer_hooks.checkpoint.inspection import inspect_file
+from trainer_hooks.checkpoint.parts import FORMAT
 from trainer_hooks.checkpoint.paths import exists, files_in, remove
 from trainer_hooks.checkpoint.sharded_folder import write_folder
 from trainer_hooks.cli.main import main

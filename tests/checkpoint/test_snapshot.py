@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from trainer_hooks import Callback, DataModule, Trainer, __version__
-from trainer_hooks.checkpoint.file_format import FORMAT
+from trainer_hooks.checkpoint.parts import FORMAT
 from trainer_hooks.errors import CheckpointStateError, UsageError
 
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 import trainer_hooks
-from trainer_hooks.checkpoint.file_format import FORMAT
+from trainer_hooks.checkpoint.parts import FORMAT
 from trainer_hooks.connector import adapter_lookup
 from trainer_hooks.hooks.plugin import GROUPS, HOOKS_GROUP, LIGHTNING_GROUPS
 from trainer_hooks.hooks.spec import ALIASES

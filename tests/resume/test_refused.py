@@ -11,7 +11,7 @@ from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import DataLoader, TensorDataset
 
 from trainer_hooks import Callback, CombinedLoader, Module, Trainer
-from trainer_hooks.checkpoint.file_format import FORMAT
+from trainer_hooks.checkpoint.parts import FORMAT
 from trainer_hooks.errors import (
     CheckpointError,
     DataError,

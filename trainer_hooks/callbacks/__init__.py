@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from trainer_hooks._lazy import attach_stub
+from functools import partial
+
+from trainer_hooks._lazy import attach_stub, loader_of
 
 _FOREIGN_NAMES = {
     "composer": (
@@ -18,11 +20,10 @@ _FOREIGN_NAMES = {
 }
 """Names of other systems for callbacks here, by the `compat` package that offers them."""
 
-__getattr__, __dir__, __all__ = attach_stub(
-    __name__,
-    moved={
-        name: f"trainer_hooks.compat.{system}.callbacks"
-        for system, names in _FOREIGN_NAMES.items()
-        for name in names.split()
-    },
-)
+_MOVED = {
+    name: f"trainer_hooks.compat.{system}.callbacks"
+    for system, names in _FOREIGN_NAMES.items()
+    for name in names.split()
+}
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, partial(loader_of, moved=_MOVED))

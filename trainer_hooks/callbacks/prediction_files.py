@@ -116,7 +116,8 @@ def as_table(prediction: Any) -> Table:
     """
     columns: dict[str, Tensor | list[Any]] = {}
     constants: dict[str, Any] = {}
-    for name, value in _leaves(prediction, ""):
+    leaves = list(_leaves(prediction, ""))
+    for name, value in leaves:
         if isinstance(value, Tensor) and value.dim():
             columns[name or ROOT] = value
         elif isinstance(value, list):
@@ -134,13 +135,8 @@ def as_table(prediction: Any) -> Table:
     count = next(iter(lengths.values()), 1)
     # in the order of the prediction, so that columns of a csv stand as they were returned
     named = {**columns, **{name: [value] * count for name, value in constants.items()}}
-    return Table({name or ROOT: named[name or ROOT] for name in _order(prediction, named)}, count)
-
-
-def _order(prediction: Any, named: Mapping[str, Any]) -> list[str]:
-    """Return the names in the order in which the prediction has them."""
-    first = [name or ROOT for name, _ in _leaves(prediction, "")]
-    return [*dict.fromkeys(name for name in (*first, *named) if name in named)]
+    order = dict.fromkeys([*(name or ROOT for name, _ in leaves), *named])
+    return Table({name: named[name] for name in order if name in named}, count)
 
 
 def _columns_of_items(items: list[Any], name: str) -> dict[str, Tensor | list[Any]]:
@@ -245,18 +241,18 @@ class PartWriter:
         return self._open.enter_context(path.open("wb"))
 
     def _append_rows(self, name: str, rows: Rows) -> None:
-        found = _describe(rows, len(self.part.columns))
-        column = self.part.columns.setdefault(name, found)
+        added = _describe(rows, len(self.part.columns))
+        column = self.part.columns.setdefault(name, added)
         if name not in self._files:
             paths = column.files(self._folder, self.part.rank)
             self._files[name] = self._open_file(paths[0]), self._open_file(paths[1])
-        if (found.dtype, found.ndim) != (column.dtype, column.ndim):
+        if (added.dtype, added.ndim) != (column.dtype, column.ndim):
             raise ValueError(
-                f"{name!r} has rows of {found.ndim} dimensions of {found.dtype}, and others of "
+                f"{name!r} has rows of {added.ndim} dimensions of {added.dtype}, and others of "
                 f"{column.ndim} of {column.dtype}. Return the same type for each batch, or take "
                 "the ending .jsonl"
             )
-        if found.shape != column.shape:
+        if added.shape != column.shape:
             column.shape = None
         self._output.check_shape(name, column)
         values_file, shapes_file = self._files[name]
@@ -400,13 +396,13 @@ class MergedParts:
                     missing -= len(data)
 
     def _shapes_of_parts(self, name: str) -> list[_Integers]:
-        found = []
+        shapes_of_parts = []
         for part in self._parts:
             column = part.columns[name]
             count = _keys_file(self._folder, part.rank).stat().st_size // 16
             shapes = np.fromfile(column.files(self._folder, part.rank)[1], np.int64)
-            found.append(shapes.reshape(count, column.ndim))
-        return found
+            shapes_of_parts.append(shapes.reshape(count, column.ndim))
+        return shapes_of_parts
 
 
 # --- the formats ---
@@ -533,14 +529,14 @@ class Arrays(Format):
     @staticmethod
     def encode(columns: Columns, header: list[str]) -> dict[str, Rows]:  # noqa: ARG004
         """Return the tensors."""
-        found = {name: _tensors(name, column) for name, column in columns.items()}
-        for name, rows in found.items():
+        tensors = {name: _tensors(name, column) for name, column in columns.items()}
+        for name, rows in tensors.items():
             if rows is None:
                 raise ValueError(
                     f"{name!r} holds {_kind_of_object(columns[name])}, and an .npz holds numbers. "
                     "Take the ending .jsonl, or .pt"
                 )
-        return {name: _numpy_types(rows) for name, rows in found.items() if rows is not None}
+        return {name: _numpy_types(rows) for name, rows in tensors.items() if rows is not None}
 
     @staticmethod
     def check_shape(name: str, column: Column) -> None:
@@ -575,15 +571,15 @@ class Tensors(Format):
     @staticmethod
     def encode(columns: Columns, header: list[str]) -> dict[str, Rows]:  # noqa: ARG004
         """Return the tensors, and other values as JSON."""
-        found: dict[str, Rows] = {}
+        encoded: dict[str, Rows] = {}
         for name, column in columns.items():
             tensors = _tensors(name, column)
-            found[name] = (
+            encoded[name] = (
                 [json.dumps(_plain(value)).encode() for value in column]
                 if tensors is None
                 else tensors
             )
-        return found
+        return encoded
 
     @staticmethod
     def write(rows: MergedParts, path: Path, folder: Path) -> None:

@@ -34,8 +34,7 @@ from trainer_hooks.checkpoint.atomic_write import (
     open_atomically,
 )
 from trainer_hooks.checkpoint.encoding import decode, opened_by_trust
-from trainer_hooks.checkpoint.file_format import require_format
-from trainer_hooks.checkpoint.parts import require_types
+from trainer_hooks.checkpoint.parts import require_format, require_types
 from trainer_hooks.checkpoint.paths import absolute_path, can_be_mapped, is_remote, modified_at
 from trainer_hooks.checkpoint.pickled_object import reading_pickles_unopened
 from trainer_hooks.checkpoint.safetensors_file import SAFETENSORS_SUFFIX, read_safetensors

@@ -29,8 +29,8 @@ from trainer_hooks.checkpoint.file import (
     in_present_format,
     verify_checkpoint,
 )
-from trainer_hooks.checkpoint.file_format import FORMAT
 from trainer_hooks.checkpoint.lightning import lightning_progress
+from trainer_hooks.checkpoint.parts import FORMAT
 from trainer_hooks.checkpoint.paths import can_be_mapped
 from trainer_hooks.checkpoint.pickled_object import reading_pickles_unopened
 from trainer_hooks.checkpoint.safetensors_file import is_safetensors, read_safetensors

@@ -84,20 +84,14 @@ def refusing_getattr(
 
     Args:
         module: the module's name.
-        instead: the replacement of each name that is not offered, for the error; that of `*` is for
-            every name that `others` does not have.
+        instead: the replacement of each name that is not offered, for the error.
         others: a `__getattr__` for the other names, which are loaded when they are first used.
     """
 
     def load(name: str) -> Any:
-        if name not in instead:
-            try:
-                return others(name)
-            except AttributeError:
-                # Python itself asks modules for names such as __path__, and expects this error
-                if "*" not in instead or name.startswith("__"):
-                    raise
-        raise NotOfferedNameError(refusal(module, name, instead.get(name, instead.get("*", ""))))
+        if name in instead:
+            raise NotOfferedNameError(refusal(module, name, instead[name]))
+        return others(name)
 
     return load
 

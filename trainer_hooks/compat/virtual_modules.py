@@ -135,11 +135,10 @@ class ModuleTable:
             first, _, below = path.partition(".")
             if alias and first == alias:
                 name = f"{self._package}.{below}".rstrip(".")
-                is_there = not below or below in self._offered or below in self.paths
-                return importlib.import_module(name) if is_there else None
+                return importlib.import_module(name) if not below or self._has(below) else None
             if self._is_file(path):
                 return None
-            if path not in self._offered and path not in self.paths:
+            if not self._has(path):
                 self._refuse_import(path)
                 return None
             name = f"{self._package}.{path}"
@@ -147,6 +146,11 @@ class ModuleTable:
             return lazy_module(name, f"Names of `{path}`.", public, self.getattr_of(name))
 
         ModuleFinder(self._package, make).install()
+
+    def _has(self, path: str) -> bool:
+        """Return whether there is a module of a path that is no file."""
+        # the second reads the table of refused names
+        return path in self._offered or path in self.paths
 
     def _is_file(self, path: str) -> bool:
         """Return whether a path is a file of the package itself, which Python finds."""

@@ -1,4 +1,4 @@
-"""The position of a fit: what a checkpoint holds of the loop, its requests and its loaders.
+"""The position of a fit: the part of a checkpoint about the loop, its requests and its loaders.
 
 `FitPosition` reads it from a run and restores it there; `training.EndedFit` is the position at
 which a fit has ended. The state registry reads both by the same names.

@@ -164,7 +164,7 @@ class StateRegistry:
     def load(
         self, checkpoint: dict[str, Any], source: str, *, by_loop: bool, but: Collection[str] = ()
     ) -> dict[str, Any]:
-        """Restore the states that a checkpoint holds; return by name what their owners return.
+        """Restore the states that a checkpoint holds; return the reports of their owners by name.
 
         Args:
             checkpoint: the loaded checkpoint.

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from trainer_hooks._text import count_with_noun
 from trainer_hooks.checkpoint.file import write_checkpoint
-from trainer_hooks.checkpoint.file_format import FORMAT
 from trainer_hooks.checkpoint.inspection import FileFault, UnusableFileError, verify_file
+from trainer_hooks.checkpoint.parts import FORMAT
 from trainer_hooks.checkpoint.safetensors_file import (
     dump_safetensors,
     is_safetensors,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from trainer_hooks._text import count_with_noun, show_table
 from trainer_hooks.checkpoint.atomic_write import remove_folder
-from trainer_hooks.checkpoint.file_format import FORMAT
 from trainer_hooks.checkpoint.folder_retention import plan_retention
+from trainer_hooks.checkpoint.parts import FORMAT
 from trainer_hooks.cli.values import size_text
 from trainer_hooks.errors import UsageError
 

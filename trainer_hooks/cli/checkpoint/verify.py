@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from trainer_hooks._text import show_table
 from trainer_hooks.checkpoint.atomic_write import is_sharded_folder
-from trainer_hooks.checkpoint.file_format import FORMAT
 from trainer_hooks.checkpoint.inspection import (
     CheckpointKind,
     FileFault,
     UnusableFileError,
     verify_file,
 )
+from trainer_hooks.checkpoint.parts import FORMAT
 from trainer_hooks.cli.commands import print_json
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Names what of this machine is not tested, a line each, with what to do."""
+"""The parts of this machine that are not tested, a line each, with advice."""
 
 from __future__ import annotations
 

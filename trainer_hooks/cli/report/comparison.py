@@ -1,4 +1,4 @@
-"""Compare runs: their names by what differs, the table, and the groups of folds and seeds."""
+"""Compare runs: names by the settings that differ, the table, groups of folds and seeds."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ def compare_rows(
     objective: Objective | None,
     shorten: Callable[[str], str] = lambda text: text,
 ) -> Comparison:
-    """Name runs by what differs between them.
+    """Compare runs, and name each by the settings that differ.
 
     Args:
         rows: the runs.

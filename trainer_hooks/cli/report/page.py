@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _MINUTE, _HOUR = 60, 3600
 _COMMIT_LENGTH = 12
 _MAX_TITLE = 100
-_TONES = {
+TONES = {
     Outcome.FINISHED: "good",
     Outcome.RUNNING: "live",
     Outcome.UNKNOWN: "live",
@@ -56,7 +56,7 @@ _TONES = {
     Outcome.FAILED: "bad",
     Outcome.KILLED: "bad",
 }
-"""The style of each outcome in the page's style sheet."""
+"""The tone of each outcome: a style in the page's style sheet, a color on the terminal."""
 
 
 def duration_words(seconds: float) -> str:
@@ -118,7 +118,7 @@ def outcome_badge(run: JournaledRun) -> OutcomeBadge:
     detail = text(run.end, "signal")
     if isinstance(error := run.end.get("error"), dict):
         detail = f"{text(error, 'type')}: {text(error, 'message')}"
-    return OutcomeBadge(str(run.outcome), _TONES[run.outcome], detail)
+    return OutcomeBadge(str(run.outcome), TONES[run.outcome], detail)
 
 
 def summary_facts(run: LoggedRun) -> dict[str, str]:
@@ -501,6 +501,7 @@ def make_page(
         sections[0].notes.extend(comparison.notes)
     hparams = hparams_table(in_detail)
     values = metric_extremes(in_detail)
+    hide = MachineFilter.of([run.folder for run in runs], runs)
     data: dict[str, Any] = {
         "runs": [run.label for run in runs],
         "resumes": [
@@ -512,9 +513,8 @@ def make_page(
         "table": None,
     }
     if comparison is not None:
-        data["table"] = comparison_data(comparison, _states(runs), page_folder)
+        data["table"] = comparison_data(comparison, _states(runs, hide), page_folder)
     if not with_machine:
-        hide = MachineFilter.of([run.folder for run in runs], runs)
         sections = [hide.data(section) for section in sections]
         for section in sections:
             section.hide_machine()
@@ -552,10 +552,9 @@ def _title(runs: Sequence[LoggedRun]) -> str:
     return labels if len(runs) == 1 or len(labels) <= _MAX_TITLE else f"{len(runs):,} runs"
 
 
-def _states(runs: Sequence[LoggedRun]) -> list[dict[str, Any]]:
+def _states(runs: Sequence[LoggedRun], hide: MachineFilter) -> list[dict[str, Any]]:
     """Return the state of each run, and why it stopped, as the page's script reads it."""
     states = []
-    hide = MachineFilter.of([run.folder for run in runs], runs)
     for run in runs:
         badge = None if run.last_fit is None else outcome_badge(run.last_fit)
         reason = "" if run.last_fit is None else text(run.last_fit.end, "stop_reason")

@@ -30,7 +30,7 @@ from trainer_hooks.cli.report.logged_run import (
     set_outcomes,
 )
 from trainer_hooks.cli.report.metrics import METRICS
-from trainer_hooks.cli.report.page import duration_words
+from trainer_hooks.cli.report.page import TONES, duration_words
 from trainer_hooks.errors import TrainerHooksError
 
 if TYPE_CHECKING:
@@ -49,14 +49,8 @@ _MAX_SHARE, _LONGEST_PAUSE = 0.1, 10.0
 _FEWEST_POINTS = 8
 _BAR_WIDTH = 20
 _LINES_BESIDE_ROWS = 6
-_STYLES = {
-    Outcome.FINISHED: "green",
-    Outcome.RUNNING: "cyan",
-    Outcome.UNKNOWN: "cyan",
-    Outcome.SIGNAL: "yellow",
-    Outcome.FAILED: "red",
-    Outcome.KILLED: "red",
-}
+_COLORS = {"good": "green", "live": "cyan", "warn": "yellow", "bad": "red"}
+"""The color of each tone of an outcome."""
 
 
 @dataclass(slots=True)
@@ -97,17 +91,17 @@ class RunWatcher:
             RunFolderError: the folder is gone.
             UsageError: no run logged the metric that the user chose.
         """
-        found = self._look()
-        if not found:
+        read = self._look()
+        if not read:
             return [], []
-        rows = [each.row for each in found]
+        rows = [each.row for each in read]
         objective = compare_rows(rows, self.objective or sweep_objective(self.folder)).objective
         if len(rows) == 1:
             rows[0].name = labels_of([rows[0].folder])[0]
-        found.sort(key=lambda each: _outcome(each.run) not in (Outcome.RUNNING, Outcome.UNKNOWN))
+        read.sort(key=lambda each: _outcome(each.run) not in (Outcome.RUNNING, Outcome.UNKNOWN))
         names = [] if objective is None else [objective.metric, "best"]
         header = ["run", "state", "progress", "steps", *names, "time"]
-        return header, [_watched_row(each, objective) for each in found]
+        return header, [_watched_row(each, objective) for each in read]
 
     def table(self, lines: int) -> RenderableType:
         """Return the table of the runs as they are now, with a bar for each.
@@ -236,7 +230,7 @@ def _watched_row(read: _ReadRun, objective: Objective | None) -> _WatchedRow:
             duration_words(round(run.seconds)) if run.seconds >= 1 else "0 s",
         ],
         share,
-        "" if outcome is None else _STYLES[outcome],
+        "" if outcome is None else _COLORS[TONES[outcome]],
     )
 
 

@@ -6,13 +6,10 @@ others are made from the table when `trainer_hooks.compat.composer` is imported.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
 
-from trainer_hooks._lazy import stub_homes
+from trainer_hooks import _lazy
 from trainer_hooks.compat.virtual_modules import ModuleTable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["MODULES", "attach_stub", "package_getattr"]
 
@@ -104,11 +101,5 @@ MODULES = ModuleTable(_PACKAGE, _EXPORTS, __file__, _FILES)
 package_getattr = MODULES.getattr_of
 """Returns the `__getattr__` of a module that is a file: of its names, submodules and refusals."""
 
-
-def attach_stub(
-    module: str,
-) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return `__getattr__`, `__dir__` and `__all__` of a package: of its stub's names and paths."""
-    homes = stub_homes(module)
-    names = sorted(homes)
-    return package_getattr(module, homes), lambda: names, names
+attach_stub = partial(_lazy.attach_stub, make_getattr=package_getattr)
+"""Returns `__getattr__`, `__dir__` and `__all__` of a package with a stub."""

@@ -13,7 +13,7 @@ from trainer_hooks._version import __version__
 from trainer_hooks.checkpoint import lightning
 from trainer_hooks.checkpoint.encoding import encode_checkpoint
 from trainer_hooks.checkpoint.file import write_checkpoint
-from trainer_hooks.checkpoint.file_format import FORMAT
+from trainer_hooks.checkpoint.parts import FORMAT
 from trainer_hooks.checkpoint.paths import absolute_path
 from trainer_hooks.checkpoint.pickled_object import PickledObject
 from trainer_hooks.checkpoint.safetensors_file import (

@@ -162,7 +162,7 @@ class TrainerRun:
         return loop
 
     def _set_up(self) -> FitLoop | EvaluationLoop | PredictionLoop:
-        """Do what `prepare` lists, and return the loop."""
+        """Take the steps that `prepare` lists, and return the loop."""
         core, trainer, inputs = self.core, self.trainer, self.inputs
         module = inputs.module
         context = self._begin(module)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks._log import warn
-from trainer_hooks.checkpoint.file_format import FORMAT
 from trainer_hooks.checkpoint.lightning import is_lightning, lightning_progress
+from trainer_hooks.checkpoint.parts import FORMAT
 from trainer_hooks.clock.progress import EpochStage, Progress
 from trainer_hooks.errors import TrainerHooksWarning
 from trainer_hooks.metrics.store import MetricStore

@@ -24,8 +24,6 @@ from trainer_hooks.runtime.buffers import buffers_of, load_buffers
 from trainer_hooks.runtime.parameter_names import plain_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from torch import nn
 
     from trainer_hooks.callbacks import Checkpoint
@@ -188,17 +186,12 @@ def _gradients(core: TrainerCore, module: Module) -> dict[str, Any]:
 def modes_of(module: nn.Module) -> dict[str, list[str]]:
     """Return the plain names of a module's parts in eval mode, and of its frozen parameters."""
     frozen = [name for name, p in module.named_parameters() if not p.requires_grad]
-    return _plain_modes(
-        {
-            "evaluates": [name for name, part in module.named_modules() if not part.training],
-            # sorted: pruning and its end register parameters in another order
-            "frozen": sorted(frozen),
-        }
-    )
-
-
-def _plain_modes(modes: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    """Return modes by plain names, each once: a wrapper has the name of the layer inside it."""
+    modes = {
+        "evaluates": [name for name, part in module.named_modules() if not part.training],
+        # sorted: pruning and its end register parameters in another order
+        "frozen": sorted(frozen),
+    }
+    # each once: a wrapper has the name of the layer inside it
     return {key: list(dict.fromkeys(map(plain_name, names))) for key, names in modes.items()}
 
 

@@ -107,7 +107,7 @@ def _tell(line: str) -> None:
 
 
 def _die_of(signum: int) -> None:
-    """Let a signal do in this process what it does by default."""
+    """Let a signal have its default effect on this process."""
     signal.signal(signum, signal.SIG_DFL)
     os.kill(os.getpid(), signum)
 

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from trainer_hooks._lazy import stub_homes
-from trainer_hooks.compat.composer.modules import attach_stub
+from trainer_hooks._lazy import attach_stub
+from trainer_hooks.compat.composer.modules import package_getattr
 
-_load, __dir__, __all__ = attach_stub(__name__)
-_SHARED = [
-    name for name, home in stub_homes(__name__).items() if home == ":trainer_hooks.callbacks"
-]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _SHARED:
-        return _load(name)
-    # here, since it is loaded only where a callback is used
-    from trainer_hooks import callbacks
-    from trainer_hooks.compat.composer.core.built_in import built_in
+def _make_getattr(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    load = package_getattr(package, homes)
 
-    made = built_in(getattr(callbacks, name), __name__)
-    # the next access finds it, so that there is one class
-    return globals().setdefault(name, made)
+    def load_or_derive(name: str) -> Any:
+        if homes.get(name) != ":trainer_hooks.callbacks":
+            return load(name)
+        # here, since it is loaded only where a callback is used
+        from trainer_hooks import callbacks
+        from trainer_hooks.compat.composer.core.built_in import built_in
+
+        made = built_in(getattr(callbacks, name), package)
+        # the next access finds it, so that there is one class
+        return globals().setdefault(name, made)
+
+    return load_or_derive
+
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, _make_getattr)
