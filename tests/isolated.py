@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import shutil
 import re
 import sys
 from importlib.util import find_spec
@@ -46,7 +47,9 @@ def run_once(config: pytest.Config, name: str, make: Callable[[Path], Any]) -> A
     with (shared / f"{name}.lock").open("w") as lock:
         lock_file(lock.fileno(), waits=True)
         if not result.exists():
-            folder.mkdir(exist_ok=True)
+            if folder.exists():  # of another worker, whose call failed: what it left may look done
+                shutil.rmtree(folder)
+            folder.mkdir()
             result.write_text(json.dumps(make(folder)), encoding="utf-8")
     return json.loads(result.read_text(encoding="utf-8"))
 

@@ -197,12 +197,10 @@ class BasePredictionWriter(Callback):
 class PredictionWriter(BasePredictionWriter):
     """Write all predictions to one file, whose ending chooses the format.
 
-    | ending | holds | read by |
-    |---|---|---|
-    | `.csv` | a line for each sample, after one with the names | `pandas.read_csv(path)` |
-    | `.jsonl` | an object for each sample, tensors as lists | `json.loads(line)` |
-    | `.npz` | an array for each name | `numpy.load(path)` |
-    | `.pt` | a dict with a tensor for each name, a list of other values | `torch.load(path)` |
+    - `.csv`: a line for each sample, after one with the names; `pandas.read_csv(path)` reads it.
+    - `.jsonl`: an object for each sample, tensors as lists; `json.loads(line)`.
+    - `.npz`: an array for each name; `numpy.load(path)`.
+    - `.pt`: a dict with a tensor for each name, a list of other values; `torch.load(path)`.
 
     A tensor has a row for each item of its first dimension, a list one for each of its items. The
     keys of dicts and the positions of tuples are the names, `a.b` where they are nested; a tensor
