@@ -15,8 +15,8 @@ from __future__ import annotations
 import ast
 import json
 import os
-import shutil
 import re
+import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
