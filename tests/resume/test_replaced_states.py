@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from itertools import product
 
 import pytest
 import torch
 from own_loops import fit_by_run
+from samples import spread
 from saving_callbacks import SaveEachStep
 from torch.optim import SGD, Adam
 from torch.optim.lr_scheduler import (
@@ -115,9 +117,7 @@ def resume(bare, folder, make, step, *callbacks, words=WORDS, kind=Net, **option
     return net, trainer
 
 
-@pytest.mark.parametrize("new", NEW)
-@pytest.mark.parametrize("old", OLD)
-@pytest.mark.parametrize("step", [3, EACH, EACH + 2])
+@pytest.mark.parametrize(("new", "old", "step"), spread(product(NEW, OLD), [3, EACH, EACH + 2]))
 def test_rates_are_those_of_a_run_that_had_the_new_one_from_the_start(
     new, old, step, bare, tmp_path
 ) -> None:

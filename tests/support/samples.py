@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
 def one_in(number: int, values: Iterable[Any], otherwise: str = "exhaustive") -> list[Any]:
@@ -18,6 +18,22 @@ def one_in(number: int, values: Iterable[Any], otherwise: str = "exhaustive") ->
     mark = getattr(pytest.mark, otherwise)
     return [
         value if index % number == 0 else _marked(value, mark) for index, value in enumerate(values)
+    ]
+
+
+def spread(cases: Iterable[Any], values: Sequence[Any]) -> list[Any]:
+    """Return each case with each value as parameters; all but one pair of a case are exhaustive.
+
+    The values take turns, so that every case and every value is in a pair without the marker.
+    """
+    return [
+        pytest.param(
+            *(case if isinstance(case, tuple) else (case,)),
+            value,
+            marks=[] if place == number % len(values) else [pytest.mark.exhaustive],
+        )
+        for number, case in enumerate(cases)
+        for place, value in enumerate(values)
     ]
 
 

@@ -216,7 +216,8 @@ def test_the_events_of_a_run(run, result):
     ]
 
 
-@pytest.mark.parametrize("exits", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.slow  # the checker of MLCommons takes seconds to import
+@pytest.mark.parametrize("exits", [True, False])
 def test_the_target(exits, run, result, tmp_path):
     """At the target, inside the first epoch, the result is complete; the fit goes on or stops."""
 

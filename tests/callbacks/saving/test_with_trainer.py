@@ -3,11 +3,12 @@ from __future__ import annotations
 import csv
 import warnings
 from datetime import timedelta
+from itertools import product
 from pathlib import Path
 
 import pytest
 import torch
-from samples import one_in
+from samples import spread
 from torch.utils.data import DataLoader
 
 from trainer_hooks import Callback, Module, Trainer
@@ -158,9 +159,10 @@ def test_exception_checkpoint_can_be_resumed(tmp_path, error):
     assert torch.equal(resumed.layer.weight, whole.layer.weight)
 
 
-@pytest.mark.parametrize("after", one_in(3, range(1, 8)))
-@pytest.mark.parametrize("filename", ["own", "{step}", "{epoch}"])
-@pytest.mark.parametrize("every", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("filename", "every", "after"),
+    spread(product(["own", "{step}", "{epoch}"], [1, 2, 3]), range(1, 8)),
+)
 def test_a_run_that_goes_on_from_an_error_has_the_names_of_one_without(
     tmp_path, after, filename, every
 ):

@@ -333,7 +333,7 @@ def test_nothing_of_the_machine_is_in_the_page(tmp_path, compare) -> None:
         compare(*chosen)
         page = (tmp_path / "page.html").read_text(encoding="utf-8")
         assert "sesame" not in page
-        assert re.findall(".*alice.*", page) == []
+        assert [line for line in page.splitlines() if "alice" in line] == []
         assert str(tmp_path) not in page
         assert ".../python train.py" in page
     data, _ = compare(tmp_path / "alice")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from samples import spread
 
 from trainer_hooks import Callback, StopTraining
 from trainer_hooks.callbacks import ModelCheckpoint
@@ -74,8 +75,7 @@ def digests() -> dict[str, str]:
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-@pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("policy", ["raise", "disable"])
+@pytest.mark.parametrize(("end", "policy"), spread(ENDS, ["raise", "disable"]))
 def test_a_child_ends_by_itself(
     end, policy, bare, Tiny, batches, tmp_path, monkeypatch, capfd
 ) -> None:
