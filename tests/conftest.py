@@ -58,6 +58,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(plugin, "isolated")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Return three workers for two cores: many slow tests wait for processes that they started."""
+    if config.option.markexpr == "not slow":
+        return None
+    return (os.cpu_count() or 2) * 3 // 2
+
+
 WINGS = ("adapters", "compat", "lightning")
 """Folders of tests that compare with other frameworks, each with a marker of its name."""
 
