@@ -154,7 +154,7 @@ class Bench:
         return hold
 
     def ours_resume(self) -> Task:
-        from trainer_hooks.trainer.run.starting_point import StartingPoint
+        from trainer_hooks.trainer.restoring.starting_point import StartingPoint
 
         trainer = self._fitted()
         trainer.save_checkpoint(self.file)

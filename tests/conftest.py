@@ -115,7 +115,7 @@ def _without_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _without_earlier_trainings() -> None:
     """Forget the trainings of earlier tests, which a new training of the process is told from."""
-    if "trainer_hooks.trainer.run.run_identity" in sys.modules:
+    if "trainer_hooks.trainer.identity.run_identity" in sys.modules:
         from new_processes import forget_trainings
 
         forget_trainings()

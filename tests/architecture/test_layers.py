@@ -56,7 +56,8 @@ LOOKING_UP = [
 
 INNER_ROOMS = [
     "hooks", "clock", "connector", "runtime", "data", "metrics", "checkpoint", "module", "context",
-    "loops", "trainer", "trainer/options", "trainer/run",
+    "loops", "trainer", "trainer/options", "trainer/identity", "trainer/core", "trainer/messages",
+    "trainer/ranks", "trainer/restoring", "trainer/run",
 ]  # fmt: skip
 """Rooms that users do not import from: other rooms import from their files."""
 

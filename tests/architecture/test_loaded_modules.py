@@ -76,7 +76,8 @@ UNUSED = [
     "hooks.profile", "hooks.loop_tree", "loggers.csv", "loggers.guard", "loops.closure_step",
     "loops.evaluator_schedule", "loops.manual_step", "loops.microbatches", "loops.prediction",
     "loops.extra_passes",  "metrics.microbatches", "runtime.state_backup",
-    "trainer.description", "trainer.run.lightning_checkpoint", "trainer.run.restoring",
+    "trainer.description", "trainer.restoring.lightning_checkpoint",
+    "trainer.restoring.checkpoint_restorer",
     "trainer.run.checkpoint_saving", "trainer.run.trial", "trainer.tuner",
 ]  # fmt: skip
 """What a bare fit has no use for; each is a file or a folder of files."""

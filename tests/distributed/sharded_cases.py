@@ -33,7 +33,7 @@ from trainer_hooks.callbacks import ModelCheckpoint, NaNGuard, StochasticWeightA
 from trainer_hooks.errors import TrainerHooksError
 from trainer_hooks.runtime import rank_watchdog
 from trainer_hooks.runtime.strategy_options import FSDPStrategy
-from trainer_hooks.trainer.run.run_identity import TRAININGS, ProcessTrainings
+from trainer_hooks.trainer.identity.run_identity import TRAININGS, ProcessTrainings
 
 if TYPE_CHECKING:
     from pathlib import Path

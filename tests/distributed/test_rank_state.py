@@ -16,7 +16,7 @@ from samples import one_in
 
 from trainer_hooks.checkpoint.parts import UnfitPartError, restoring_part
 from trainer_hooks.runtime import rng
-from trainer_hooks.trainer.run.gathered_checkpoint import (
+from trainer_hooks.trainer.ranks.gathered_checkpoint import (
     gather_into_checkpoint,
     select_rank_state,
 )

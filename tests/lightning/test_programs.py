@@ -33,7 +33,7 @@ ELSEWHERE = {
         "tests/loggers/test_resume.py"
     ),
     '`"last"` and `"best"` in a trainer that has not trained': (
-        "tests/trainer/run/test_run_identity.py"
+        "tests/trainer/identity/test_run_identity.py"
     ),
     "`checkpoint_callback.best_model_path = ...`": _ATTRIBUTES,
     "`config.yaml` of `LightningCLI` with `--trainer.logger=False`": (

@@ -25,7 +25,7 @@ import torch
 from trainer_hooks import Callback, Module, Trainer
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.checkpoint.file import read_checkpoint
-from trainer_hooks.trainer.run.find_checkpoint import find_checkpoint
+from trainer_hooks.trainer.restoring.find_checkpoint import find_checkpoint
 
 BATCHES = [torch.full((2, 64), float(number)) for number in range(5)]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import warm_python
 
-from trainer_hooks.trainer.run.failed_start import RECORD
+from trainer_hooks.trainer.messages.failed_start import RECORD
 
 LOOP = Path(__file__).with_name("kill_loop.py")
 

@@ -36,7 +36,7 @@ class LogsInEachWay(Module):
 @pytest.fixture
 def run(bare, monkeypatch):
     """A function that fits a module on the device, and returns the counted copies."""
-    monkeypatch.setattr("trainer_hooks.trainer.run.trainer_core.pick_device", lambda *_: DEVICE)
+    monkeypatch.setattr("trainer_hooks.trainer.core.trainer_core.pick_device", lambda *_: DEVICE)
 
     def fit(*callbacks, module=None, **options) -> StandIn:
         place = Place()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainer_hooks.trainer.run.run_identity import TRAININGS, ProcessTrainings
+from trainer_hooks.trainer.identity.run_identity import TRAININGS, ProcessTrainings
 
 
 def forget_trainings() -> None:

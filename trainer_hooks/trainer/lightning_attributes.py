@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trainer_hooks.clock.progress import Progress
     from trainer_hooks.module.optimization import LRSchedulerConfig
     from trainer_hooks.runtime.precision import Precision
-    from trainer_hooks.trainer.run.trainer_core import TrainerCore
+    from trainer_hooks.trainer.core.trainer_core import TrainerCore
 
 
 class ProgressCounts:

@@ -26,7 +26,7 @@ from trainer_hooks.metrics.metric_objects import is_metric_object
 from trainer_hooks.module.loop_module import LoopModule, named_models
 from trainer_hooks.module.module import Module
 from trainer_hooks.runtime.nested_tensors import map_tensors
-from trainer_hooks.trainer.run.run_inputs import RunInputs, checked_overrides
+from trainer_hooks.trainer.core.run_inputs import RunInputs, checked_overrides
 from trainer_hooks.trainer.run.signals import ending_at_once
 from trainer_hooks.trainer.trainer import Trainer
 

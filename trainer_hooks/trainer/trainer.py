@@ -82,6 +82,9 @@ if TYPE_CHECKING:
     from trainer_hooks.module.optimization import LRSchedulerConfig
     from trainer_hooks.profilers import Profiler
     from trainer_hooks.runtime.precision import Precision
+    from trainer_hooks.trainer.core.run_inputs import RunInputs
+    from trainer_hooks.trainer.core.trainer_core import TrainerCore
+    from trainer_hooks.trainer.identity.run_identity import RunLabel
     from trainer_hooks.trainer.lightning_attributes import (
         TrainerAccelerator,
         TrainerFitLoop,
@@ -89,9 +92,6 @@ if TYPE_CHECKING:
     )
     from trainer_hooks.trainer.run.forking import ForkedRuns
     from trainer_hooks.trainer.run.lifecycle import TrainerRun
-    from trainer_hooks.trainer.run.run_identity import RunLabel
-    from trainer_hooks.trainer.run.run_inputs import RunInputs
-    from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
 
 def _plan_option(name: str, note: str = "") -> Any:
@@ -142,12 +142,12 @@ class Trainer:
     @takes_options(TrainerConfig)
     def __init__(self, config: TrainerConfig) -> None:
         from trainer_hooks.checkpoint.background import BackgroundSaves
-        from trainer_hooks.trainer.run.hook_profiling import profile_from_options
-        from trainer_hooks.trainer.run.trainer_core import (
+        from trainer_hooks.trainer.core.trainer_core import (
             TrainerCore,
             make_processes,
             remove_rank_zero_callbacks,
         )
+        from trainer_hooks.trainer.run.hook_profiling import profile_from_options
 
         # first: making the processes may log
         ensure_visible_log()
@@ -245,7 +245,7 @@ class Trainer:
                 `"optimizers"` take this run's schedulers, or optimizers, where others were saved.
         """
         with ending_at_once():
-            from trainer_hooks.trainer.run.run_inputs import RunInputs, checked_overrides
+            from trainer_hooks.trainer.core.run_inputs import RunInputs, checked_overrides
 
             inputs = RunInputs(
                 "fit",
@@ -322,7 +322,7 @@ class Trainer:
             weights_only: without effect, as for `fit`.
         """
         with ending_at_once():
-            from trainer_hooks.trainer.run.run_inputs import RunInputs
+            from trainer_hooks.trainer.core.run_inputs import RunInputs
 
             sources = (dataloaders, datamodule)
             module, path = self._choose_module_and_checkpoint(model, ckpt_path, "predict", sources)
@@ -523,7 +523,7 @@ class Trainer:
         Raises:
             TypeError: a run is active, or there are several ranks.
         """
-        from trainer_hooks.trainer.run.trainer_core import picklable_core
+        from trainer_hooks.trainer.core.trainer_core import picklable_core
 
         return {**vars(self), "_core": picklable_core(self._core, type(self).__qualname__)}
 
@@ -1199,7 +1199,7 @@ class Trainer:
             UsageError: no run is active, its loaders were passed to it, or an epoch is open.
             DataError: there is nothing to run now.
         """
-        from trainer_hooks.trainer.run.run_inputs import reload_data
+        from trainer_hooks.trainer.core.run_inputs import reload_data
 
         context, inputs = self._core.context, self._core.inputs
         if context is None or inputs is None or self._core.fn is None:
@@ -1493,7 +1493,7 @@ class Trainer:
 
     def __repr__(self) -> str:
         """Return the options and the progress in one line."""
-        from trainer_hooks.trainer.run.trainer_core import trainer_repr
+        from trainer_hooks.trainer.core.trainer_core import trainer_repr
 
         return trainer_repr(type(self).__name__, self._core)
 
@@ -1551,7 +1551,7 @@ class Trainer:
         datamodule: DataModule | None,
     ) -> list[dict[str, float]]:
         with ending_at_once():
-            from trainer_hooks.trainer.run.run_inputs import RunInputs
+            from trainer_hooks.trainer.core.run_inputs import RunInputs
 
             sources = (dataloaders, datamodule)
             module, path = self._choose_module_and_checkpoint(model, ckpt_path, fn, sources)
@@ -1575,7 +1575,7 @@ class Trainer:
         sources: tuple[Any, ...],
     ) -> tuple[Module, str | None]:
         """Return the module to run and the path of the checkpoint to load into it."""
-        from trainer_hooks.trainer.run.find_checkpoint import best_of_last_fit
+        from trainer_hooks.trainer.restoring.find_checkpoint import best_of_last_fit
 
         core = self._core
         # the compiled form if that was passed, so that its steps run compiled again
@@ -1608,7 +1608,7 @@ class Trainer:
         )
         if not is_labelled:
             return {"ckpt_path": self._resolve_checkpoint(ckpt_path, "fit", model)}
-        from trainer_hooks.trainer.run.run_identity import TRAININGS, label_run, trained_object
+        from trainer_hooks.trainer.identity.run_identity import TRAININGS, label_run, trained_object
 
         label = label_run(self, core.config, module, *sources)
         path = self._resolve_checkpoint(ckpt_path, "fit", model, label)
@@ -1650,13 +1650,13 @@ class Trainer:
             )
         if ckpt_path not in ("auto", "best", "last"):
             if isinstance(ckpt_path, str) and ckpt_path.isalpha() and is_missing(ckpt_path):
-                from trainer_hooks.trainer.run.find_checkpoint import refuse_misspelt
+                from trainer_hooks.trainer.restoring.find_checkpoint import refuse_misspelt
 
                 refuse_misspelt(ckpt_path)
             self._core.start.named_path = absolute_path(ckpt_path)
             return self._core.start.named_path
-        from trainer_hooks.trainer.run.find_checkpoint import find_checkpoint
-        from trainer_hooks.trainer.run.run_identity import label_evaluation
+        from trainer_hooks.trainer.identity.run_identity import label_evaluation
+        from trainer_hooks.trainer.restoring.find_checkpoint import find_checkpoint
 
         core, known = self._core, uncompiled(module)
         if label is None and isinstance(own := adapt_if_foreign(known, Module), Module):

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 import trainer_hooks
 import trainer_hooks.callbacks
 from trainer_hooks.adapters import to_lightning
-from trainer_hooks.trainer.run.run_identity import TRAININGS, ProcessTrainings
+from trainer_hooks.trainer.identity.run_identity import TRAININGS, ProcessTrainings
 
 pl = pytest.importorskip("pytorch_lightning", reason="needs pytorch-lightning")
 theirs = pl.callbacks

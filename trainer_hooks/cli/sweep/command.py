@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
             try:
                 failed = run_trials(sweep, planned, arguments.jobs, lock)
             except KeyboardInterrupt:
-                from trainer_hooks.trainer.run.resume_line import typed_command
+                from trainer_hooks.trainer.messages.resume_line import typed_command
 
                 print(f"\ninterrupted; to go on: {printable(typed_command())}", file=sys.stderr)
                 return INTERRUPTED

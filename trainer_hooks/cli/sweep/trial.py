@@ -20,7 +20,7 @@ from trainer_hooks.cli.run.trainer_cli import TrainerCLI
 from trainer_hooks.cli.sweep.study import SweepStudy
 from trainer_hooks.cli.sweep.trial_folders import place_in_trial_folder
 from trainer_hooks.errors import MetricError, did_you_mean
-from trainer_hooks.trainer.run.run_origin import run_config
+from trainer_hooks.trainer.identity.run_origin import run_config
 
 if TYPE_CHECKING:
     from trainer_hooks.trainer.trainer import Trainer

@@ -1,1 +1,1 @@
-"""One run of fit, validate, test or predict: set up, save, resume, tear down."""
+"""One run of fit, validate, test or predict: set up, watch, save, tear down."""

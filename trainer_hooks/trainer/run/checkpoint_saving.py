@@ -26,8 +26,8 @@ from trainer_hooks.errors import TrainerHooksWarning, UsageError
 from trainer_hooks.hooks.relay import current_hook
 from trainer_hooks.module.torch_wrappers import unsharded_class
 from trainer_hooks.runtime.parameter_names import tensor_names, with_plain_names
-from trainer_hooks.trainer.run.registered_state import build_state_registry
-from trainer_hooks.trainer.run.run_origin import (
+from trainer_hooks.trainer.core.registered_state import build_state_registry
+from trainer_hooks.trainer.identity.run_origin import (
     compute_run_origin,
     process_identity,
     shown_command,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import RunContext, Trainer
     from trainer_hooks.context.training import EndedFit
     from trainer_hooks.module.module import Module
-    from trainer_hooks.trainer.run.trainer_core import TrainerCore
+    from trainer_hooks.trainer.core.trainer_core import TrainerCore
 
 
 def save_checkpoint(
@@ -171,7 +171,7 @@ def _write_now(
     checkpoint = build_checkpoint(core, trainer, weights_only, is_sharded=is_sharded)
     write = partial(_begin_write(core, is_sharded=is_sharded), checkpoint, path)
     if is_sharded:
-        from trainer_hooks.trainer.run.sharded_checkpoint import waiting_for_shards
+        from trainer_hooks.trainer.ranks.sharded_checkpoint import waiting_for_shards
 
         # no `run_on_rank_zero`: every rank writes, and `write_folder` shares their errors
         with waiting_for_shards(core.processes):
@@ -203,7 +203,7 @@ def _begin_write(core: TrainerCore, *, is_sharded: bool) -> Callable[..., str]:
         "identity": training.identity,
     }
     if is_sharded:
-        from trainer_hooks.trainer.run.sharded_checkpoint import (
+        from trainer_hooks.trainer.ranks.sharded_checkpoint import (
             saving_group,
             write_sharded_checkpoint,
         )
@@ -242,7 +242,7 @@ def build_checkpoint(
     checkpoint = _contents(core, trainer, module, weights_only)
     shards: dict[str, Any] = {}
     if is_sharded:
-        from trainer_hooks.trainer.run.sharded_checkpoint import split_shards
+        from trainer_hooks.trainer.ranks.sharded_checkpoint import split_shards
 
         checkpoint, shards = split_shards(checkpoint, processes)
     else:
@@ -252,7 +252,7 @@ def build_checkpoint(
     # raises on the rank that has it, and names its owner
     encoded = encode_checkpoint(checkpoint, core.connector.label_of)
     if processes.is_distributed:
-        from trainer_hooks.trainer.run.gathered_checkpoint import (
+        from trainer_hooks.trainer.ranks.gathered_checkpoint import (
             gather_rank_state,
             require_no_failed_rank,
         )

@@ -38,15 +38,15 @@ from trainer_hooks.runtime.launcher import end_with_parent, how_ended, rank_envi
 from trainer_hooks.runtime.nested_tensors import map_tensors
 from trainer_hooks.runtime.process_group import ProcessGroup
 from trainer_hooks.runtime.strategy import resolve_strategy
+from trainer_hooks.trainer.core.registered_state import build_state_registry
 from trainer_hooks.trainer.run.checkpoint_saving import save_silently
-from trainer_hooks.trainer.run.registered_state import build_state_registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trainer_hooks.context.context import Trainer
-    from trainer_hooks.trainer.run.run_inputs import RunInputs
-    from trainer_hooks.trainer.run.trainer_core import TrainerCore
+    from trainer_hooks.trainer.core.run_inputs import RunInputs
+    from trainer_hooks.trainer.core.trainer_core import TrainerCore
 
 _BACK = (
     "progress", "wall_times", "clock", "metrics", "evaluated", "metric_objects", "history",

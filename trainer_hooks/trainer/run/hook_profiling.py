@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.hooks.profile import HookProfile
     from trainer_hooks.hooks.relay import HookRelay
+    from trainer_hooks.trainer.core.trainer_core import TrainerCore
     from trainer_hooks.trainer.options.config import TrainerConfig
-    from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
 
 def profile_from_options(config: TrainerConfig, relay: HookRelay) -> HookProfile | None:

@@ -46,17 +46,8 @@ from trainer_hooks.module.optimization import (
 )
 from trainer_hooks.module.torch_wrappers import exclude_run_methods
 from trainer_hooks.runtime.parameter_names import tensor_names
-from trainer_hooks.trainer.run.console_summary import (
-    advise,
-    advise_on_shuffling,
-    log_end,
-    warn_of_half_a_validation,
-    warn_of_nothing_to_do,
-)
-from trainer_hooks.trainer.run.failed_start import begin_start, record_start, update_start
-from trainer_hooks.trainer.run.hook_profiling import begin_profiled_run, report_hook_profile
-from trainer_hooks.trainer.run.registered_state import build_state_registry, modes_of
-from trainer_hooks.trainer.run.run_inputs import (
+from trainer_hooks.trainer.core.registered_state import build_state_registry, modes_of
+from trainer_hooks.trainer.core.run_inputs import (
     LoaderReload,
     RunInputs,
     check_inputs,
@@ -65,13 +56,22 @@ from trainer_hooks.trainer.run.run_inputs import (
     load_handed_over,
     load_training,
 )
+from trainer_hooks.trainer.core.trainer_core import remove_rank_zero_callbacks
+from trainer_hooks.trainer.messages.console_summary import (
+    advise,
+    advise_on_shuffling,
+    log_end,
+    warn_of_half_a_validation,
+    warn_of_nothing_to_do,
+)
+from trainer_hooks.trainer.messages.failed_start import begin_start, record_start, update_start
+from trainer_hooks.trainer.restoring.starting_point import StartingPoint
+from trainer_hooks.trainer.run.hook_profiling import begin_profiled_run, report_hook_profile
 from trainer_hooks.trainer.run.signals import (
     deferring_signals,
     receiving_signals,
     shorten_traceback,
 )
-from trainer_hooks.trainer.run.starting_point import StartingPoint
-from trainer_hooks.trainer.run.trainer_core import remove_rank_zero_callbacks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,10 +81,10 @@ if TYPE_CHECKING:
     from trainer_hooks.loops.evaluation import EvaluationLoop
     from trainer_hooks.loops.fit import FitLoop
     from trainer_hooks.loops.prediction import PredictionLoop
+    from trainer_hooks.trainer.core.trainer_core import TrainerCore
     from trainer_hooks.trainer.options.config import TrainerConfig
-    from trainer_hooks.trainer.run.distributed_run import DistributedRun
+    from trainer_hooks.trainer.ranks.distributed_run import DistributedRun
     from trainer_hooks.trainer.run.profiler_attachment import ProfilerAttachment
-    from trainer_hooks.trainer.run.trainer_core import TrainerCore
 
 _STEPS = ("training_step", "validation_step", "test_step", "predict_step")
 
@@ -148,7 +148,7 @@ class TrainerRun:
         # for what the user's steps and hooks print, too
         self._exit_stack.enter_context(escaping_output())
         if core.processes.is_distributed:
-            from trainer_hooks.trainer.run.distributed_run import DistributedRun
+            from trainer_hooks.trainer.ranks.distributed_run import DistributedRun
 
             self._distributed_run = DistributedRun(core)
             # here, where an error of it reaches the other ranks
@@ -253,7 +253,7 @@ class TrainerRun:
             self._distributed_run.tell_failure(error)
         self.core.state.status = TrainerStatus.INTERRUPTED
         if self.inputs.label is not None:
-            from trainer_hooks.trainer.run.run_identity import TRAININGS
+            from trainer_hooks.trainer.identity.run_identity import TRAININGS
 
             TRAININGS.broken.add(self.core.training.identity.run)
         self.core.training.metrics.enter(LogScope.CLOSED)

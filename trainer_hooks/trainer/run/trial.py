@@ -11,8 +11,8 @@ from trainer_hooks.callback import Callback
 from trainer_hooks.context.run_state import TrainerStatus
 from trainer_hooks.errors import UsageError
 from trainer_hooks.runtime.state_backup import StateBackup
+from trainer_hooks.trainer.core.run_inputs import RunInputs, load_data
 from trainer_hooks.trainer.run.lifecycle import TrainerRun
-from trainer_hooks.trainer.run.run_inputs import RunInputs, load_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trainer_hooks.loops.fit import FitLoop
     from trainer_hooks.loops.prediction import PredictionLoop
     from trainer_hooks.module.module import Module
-    from trainer_hooks.trainer.run.trainer_core import TrainerCore
+    from trainer_hooks.trainer.core.trainer_core import TrainerCore
 
 
 def run_trial(

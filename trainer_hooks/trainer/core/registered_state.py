@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from trainer_hooks.callbacks import Checkpoint
     from trainer_hooks.context.position import FitPosition
     from trainer_hooks.context.training import EndedFit, TrainingState
-    from trainer_hooks.trainer.run.trainer_core import TrainerCore
+    from trainer_hooks.trainer.core.trainer_core import TrainerCore
 
 _UNOPENED: dict[str, Any] = {"opened_with": {}, "generators": {}, "num_batches": math.inf}
 """The state of a stream of which no batch was requested yet."""

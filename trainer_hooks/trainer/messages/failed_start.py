@@ -30,10 +30,10 @@ from trainer_hooks.errors import (
     error_message,
 )
 from trainer_hooks.hooks.relay import error_summary_with_notes
-from trainer_hooks.trainer.run.run_origin import is_live_elsewhere, process_identity
+from trainer_hooks.trainer.identity.run_origin import is_live_elsewhere, process_identity
 
 if TYPE_CHECKING:
-    from trainer_hooks.trainer.run.trainer_core import TrainerCore
+    from trainer_hooks.trainer.core.trainer_core import TrainerCore
 
 RECORD = ".failed_start.json"
 """The file's name; each folder has one at most."""

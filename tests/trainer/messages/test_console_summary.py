@@ -17,7 +17,7 @@ from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint, Timer
 from trainer_hooks.errors import TerminationSignal
 from trainer_hooks.loggers import CSVLogger
 from trainer_hooks.testing import TinyModule
-from trainer_hooks.trainer.run.resume_line import typed_command
+from trainer_hooks.trainer.messages.resume_line import typed_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,8 +27,8 @@ from trainer_hooks.errors import CheckpointError
 from trainer_hooks.loggers.run_folder import FolderLogger
 from trainer_hooks.module.datamodule import DataModule
 from trainer_hooks.module.loop_module import LoopModule
-from trainer_hooks.trainer.run.data_digest import data_digest
-from trainer_hooks.trainer.run.run_origin import compute_run_origin, is_running_elsewhere
+from trainer_hooks.trainer.identity.data_digest import data_digest
+from trainer_hooks.trainer.identity.run_origin import compute_run_origin, is_running_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,9 +18,9 @@ from trainer_hooks import Callback, Trainer
 from trainer_hooks._system import process_start
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.errors import TrainerHooksWarning
-from trainer_hooks.trainer.run import failed_start
-from trainer_hooks.trainer.run.failed_start import RECORD
-from trainer_hooks.trainer.run.run_origin import process_identity
+from trainer_hooks.trainer.identity.run_origin import process_identity
+from trainer_hooks.trainer.messages import failed_start
+from trainer_hooks.trainer.messages.failed_start import RECORD
 
 BATCHES = [torch.ones(2, 2)] * 4
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from trainer_hooks.context.context import RunContext
     from trainer_hooks.loops.loop_position import LoopPosition
-    from trainer_hooks.trainer.run.run_identity import RunLabel
+    from trainer_hooks.trainer.identity.run_identity import RunLabel
 
 _LIMITS = {
     "validate": "limit_val_batches",

@@ -24,7 +24,7 @@ from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.checkpoint.file import summarize
 from trainer_hooks.errors import CheckpointNotFoundError, OptionError, TrainerHooksWarning
 from trainer_hooks.loggers import CSVLogger
-from trainer_hooks.trainer.run.data_digest import data_digest
+from trainer_hooks.trainer.identity.data_digest import data_digest
 
 X = torch.arange(24.0).reshape(12, 2) / 10
 UNSEEDED = 2**40

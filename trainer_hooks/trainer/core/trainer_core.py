@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from trainer_hooks.module.module import Module
     from trainer_hooks.profilers import Profiler
     from trainer_hooks.runtime.precision import Precision
+    from trainer_hooks.trainer.core.run_inputs import RunInputs
     from trainer_hooks.trainer.options.config import TrainerConfig
-    from trainer_hooks.trainer.run.run_inputs import RunInputs
 
 
 @dataclass(slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext
 from operator import is_
-from reprlib import Repr
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log, warn
@@ -22,28 +21,22 @@ from trainer_hooks.errors import (
 )
 from trainer_hooks.metrics.metric_objects import lost_metrics, metric_parts
 from trainer_hooks.module.added_groups import add_groups_again, restored_on_error
-from trainer_hooks.module.optimization import (
-    apply_options,
-    changed_options,
-    require_same_classes,
-)
-from trainer_hooks.module.replaced_states import REPLACEABLE, SCHEDULERS, replace_states
+from trainer_hooks.module.optimization import require_same_classes
+from trainer_hooks.module.replaced_states import REPLACEABLE, replace_states
 from trainer_hooks.runtime.parameter_names import plain_name, tensor_names, with_names_of
 from trainer_hooks.runtime.state_backup import WeightsBackup
-from trainer_hooks.trainer.run.console_summary import log_loaded, log_resume
-from trainer_hooks.trainer.run.registered_state import owners_of
-from trainer_hooks.trainer.run.run_inputs import restore_datamodule
+from trainer_hooks.trainer.core.registered_state import owners_of
+from trainer_hooks.trainer.core.run_inputs import restore_datamodule
+from trainer_hooks.trainer.messages.console_summary import log_loaded, log_resume
+from trainer_hooks.trainer.restoring.changed_settings import reconcile_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from trainer_hooks.context.context import RunContext
     from trainer_hooks.module.optimization import Optimization
-    from trainer_hooks.trainer.run.run_inputs import RunInputs
-    from trainer_hooks.trainer.run.trainer_core import TrainerCore
-
-_SHORT = Repr()
-_SHORT.maxstring = _SHORT.maxother = 60
+    from trainer_hooks.trainer.core.run_inputs import RunInputs
+    from trainer_hooks.trainer.core.trainer_core import TrainerCore
 
 
 class CheckpointRestorer:
@@ -153,7 +146,7 @@ class CheckpointRestorer:
                 context.data.reload_as_saved(checkpoint, self._path)
             saved_world_size = checkpoint.get("trainer_hooks", {}).get("world_size", 1)
             if saved_world_size != context.processes.world_size:
-                from trainer_hooks.trainer.run.elastic_resume import fit_to_world_size
+                from trainer_hooks.trainer.restoring.elastic_resume import fit_to_world_size
 
                 with restoring_part("stream", self._path):
                     checkpoint = fit_to_world_size(context, checkpoint, self._path)
@@ -412,7 +405,7 @@ class CheckpointRestorer:
             # before they are loaded: an override replaces options in the file
             with restoring_part("setup", self._path):
                 options = self._inputs.overrides - REPLACEABLE
-                _reconcile_settings(self._core, checkpoint, self._path, options)
+                reconcile_settings(self._core, checkpoint, self._path, options)
         with restoring_part("optimizer_states", self._path):
             optimization.load_state_dict(checkpoint)
         self._restored_parts, self._restored_states = _parts_of(optimization), checkpoint
@@ -459,134 +452,6 @@ def _parts_of(optimization: Optimization) -> list[object]:
         for group in optimizer.param_groups:
             parts += [group, *group["params"]]
     return parts
-
-
-def _reconcile_settings(
-    core: TrainerCore, checkpoint: dict[str, Any], source: str, overrides: frozenset[str]
-) -> None:
-    """Warn once of settings that differ between a checkpoint and this run, and which side counts.
-
-    The optimizer states of the checkpoint get the options that this run overrides.
-
-    Raises:
-        OptionError: an override names no option.
-    """
-    training = core.training
-    noted = checkpoint["trainer_hooks"].get("setup", {})
-    # a file of Lightning holds no settings, but the optimizers' states hold the learning rates
-    saved = noted if "optimizers" in noted else {"optimizers": _rates_in(checkpoint)}
-    ours = []
-    theirs: dict[str, str] = {}  # by change, each once: all parameter groups often change alike
-    for kind, option, before, now in changed_options(saved, training.setup):
-        # it is "lr", or of several optimizers "lr of SGD"
-        name = option.partition(" ")[0]
-        if kind == "optimizers" and name in overrides:
-            continue  # changed on purpose
-        word = name if kind == "optimizers" else SCHEDULERS
-        # told once
-        advice = "" if any(theirs.values()) else f" (overrides=[{word!r}] takes this run's)"
-        theirs.setdefault(_told(option, before, now), advice)
-    was = noted.get("precision", core.precision.name)
-    if was != core.precision.name:
-        ours.append(f"precision {was} -> {core.precision.name}")
-    known = noted.get("hparams", checkpoint.get("hyper_parameters")) or {}
-    ours += [f"hyperparameter {one}" for one in setting_changes(known, training.setup["hparams"])]
-    options = training.setup["trainer"]
-    ours += [
-        _told(name, value, options[name])
-        for name, value in noted.get("trainer", {}).items()
-        # by repr: a limit of 1 is a single batch, and 1.0 is all
-        if name in options and repr(value) != repr(options[name])
-    ]
-    if overrides:
-        apply_options(checkpoint, training.optimization, training.setup, overrides)
-    # what the next checkpoint holds: the values with which the training goes on
-    training.setup = _in_effect(training.setup, saved, overrides)
-    advised = [f"{change}{advice}" for change, advice in theirs.items()]
-    sides = [
-        f"{side}: {', '.join(changes)}"
-        for side, changes in (
-            ("The checkpoint's counts for", advised), ("This run's counts for", ours),
-        )
-        if changes
-    ]  # fmt: skip
-    if sides:
-        warn(
-            f"checkpoint {source!r} was saved with other settings than this run has. "
-            f"{'. '.join(sides)}.",
-            TrainerHooksWarning,
-        )
-
-
-def _in_effect(
-    setup: dict[str, Any], saved: Mapping[str, Any], overrides: frozenset[str]
-) -> dict[str, Any]:
-    """Return this run's settings with the options that the checkpoint decides."""
-    result = {**setup, "optimizers": []}
-    pairs = zip(setup.get("optimizers", ()), saved.get("optimizers", ()), strict=False)
-    for now, before in pairs:
-        groups = [
-            {name: old.get(name, value) if name not in overrides else value
-             for name, value in new.items()}
-            for new, old in zip(now["groups"], before["groups"], strict=False)
-        ]  # fmt: skip
-        result["optimizers"].append({**now, "groups": groups})
-    if "schedulers" in saved:
-        result["schedulers"] = saved["schedulers"]
-    return result
-
-
-def _rates_in(checkpoint: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the configured learning rates, as far as a file without settings holds them."""
-    # a scheduler changes `lr`; without `initial_lr` the configured value is then unknown
-    is_scheduled = bool(checkpoint["lr_schedulers"])
-    return [
-        {
-            "groups": [
-                {"lr": group.get("initial_lr", group.get("lr"))}
-                if "initial_lr" in group or not is_scheduled
-                else {}
-                for group in state.get("param_groups", ())
-            ]
-        }
-        for state in checkpoint["optimizer_states"]
-    ]
-
-
-def setting_changes(before: Mapping[Any, Any], now: Mapping[Any, Any]) -> list[str]:
-    """Return the plain values that differ, each as text with its name, old and new value."""
-    return [_told(*change) for change in _changes(before, now)]
-
-
-def _changes(
-    before: Mapping[Any, Any], now: Mapping[Any, Any], prefix: str = ""
-) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the plain values that differ, those in nested dicts under dotted names."""
-    for name in dict.fromkeys([*before, *now]):
-        old, new = before.get(name, _ABSENT), now.get(name, _ABSENT)
-        if isinstance(old, dict) and isinstance(new, dict):
-            yield from _changes(old, new, f"{prefix}{name}.")
-        # by repr too: NaN differs from itself
-        elif _is_plain(old) and _is_plain(new) and old != new and repr(old) != repr(new):
-            yield f"{prefix}{name}", old, new
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return all(map(_is_plain, value))
-    return value is None or value is _ABSENT or isinstance(value, bool | int | float | str)
-
-
-class _Absent:  # not None, which an option may have as its value
-    def __repr__(self) -> str:
-        return "(none)"
-
-
-_ABSENT = _Absent()
-
-
-def _told(name: str, before: Any, now: Any) -> str:
-    return f"{name} {_SHORT.repr(before)} -> {_SHORT.repr(now)}"
 
 
 def _report_callbacks(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from trainer_hooks._log import is_own_module
 from trainer_hooks._system import shell_line
 from trainer_hooks.checkpoint.paths import is_remote
-from trainer_hooks.trainer.run.run_origin import run_config
+from trainer_hooks.trainer.identity.run_origin import run_config
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -30,7 +30,7 @@ from trainer_hooks.runtime.process_group import ProcessGroup
 
 if TYPE_CHECKING:
     from trainer_hooks.runtime.processes import Processes
-    from trainer_hooks.trainer.run.trainer_core import TrainerCore
+    from trainer_hooks.trainer.core.trainer_core import TrainerCore
 
 
 class RankExchange(Protocol):

@@ -12,7 +12,7 @@ from trainer_hooks.hooks.spec import may_change_optimizers
 from trainer_hooks.metrics.store import LogScope
 from trainer_hooks.module.added_groups import drop_added_groups
 from trainer_hooks.module.replaced_states import REPLACEABLE
-from trainer_hooks.trainer.run.run_origin import is_running_elsewhere
+from trainer_hooks.trainer.identity.run_origin import is_running_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from trainer_hooks.context.context import RunContext, Trainer
     from trainer_hooks.hooks.relay import HookRelay
     from trainer_hooks.module.module import Module
-    from trainer_hooks.trainer.run.run_inputs import RunInputs
-    from trainer_hooks.trainer.run.sharded_checkpoint import ShardReader
-    from trainer_hooks.trainer.run.trainer_core import TrainerCore
+    from trainer_hooks.trainer.core.run_inputs import RunInputs
+    from trainer_hooks.trainer.core.trainer_core import TrainerCore
+    from trainer_hooks.trainer.ranks.sharded_checkpoint import ShardReader
 
 _HOOKS_OF_RESTORE = ("on_load_checkpoint", "on_after_load", "on_fit_start")
 """The hooks of callbacks between the weights of a checkpoint and its optimizers."""
@@ -111,7 +111,7 @@ class StartingPoint:
             yield
             return
         from trainer_hooks.checkpoint.parts import restoring_part
-        from trainer_hooks.trainer.run.restoring import CheckpointRestorer
+        from trainer_hooks.trainer.restoring.checkpoint_restorer import CheckpointRestorer
 
         if is_fit:
             # first: hooks from here on read their callback's state from the checkpoint
@@ -154,19 +154,21 @@ class StartingPoint:
         # each rank of a sharded run reads its own shards, below
         checkpoint = read or load_checkpoint(path, reads_shards=not context.processes.is_sharded)
         if is_lightning(checkpoint):
-            from trainer_hooks.trainer.run.lightning_checkpoint import convert_lightning_checkpoint
+            from trainer_hooks.trainer.restoring.lightning_checkpoint import (
+                convert_lightning_checkpoint,
+            )
 
             with restoring_part("loops", path):
                 checkpoint = convert_lightning_checkpoint(checkpoint, context, path)
         if context.processes.is_distributed:
-            from trainer_hooks.trainer.run.gathered_checkpoint import select_rank_state
+            from trainer_hooks.trainer.ranks.gathered_checkpoint import select_rank_state
 
             with restoring_part("processes", path):
                 checkpoint = select_rank_state(checkpoint, context.processes)
         # after `select_rank_state`: the reader looks for this rank's tensors where that puts them
         self._reader = None
         if context.processes.is_sharded and "shards" in checkpoint.get("trainer_hooks", {}):
-            from trainer_hooks.trainer.run.sharded_checkpoint import ShardReader
+            from trainer_hooks.trainer.ranks.sharded_checkpoint import ShardReader
 
             self._reader = ShardReader(checkpoint, path, context.processes.global_rank)
             checkpoint = self._reader.filled(checkpoint)

@@ -31,7 +31,7 @@ from trainer_hooks.errors import (
 from trainer_hooks.loops.module_steps import has_evaluation
 from trainer_hooks.module.datamodule import DataModule
 from trainer_hooks.module.module import Module
-from trainer_hooks.trainer.run.resume_line import resume_line, shown_path
+from trainer_hooks.trainer.messages.resume_line import resume_line, shown_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from trainer_hooks.connector.callback_state import LoadReport
     from trainer_hooks.context.context import RunContext, Trainer
     from trainer_hooks.context.training import TrainingState
-    from trainer_hooks.trainer.run.run_inputs import RunInputs
-    from trainer_hooks.trainer.run.trainer_core import TrainerCore
+    from trainer_hooks.trainer.core.run_inputs import RunInputs
+    from trainer_hooks.trainer.core.trainer_core import TrainerCore
 
 _COUNTS = {"epoch": "epoch", "global_step": "step"}
 _LIMITS = ("max_epochs", "max_steps", "max_duration")

@@ -11,7 +11,7 @@ from torch import Tensor
 from trainer_hooks.checkpoint.sharded_folder import read_shards, shard_names_by_path, write_folder
 from trainer_hooks.runtime.fsdp import ShardedGroup
 from trainer_hooks.runtime.sharded_tensors import extract_shards, map_nested_tensors
-from trainer_hooks.trainer.run.gathered_checkpoint import gather_into_checkpoint
+from trainer_hooks.trainer.ranks.gathered_checkpoint import gather_into_checkpoint
 
 if TYPE_CHECKING:
     import os

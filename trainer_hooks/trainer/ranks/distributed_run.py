@@ -16,12 +16,12 @@ from trainer_hooks.loggers.run_folder import run_dir
 from trainer_hooks.runtime.process_group import ProcessGroup
 from trainer_hooks.runtime.rendezvous import RestartNotes, can_be_restarted
 from trainer_hooks.runtime.rng import reseed
+from trainer_hooks.trainer.messages.failed_start import update_start
 from trainer_hooks.trainer.options.defaults import root_dir
-from trainer_hooks.trainer.run.failed_start import update_start
 
 if TYPE_CHECKING:
-    from trainer_hooks.trainer.run.run_inputs import RunInputs
-    from trainer_hooks.trainer.run.trainer_core import TrainerCore
+    from trainer_hooks.trainer.core.run_inputs import RunInputs
+    from trainer_hooks.trainer.core.trainer_core import TrainerCore
 
 _MOST_SEEDS = 2**32
 _OWN_SEEDS: set[int] = set()

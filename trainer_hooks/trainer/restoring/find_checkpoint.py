@@ -27,26 +27,26 @@ from trainer_hooks.errors import (
 )
 from trainer_hooks.module.module import Module
 from trainer_hooks.module.torch_wrappers import unsharded_class
-from trainer_hooks.trainer.run.failed_start import warn_of_failed_start
-from trainer_hooks.trainer.run.resume_line import resume_line
-from trainer_hooks.trainer.run.run_identity import (
+from trainer_hooks.trainer.identity.run_identity import (
     RunLabel,
     RunMatcher,
     differences,
 )
-from trainer_hooks.trainer.run.run_origin import (
+from trainer_hooks.trainer.identity.run_origin import (
     compute_run_origin,
     run_config,
     shown_command,
     training_values,
 )
+from trainer_hooks.trainer.messages.failed_start import warn_of_failed_start
+from trainer_hooks.trainer.messages.resume_line import resume_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from trainer_hooks.checkpoint.seal import CheckpointSummary
     from trainer_hooks.context.context import Trainer
-    from trainer_hooks.trainer.run.trainer_core import TrainerCore
+    from trainer_hooks.trainer.core.trainer_core import TrainerCore
 
 _SHOWN = 8
 
@@ -439,7 +439,7 @@ def _differences(trainer: Trainer, module: Module, path: str, reason: str) -> li
         reason: the reason that its summary tells; empty if it tells none.
     """
     from trainer_hooks.callbacks.reporting.run_config import config_differences
-    from trainer_hooks.trainer.run.restoring import setting_changes
+    from trainer_hooks.trainer.restoring.changed_settings import setting_changes
 
     summary = summarize(path)
     reasons = [reason] if reason else []

@@ -15,8 +15,8 @@ from new_processes import forget_trainings
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.checkpoint.file import summarize
 from trainer_hooks.errors import CheckpointNotFoundError, TrainerHooksWarning
-from trainer_hooks.trainer.run import run_origin as origin
-from trainer_hooks.trainer.run.run_origin import (
+from trainer_hooks.trainer.identity import run_origin as origin
+from trainer_hooks.trainer.identity.run_origin import (
     compute_run_origin,
     is_live_elsewhere,
     is_running_elsewhere,
@@ -211,7 +211,7 @@ def test_a_file_that_says_nothing_of_itself_is_taken(started, monkeypatch) -> No
     """A checkpoint of an older version, which does not say whose it is, is gone on with."""
     with monkeypatch.context() as patch:
         saving = "trainer_hooks.trainer.run.checkpoint_saving"
-        identity = "trainer_hooks.trainer.run.run_identity"
+        identity = "trainer_hooks.trainer.identity.run_identity"
         patch.setattr(f"{identity}.compute_run_origin", lambda *_: "")
         patch.setattr(f"{identity}.secrets.token_hex", lambda _: "")
         patch.setattr(f"{saving}.process_identity", lambda: "")

@@ -1,0 +1,1 @@
+"""Everything of a trainer that outlives a run, and the inputs of one run."""

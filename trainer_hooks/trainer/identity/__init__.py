@@ -1,0 +1,1 @@
+"""Which run this is: its name, its data, and the process that it is in."""

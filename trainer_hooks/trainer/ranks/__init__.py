@@ -1,0 +1,1 @@
+"""The processes of one run: their start, and a checkpoint of their parts."""

@@ -1,0 +1,1 @@
+"""The checkpoint that a run starts from: found, read, checked and restored."""
