@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 
 import pytest
 
 from trainer_hooks.cli.main import main
 
-playwright = pytest.importorskip("playwright.sync_api")
 pytest.importorskip("jinja2")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
-pytestmark = [
-    pytest.mark.exhaustive,
-    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
-]
+pytestmark = pytest.mark.exhaustive
 
 EVIL = "<script>window.hacked = 1</script><b>acc</b> &amp; %{x}"
 LOSSES = [2.0 - 0.01 * step + (0.2 if step % 2 else 0.0) for step in range(100)]
@@ -40,14 +34,6 @@ def make(folder, shift=0.0):
     (folder / "run.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     (folder / "hparams.json").write_text(json.dumps({"name": EVIL, "shift": shift}))
     return folder
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as play:
-        found = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,15 @@ import warm_python
 from samples import one_in
 
 from trainer_hooks.cli.main import main
+from trainer_hooks.cli.report.live import LiveReport
+from trainer_hooks.cli.report.watch import RunWatcher
+
+
+def states(watcher) -> list[str]:
+    """Return the state of each run that is watched."""
+    header, rows = watcher.rows()
+    return [row.cells[header.index("state")] for row in rows]
+
 
 GRID = ("--set", "model.lr=0.1,0.01", "--set", "model.offset=0,1")
 
@@ -160,7 +169,10 @@ def test_a_module_that_prints_at_import(sweeper, monkeypatch, capsys) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", one_in(2, [signal.SIGKILL, signal.SIGINT]))
 def test_a_sweep_that_is_cut_goes_on_and_ends_as_an_uncut_one(sweeper, number) -> None:
-    """Its trial resumes from its checkpoint, and random trials have the same values."""
+    """Its trial resumes from its checkpoint, and random trials have the same values.
+
+    Who watches it on the terminal or in a browser sees how it goes on.
+    """
     words = ("--set", "model.lr=loguniform(0.001,0.1)", "--sampler", "random", "--trials", "2")
     uncut = sweeper.rows_of(sweeper.run(*words, "-o", "uncut").stdout)
     begun, answer = sweeper.folder / "begun", sweeper.folder / "answer"
@@ -172,6 +184,10 @@ def test_a_sweep_that_is_cut_goes_on_and_ends_as_an_uncut_one(sweeper, number) -
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         pid = int(begun.read_text())
+        watcher = RunWatcher(sweeper.folder / "cut", None)
+        page = LiveReport([sweeper.folder / "cut"], None, with_machine=False)
+        assert states(watcher) == ["running"]
+        assert '<span class="badge live">running</span>' in page.page()[1]
         process.send_signal(number)
         if number == signal.SIGKILL:
             process.wait()
@@ -180,6 +196,7 @@ def test_a_sweep_that_is_cut_goes_on_and_ends_as_an_uncut_one(sweeper, number) -
             assert f"of one that was killed: process {pid}. Wait" in second.stderr
             os.kill(pid, number)
             sweeper.wait_for(pid)
+            assert states(watcher) == ["killed"]
         else:
             answer.write_text("go on")
             told = process.communicate()[1].rpartition("interrupted; to go on: ")[2]
@@ -191,6 +208,9 @@ def test_a_sweep_that_is_cut_goes_on_and_ends_as_an_uncut_one(sweeper, number) -
     assert again.returncode == 0, again.stderr
     assert [[*row[:-1]] for row in sweeper.rows_of(again.stdout)] == [[*row[:-1]] for row in uncut]
     assert "resuming from" in (sweeper.folder / "cut/trial_0/output.txt").read_text()
+    assert states(watcher) == ["finished"] * 2
+    page = LiveReport([sweeper.folder / "cut"], None, with_machine=False)
+    assert page.page()[1].count('<span class="badge good">finished</span>') >= 2
     assert (sweeper.folder / "uncut/trial_0/trainer_logs/version_0/config.yaml").is_file()
 
 

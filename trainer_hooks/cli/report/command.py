@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,13 +13,22 @@ from trainer_hooks.cli.commands import install_hint, number_below, print_failure
 from trainer_hooks.errors import TrainerHooksError, UsageError
 
 if TYPE_CHECKING:
-    import argparse
-
     from trainer_hooks.cli.commands import Commands
     from trainer_hooks.cli.report.comparison import Objective
 
 _PAGES = (".html", ".htm")
 """The suffixes of files that a report may replace."""
+
+
+_PORT = 8017
+"""The port of the page that follows the runs: no well-known program has it."""
+
+
+def port_number(text: str) -> int:
+    """Return the number of a port, for argparse."""
+    if text.isascii() and text.isdigit() and int(text) < 2**16:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r}: a port is a whole number from 0 to 65535")
 
 
 def add_parser(commands: Commands) -> None:
@@ -34,7 +45,7 @@ def add_parser(commands: Commands) -> None:
             "the metric. Absolute paths and the host's name are left out."
         ),
         epilog="Example: trainer-hooks report trainer_logs/version_0; trainer-hooks report "
-        "sweep_run",
+        "sweep_run --live",
     )
     report.add_argument(
         "runs",
@@ -57,6 +68,18 @@ def add_parser(commands: Commands) -> None:
         "--with-machine",
         action="store_true",
         help="show absolute paths, the host's name and process ids, too",
+    )
+    report.add_argument(
+        "--live",
+        action="store_true",
+        help="write no file: show the page at an address of this machine, where it follows the "
+        "runs as they write, new ones too, until Ctrl-C",
+    )
+    report.add_argument(
+        "--port",
+        type=port_number,
+        metavar="N",
+        help=f"the port of that address, 0 for one that is free (default: {_PORT})",
     )
     report.set_defaults(run=_report)
 
@@ -154,6 +177,10 @@ def _watch(arguments: argparse.Namespace) -> int:
 
 def _report(arguments: argparse.Namespace) -> int:
     try:
+        if arguments.live:
+            return _serve(arguments)
+        if arguments.port is not None:
+            raise UsageError("--port is of --live, the page that follows the runs.")
         written = write_report(
             arguments.runs,
             arguments.output,
@@ -166,6 +193,18 @@ def _report(arguments: argparse.Namespace) -> int:
     except (TrainerHooksError, OSError) as error:
         return print_failure("report", str(error))
     print(printable(written))
+    return 0
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    # here, since it imports torch, which the help of the command line does not need
+    from trainer_hooks.cli.report.live import LiveReport, serve
+
+    if arguments.output is not None:
+        raise UsageError("--live writes no file: leave --output out, or --live.")
+    objective = _objective(arguments.monitor, arguments.mode)
+    report = LiveReport(arguments.runs, objective, with_machine=arguments.with_machine)
+    serve(report, _PORT if arguments.port is None else arguments.port)
     return 0
 
 
@@ -191,10 +230,9 @@ def write_report(
     """
     # here, since they import torch, which the help of the command line does not need
     from trainer_hooks._files import file_fault, is_missing, replace_file
-    from trainer_hooks.cli.report.charts import points_for
-    from trainer_hooks.cli.report.comparison import read_comparison, sweep_objective
-    from trainer_hooks.cli.report.logged_run import count_metrics, labels_of, read_run, runs_in
-    from trainer_hooks.cli.report.page import make_page, render_page
+    from trainer_hooks.cli.report.comparison import own_page
+    from trainer_hooks.cli.report.logged_run import runs_in
+    from trainer_hooks.cli.report.page import collect_page, render_page
 
     chosen = _objective(monitor, mode)
     folders = list(dict.fromkeys(run for path in run_paths for run in runs_in(path)))
@@ -214,24 +252,13 @@ def write_report(
             f"output {str(target)!r}: there is no folder {str(target.parent)!r}. Make it, or name "
             "a file in another folder."
         )
-    comparison = None
-    if len(folders) == 1:
-        most = points_for(count_metrics(folders[0]))
-        runs = [read_run(folders[0], labels_of(folders)[0], most)]
-    else:
-        objective = chosen or sweep_objective(run_paths[0])
-        named = [path for path in run_paths if path in folders]
-        comparison = read_comparison(folders, named, objective, with_machine=with_machine)
-        for note in comparison.notes:
-            print(f"trainer-hooks report: {printable(note)}", file=sys.stderr)
-        runs = comparison.runs
-        if len(runs) == 1:
-            # the others could not be read, or this one resumed them
-            runs[0].label = labels_of([runs[0].folder])[0]
-            runs[0].notes.extend(comparison.notes)
-            comparison = None
-    page = render_page(make_page(runs, comparison, target.parent, with_machine=with_machine))
-    replace_file(target, lambda file: file.write(page))
+    page, _, notes = collect_page(
+        run_paths, folders, chosen, partial(own_page, target.parent), with_machine=with_machine
+    )
+    for note in notes:
+        print(f"trainer-hooks report: {printable(note)}", file=sys.stderr)
+    text = render_page(page)
+    replace_file(target, lambda file: file.write(text))
     return target
 
 

@@ -365,14 +365,14 @@ def sweep_objective(folder: Path) -> Objective | None:
 
 
 def comparison_data(
-    comparison: Comparison, states: Sequence[dict[str, Any]], page_folder: Path
+    comparison: Comparison, states: Sequence[dict[str, Any]], link_to: Callable[[Path], str]
 ) -> dict[str, Any]:
     """Return the table of runs as the page's script reads it.
 
     Args:
         comparison: the runs.
         states: the state of each run: `state`, `tone` and `detail`.
-        page_folder: the folder of the page, to which links are relative.
+        link_to: returns the address of a run's own page, empty where there is none.
     """
     rows = comparison.rows
     metrics = list(dict.fromkeys(name for row in rows for name in row.metrics))
@@ -398,7 +398,7 @@ def comparison_data(
             {
                 "name": row.name,
                 "folder": folder,
-                "link": _own_page(row.folder, page_folder),
+                "link": link_to(row.folder),
                 "settings": [_plain(row.settings.get(name)) for name in comparison.differing],
                 "metrics": [
                     [_finite(value) for value in row.metrics[name]] if name in row.metrics else None
@@ -526,7 +526,7 @@ def _groups(comparison: Comparison) -> dict[str, dict[str, Any]]:
     return groups
 
 
-def _own_page(folder: Path, page_folder: Path) -> str:
+def own_page(page_folder: Path, folder: Path) -> str:
     """Return the address of a run's own page, relative to this page's folder, if it is there."""
     page = folder / "report.html"
     if not page.is_file():

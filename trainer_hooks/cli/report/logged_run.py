@@ -272,6 +272,25 @@ def _natural_order(path: Path) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
+_PAUSE = 1.0
+"""Seconds between two looks at the files of runs that are followed."""
+
+_MAX_SHARE, _LONGEST_PAUSE = 0.1, 10.0
+"""The share of the time for reading: after a long look the pause is longer, up to a limit."""
+
+
+def pause_after(spent: float) -> float:
+    """Return the seconds until the next look at the files, after one that took `spent` seconds."""
+    return max(_PAUSE, min(spent / _MAX_SHARE, _LONGEST_PAUSE))
+
+
+def files_signature(folder: Path) -> tuple[tuple[int, int], ...]:
+    """Return the sizes and times of a run's files; two equal ones have the same contents."""
+    files = [folder / JOURNAL, metrics_folder(folder) / METRICS, folder / HPARAMS]
+    stats = [path.stat() for path in files if path.is_file()]
+    return tuple((stat.st_size, stat.st_mtime_ns) for stat in stats)
+
+
 def require_run(folder: Path) -> None:
     """Check that a folder is the folder of a run.
 

@@ -27,21 +27,34 @@ from trainer_hooks.cli.report.charts import (
     FigureList,
     local_time,
     metric_charts,
+    points_for,
     speed_charts,
 )
-from trainer_hooks.cli.report.comparison import MAX_IN_DETAIL, comparison_data
-from trainer_hooks.cli.report.logged_run import Outcome, number, text
+from trainer_hooks.cli.report.comparison import (
+    MAX_IN_DETAIL,
+    comparison_data,
+    read_comparison,
+    sweep_objective,
+)
+from trainer_hooks.cli.report.logged_run import (
+    Outcome,
+    count_metrics,
+    labels_of,
+    number,
+    read_run,
+    text,
+)
 from trainer_hooks.cli.report.machine import MachineFilter
 from trainer_hooks.cli.values import flatten, short_text, size_text
 from trainer_hooks.hooks.profile import format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from jinja2 import Environment
 
-    from trainer_hooks.cli.report.comparison import Comparison
+    from trainer_hooks.cli.report.comparison import Comparison, Objective
     from trainer_hooks.cli.report.logged_run import JournaledRun, LoggedRun
     from trainer_hooks.cli.report.metrics import CurvePoint
 
@@ -453,6 +466,7 @@ class ReportPage:
         values: the last, lowest and highest value of each metric.
         hparams: the hyperparameters.
         has_machine: whether paths and hosts are shown.
+        is_live: whether it follows the runs.
         count: the number of runs.
         data: the data that its script draws.
     """
@@ -468,6 +482,7 @@ class ReportPage:
     values: list[MetricExtremes]
     hparams: HparamsTable
     has_machine: bool
+    is_live: bool
     count: int
     data: dict[str, Any]
 
@@ -475,17 +490,19 @@ class ReportPage:
 def make_page(
     runs: Sequence[LoggedRun],
     comparison: Comparison | None,
-    page_folder: Path,
+    link_to: Callable[[Path], str],
     *,
     with_machine: bool,
+    is_live: bool = False,
 ) -> ReportPage:
     """Collect the contents of the page about one run, or about several beside each other.
 
     Args:
         runs: the runs.
         comparison: their comparison; None for one run.
-        page_folder: the folder of the page.
+        link_to: returns the address of a run's own page, empty where there is none.
         with_machine: whether absolute paths and the names of hosts are shown.
+        is_live: whether the page follows the runs.
     """
     figures = FigureList()
     in_detail = runs if len(runs) <= MAX_IN_DETAIL else []
@@ -513,7 +530,7 @@ def make_page(
         "table": None,
     }
     if comparison is not None:
-        data["table"] = comparison_data(comparison, _states(runs, hide), page_folder)
+        data["table"] = comparison_data(comparison, _states(runs, hide), link_to)
     if not with_machine:
         sections = [hide.data(section) for section in sections]
         for section in sections:
@@ -538,9 +555,47 @@ def make_page(
         values=values,
         hparams=hparams,
         has_machine=with_machine,
+        is_live=is_live,
         count=len(runs),
         data=data,
     )
+
+
+def collect_page(
+    run_paths: Sequence[Path],
+    folders: Sequence[Path],
+    chosen: Objective | None,
+    link_to: Callable[[Path], str],
+    *,
+    with_machine: bool,
+    is_live: bool = False,
+) -> tuple[ReportPage, Sequence[LoggedRun], list[str]]:
+    """Read runs, and return their page, the runs that it shows, and notes on those it leaves out.
+
+    Args:
+        run_paths: the folders that the user named.
+        folders: the folders of the runs, which are these or lie in them.
+        chosen: the metric that the user chose; None: that of the sweep, or a likely one.
+        link_to: returns the address of a run's own page, empty where there is none.
+        with_machine: whether absolute paths and the names of hosts are shown.
+        is_live: whether the page follows the runs.
+    """
+    comparison, notes = None, []
+    if len(folders) == 1:
+        most = points_for(count_metrics(folders[0]))
+        runs = [read_run(folders[0], labels_of(folders)[0], most)]
+    else:
+        objective = chosen or sweep_objective(run_paths[0])
+        named = [path for path in run_paths if path in folders]
+        comparison = read_comparison(folders, named, objective, with_machine=with_machine)
+        notes, runs = comparison.notes, comparison.runs
+        if len(runs) == 1:
+            # the others could not be read, or this one resumed them
+            runs[0].label = labels_of([runs[0].folder])[0]
+            runs[0].notes.extend(notes)
+            comparison = None
+    page = make_page(runs, comparison, link_to, with_machine=with_machine, is_live=is_live)
+    return page, runs, notes
 
 
 _KINDS = {"curves": "metric", "rates": "rate", "gradients": "gradient", "system": "system"}

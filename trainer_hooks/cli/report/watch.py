@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from trainer_hooks._output import is_terminal
 from trainer_hooks._text import printable, show_table
-from trainer_hooks.callbacks.reporting.journal import JOURNAL
 from trainer_hooks.cli.report.comparison import (
     Objective,
     RunRow,
@@ -19,17 +18,16 @@ from trainer_hooks.cli.report.comparison import (
     sweep_objective,
 )
 from trainer_hooks.cli.report.logged_run import (
-    HPARAMS,
     Outcome,
     RunFolderError,
+    files_signature,
     labels_of,
-    metrics_folder,
     number,
+    pause_after,
     read_run,
     runs_in,
     set_outcomes,
 )
-from trainer_hooks.cli.report.metrics import METRICS
 from trainer_hooks.cli.report.page import TONES, duration_words
 from trainer_hooks.errors import TrainerHooksError
 
@@ -39,12 +37,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from trainer_hooks.cli.report.logged_run import LoggedRun
-
-_PAUSE = 1.0
-"""Seconds between two looks at the files."""
-
-_MAX_SHARE, _LONGEST_PAUSE = 0.1, 10.0
-"""The share of the time for reading: after a long look the pause is longer, up to a limit."""
 
 _FEWEST_POINTS = 8
 _BAR_WIDTH = 20
@@ -150,7 +142,7 @@ class RunWatcher:
             folders = []  # the first run has not begun to write
         for folder in folders:
             try:
-                signature = _signature(folder)
+                signature = files_signature(folder)
                 known = self._read.get(folder)
                 if known is None or known.signature != signature:
                     run = read_run(folder, "", _FEWEST_POINTS)
@@ -194,16 +186,9 @@ def watch(folder: Path, objective: Objective | None) -> None:
                 began = time.monotonic()
                 live.update(watcher.table(console.height), refresh=True)
                 spent = time.monotonic() - began
-                time.sleep(max(_PAUSE, min(spent / _MAX_SHARE, _LONGEST_PAUSE)))
+                time.sleep(pause_after(spent))
     except KeyboardInterrupt:
         return  # the way to end it
-
-
-def _signature(folder: Path) -> tuple[tuple[int, int], ...]:
-    """Return the sizes and times of a run's files; two equal ones have the same contents."""
-    files = [folder / JOURNAL, metrics_folder(folder) / METRICS, folder / HPARAMS]
-    stats = [path.stat() for path in files if path.is_file()]
-    return tuple((stat.st_size, stat.st_mtime_ns) for stat in stats)
 
 
 def _outcome(run: LoggedRun) -> Outcome | None:

@@ -1,5 +1,5 @@
 // The table of runs, the means of their groups, and their hyperparameters against the metric.
-const table = data.table;
+let table = data.table;
 const PAGE_OF_ROWS = 200;
 const MOST_METRICS = 6;
 const MOST_SETTINGS = 8;
@@ -23,15 +23,18 @@ function duration(seconds) {
 // --- columns ---
 
 // at first the metric that is compared and those of validations
-const order = table.metrics.map((_, index) => index).sort((a, b) => rank(a) - rank(b) || a - b);
+const ranked = () => table.metrics.map((_, index) => index).sort((a, b) => rank(a) - rank(b) || a - b);
+let order = ranked();
 function rank(metric) {
   if (metric === table.monitor) return 0;
   if (table.minor.includes(metric)) return 3;
   return /^(val|test)/i.test(table.metrics[metric]) ? 1 : 2;
 }
 // not learning rates, gradients and the system
-const shownMetrics = new Set(order.filter((metric) => rank(metric) < 3).slice(0, MOST_METRICS));
-const shownSettings = new Set(table.settings.map((_, index) => index).filter((index) => !table.places.includes(index)).slice(0, MOST_SETTINGS));
+const metricsAtFirst = () => order.filter((metric) => rank(metric) < 3).slice(0, MOST_METRICS);
+const settingsAtFirst = () => table.settings.map((_, index) => index).filter((index) => !table.places.includes(index)).slice(0, MOST_SETTINGS);
+const shownMetrics = new Set(metricsAtFirst());
+const shownSettings = new Set(settingsAtFirst());
 
 function columns() {
   const valuesOf = (index) => [
@@ -114,8 +117,6 @@ function rowsShown() {
 }
 
 // --- the table ---
-
-table.rows.forEach((row, index) => { row.index = index; });
 
 function bestRows(metric) {
   const values = table.rows.map((row) => bestOf(row, metric)).filter(isNumber);
@@ -298,7 +299,8 @@ function scatter(axis, result, rows) {
 // --- the difference of two configs ---
 
 function drawDifference() {
-  const [from, to] = [byId("difference-from"), byId("difference-to")].map((box) => table.rows[Number(box.value)]);
+  const [from, to] = differenceBoxes.map((box) => table.rows[Number(box.value)]);
+  [from, to].forEach((row, place) => { differenceBoxes[place].dataset.folder = row.folder; });
   const line = (sign, name, value) => element("span", { className: sign === " " ? "" : sign === "+" ? "added" : "removed" }, `${sign} ${name}: ${digits(value)}\n`);
   const lines = [];
   table.settings.forEach((name, index) => {
@@ -314,15 +316,15 @@ function drawDifference() {
   byId("difference-lines").replaceChildren(...(lines.length ? lines : ["no difference"]));
 }
 
+const differenceBoxes = [byId("difference-from"), byId("difference-to")];
+
 function fillDifference() {
-  const boxes = [byId("difference-from"), byId("difference-to")];
-  if (boxes[0].options.length) return;
-  boxes.forEach((box, place) => {
-    box.append(...table.rows.map((row) => element("option", { value: row.index }, row.name)));
-    box.value = Math.min(place, table.rows.length - 1);
-    box.addEventListener("change", drawDifference);
+  if (!byId("difference").open) return;
+  const chosen = differenceBoxes.map((box) => table.rows.findIndex((row) => row.folder === box.dataset.folder));
+  differenceBoxes.forEach((box, place) => {
+    box.replaceChildren(...table.rows.map((row) => element("option", { value: row.index }, row.name)));
+    box.value = chosen[place] < 0 ? Math.min(place, table.rows.length - 1) : chosen[place];
   });
-  byId("difference-all").addEventListener("change", drawDifference);
   drawDifference();
 }
 
@@ -333,9 +335,47 @@ function show() {
   drawAgainst(rows);
 }
 
-addColumnBoxes(table.settings, shownSettings);
-addColumnBoxes(table.metrics, shownMetrics);
-monitorBox.append(...order.map((index) => element("option", { value: index }, table.metrics[index])));
+// what depends on the names of metrics and settings, and on which runs there are
+function setUp() {
+  table.rows.forEach((row, index) => { row.index = index; });
+  byId("columns").replaceChildren();
+  addColumnBoxes(table.settings, shownSettings);
+  addColumnBoxes(table.metrics, shownMetrics);
+  monitorBox.replaceChildren(...order.map((index) => element("option", { value: index }, table.metrics[index])));
+  byId("difference").hidden = !table.settings.length && !table.equal.length;
+  table.rows.forEach((row) => { if (!row.drawn) hidden.add(row.index); });
+}
+
+// new names are shown as at first; all else is as it was chosen
+function shownAgain(shown, before, now, atFirst) {
+  const names = new Set([...shown].map((index) => before[index]));
+  const next = now.map((_, index) => index).filter((index) => names.has(now[index]) || (!before.includes(now[index]) && atFirst.includes(index)));
+  shown.clear();
+  next.forEach((index) => shown.add(index));
+}
+
+// takes over the table of a page that follows the runs
+function renewTable() {
+  const before = table;
+  const [metric, mode] = [before.metrics[monitor()], modeBox.value];
+  const folders = new Map(before.rows.map((row) => [row.folder, hidden.has(row.index)]));
+  table = data.table;
+  order = ranked();
+  shownAgain(shownMetrics, before.metrics, table.metrics, metricsAtFirst());
+  shownAgain(shownSettings, before.settings, table.settings, settingsAtFirst());
+  hidden.clear();
+  table.rows.forEach((row, index) => {
+    if (folders.has(row.folder) ? folders.get(row.folder) : index >= MOST_DRAWN_AT_FIRST) hidden.add(index);
+  });
+  setUp();
+  const present = table.metrics.indexOf(metric);
+  monitorBox.value = present < 0 ? table.monitor : present;
+  modeBox.value = present < 0 ? table.modes[table.monitor] || "min" : mode;
+  fillDifference();
+  show();
+}
+
+setUp();
 monitorBox.value = table.monitor;
 modeBox.value = table.modes[table.monitor] || "min";
 monitorBox.addEventListener("change", () => { modeBox.value = table.modes[monitor()]; show(); });
@@ -343,8 +383,8 @@ modeBox.addEventListener("change", show);
 filterBox.addEventListener("input", () => { view.shown = PAGE_OF_ROWS; show(); });
 byId("more-runs").addEventListener("click", () => { view.shown += PAGE_OF_ROWS; show(); });
 byId("difference").addEventListener("toggle", fillDifference);
-if (!table.settings.length && !table.equal.length) byId("difference").hidden = true;
+differenceBoxes.forEach((box) => box.addEventListener("change", drawDifference));
+byId("difference-all").addEventListener("change", drawDifference);
 // of two runs the difference is what one looks for
 if (table.rows.length === 2) byId("difference").open = true;
-table.rows.forEach((row) => { if (!row.drawn) hidden.add(row.index); });
 show();

@@ -125,6 +125,8 @@ function drawCurves(chart, plot) {
       }],
     },
   };
+  const off = new Set(plot.chart ? plot.chart.series.filter((series) => !series.show).map((series) => series.label) : []);
+  for (const series of options.series) if (off.has(series.label)) series.show = false;
   if (plot.chart) plot.chart.destroy();
   const joined = curves.length ? uPlot.join(curves.map((curve) => [curve.x, curve.y])) : [[]];
   plot.chart = new uPlot(options, joined, plot);
@@ -208,7 +210,7 @@ function drawCosts(chart, plot) {
 }
 
 const DRAW = { curves: drawCurves, timeline: drawTimeline, costs: drawCosts };
-const figures = [...document.querySelectorAll("figure.chart")];
+const figures = new Set();
 const chartOf = (figure) => data.charts[Number(figure.dataset.chart)];
 const plotOf = (figure) => figure.querySelector(".plot");
 const isCurves = (figure) => chartOf(figure).draws === "curves";
@@ -217,6 +219,38 @@ function draw(figure) {
   drawn.add(figure);
   const chart = chartOf(figure);
   DRAW[chart.draws](chart, plotOf(figure));
+}
+
+// charts are drawn when they come near the window
+const watcher = new IntersectionObserver((entries) => {
+  for (const entry of entries) {
+    if (!entry.isIntersecting) continue;
+    watcher.unobserve(entry.target);
+    draw(entry.target);
+  }
+}, { rootMargin: "400px" });
+
+function addFigure(figure) {
+  figures.add(figure);
+  watcher.observe(figure);
+  if (!isCurves(figure)) return;
+  resized.observe(plotOf(figure));
+  plotOf(figure).addEventListener("keydown", (event) => {
+    const act = KEYS[event.key];
+    // with Ctrl these keys are the browser's: it zooms the whole page
+    if (!act || event.ctrlKey || event.metaKey || event.altKey || !drawn.has(figure)) return;
+    event.preventDefault();
+    act(plotOf(figure));
+  });
+}
+
+function removeFigure(figure) {
+  figures.delete(figure);
+  drawn.delete(figure);
+  watcher.unobserve(figure);
+  resized.unobserve(plotOf(figure));
+  if (plotOf(figure).chart) plotOf(figure).chart.destroy();
+  figure.remove();
 }
 
 function redraw() {
@@ -256,16 +290,14 @@ const resized = new ResizeObserver((entries) => {
   }
 });
 
-for (const figure of figures) {
-  if (!isCurves(figure)) continue;
-  resized.observe(plotOf(figure));
-  plotOf(figure).addEventListener("keydown", (event) => {
-    const act = KEYS[event.key];
-    // with Ctrl these keys are the browser's: it zooms the whole page
-    if (!act || event.ctrlKey || event.metaKey || event.altKey || !drawn.has(figure)) return;
-    event.preventDefault();
-    act(plotOf(figure));
-  });
+function filterFigures() {
+  const wanted = byId("filter").value.toLowerCase();
+  for (const figure of figures) {
+    if (!isCurves(figure)) continue;
+    const chart = chartOf(figure);
+    const names = [chart.title, ...chart.traces.map((trace) => trace.name)];
+    figure.hidden = !names.some((name) => name.toLowerCase().includes(wanted));
+  }
 }
 
 if (byId("tools")) {
@@ -280,15 +312,7 @@ if (byId("tools")) {
   byId("reset").addEventListener("click", () => {
     for (const figure of drawn) if (isCurves(figure)) reset(plotOf(figure));
   });
-  byId("filter").addEventListener("input", (event) => {
-    const wanted = event.target.value.toLowerCase();
-    for (const figure of figures) {
-      if (!isCurves(figure)) continue;
-      const chart = chartOf(figure);
-      const names = [chart.title, ...chart.traces.map((trace) => trace.name)];
-      figure.hidden = !names.some((name) => name.toLowerCase().includes(wanted));
-    }
-  });
+  byId("filter").addEventListener("input", filterFigures);
   // a browser keeps what was chosen when the page is loaded again
   state.x = byId("x").value;
   state.y = byId("y").value;
@@ -296,15 +320,7 @@ if (byId("tools")) {
   byId("smoothing-shown").textContent = state.smoothing.toFixed(2);
 }
 
-// charts are drawn when they come near the window
-const watcher = new IntersectionObserver((entries) => {
-  for (const entry of entries) {
-    if (!entry.isIntersecting) continue;
-    watcher.unobserve(entry.target);
-    draw(entry.target);
-  }
-}, { rootMargin: "400px" });
-figures.forEach((figure) => watcher.observe(figure));
+document.querySelectorAll("figure.chart").forEach(addFigure);
 // a canvas is given the colours themselves, so the style sheet does not reach it
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 // what nobody has scrolled to would be printed empty
