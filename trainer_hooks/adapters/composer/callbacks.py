@@ -19,7 +19,11 @@ from trainer_hooks.adapters.composer.events import (
     EVENTS_WITH_LOSS,
     RUN_EVENT_NAMES,
 )
-from trainer_hooks.adapters.composer.loggers import DestinationLogger
+from trainer_hooks.adapters.composer.loggers import (
+    DestinationLogger,
+    counted_step,
+    logs_training_batch,
+)
 from trainer_hooks.callbacks import Checkpoint, EarlyStopping
 from trainer_hooks.errors import CallbackError
 from trainer_hooks.module.module import Module
@@ -317,12 +321,7 @@ class LoggerDestinationAdapter(ComposerAdapter, DestinationLogger):
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Log metrics."""
-        self.call_destination("log_metrics", dict(metrics), step)
-
-    def log_hyperparams(self, params: Any) -> None:
-        """Log hyperparameters, a mapping or a namespace."""
-        hyperparameters = dict(params) if hasattr(params, "keys") else vars(params)
-        self.call_destination("log_hyperparameters", hyperparameters)
+        self.call_destination("log_metrics", dict(metrics), self._step_of(step))
 
     def log_images(
         self,
@@ -343,7 +342,14 @@ class LoggerDestinationAdapter(ComposerAdapter, DestinationLogger):
 
     def _on_log(self, trainer: Any, _module: Any, metrics: Any, step: int) -> None:
         if not any(logger is self for logger in trainer.loggers):
-            self.guest.log_metrics(dict(metrics), step)
+            self.guest.log_metrics(dict(metrics), self._step_of(step))
+
+    def _step_of(self, step: int | None) -> int | None:
+        """Return the step under which Composer would log a value that its trainer logs now."""
+        trainer = None if self.source is None else self.source.trainer
+        if trainer is None or logs_training_batch(trainer):
+            return step
+        return counted_step(trainer, step)
 
 
 # --- entry points ---

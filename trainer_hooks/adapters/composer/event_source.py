@@ -105,6 +105,7 @@ class EventSource:
         self._eval_position = (-1, -1)
         self._uncounted = self._timestamp_class()  # without the batch that is evaluated now
         self._batch_began = 0.0
+        self._batch_before: Any = None  # of the training, or of the evaluated loader before
         self.dataloader_before: tuple[Any, str | None, Any] = (None, None, None)
         self._predict_position: tuple[int, ...] = ()
 
@@ -365,10 +366,13 @@ class EventSource:
             self._eval_position = dataloader_idx, batch_idx
             if batch_idx == 0:
                 self._open_loader(trainer, dataloader_idx)
+                self._batch_before = self.state.batch
             self._uncounted = self._evaluated[-1].timestamp
-            self.state.keep("batch", batch)
         if batch_idx == 0:
+            # Composer loads the first batch after the event
+            self.state.keep("batch", self._batch_before)
             listener.fire("eval_start")
+        self.state.keep("batch", batch)
         listener.fire("eval_batch_start")
         if self._has_own_eval_step(trainer, module):
             listener.fire("eval_before_forward")
@@ -458,6 +462,8 @@ class EventSource:
             listener.fire("eval_end")
         if following is not None:
             state.eval_timestamp = eval_timestamp
+        else:
+            self._batch_before = None
         self.restore_dataloader(present if following is not None else self.dataloader_before)
 
     def close_loader(self, trainer: Any, loader: EvaluatedLoader) -> None:
