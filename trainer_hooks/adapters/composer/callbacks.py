@@ -320,8 +320,11 @@ class LoggerDestinationAdapter(ComposerAdapter, DestinationLogger):
         return self.guest
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Log metrics."""
-        self.call_destination("log_metrics", dict(metrics), self._step_of(step))
+        """Log metrics, at Composer's step and timestamp."""
+        if self.is_open:
+            self._log_as_composer(metrics, step)
+        else:
+            self._pending.append(("log_metrics", (dict(metrics), step)))
 
     def log_images(
         self,
@@ -342,14 +345,20 @@ class LoggerDestinationAdapter(ComposerAdapter, DestinationLogger):
 
     def _on_log(self, trainer: Any, _module: Any, metrics: Any, step: int) -> None:
         if not any(logger is self for logger in trainer.loggers):
-            self.guest.log_metrics(dict(metrics), self._step_of(step))
+            self._log_as_composer(metrics, step)
 
-    def _step_of(self, step: int | None) -> int | None:
-        """Return the step under which Composer would log a value that its trainer logs now."""
-        trainer = None if self.source is None else self.source.trainer
-        if trainer is None or logs_training_batch(trainer):
-            return step
-        return counted_step(trainer, step)
+    def _log_as_composer(self, metrics: Mapping[str, float], step: int | None) -> None:
+        """Log metrics under the step and the timestamp that they have in Composer's Trainer.
+
+        That logs the losses of a batch before it counts the batch, and here they come afterwards.
+        """
+        source = self.source
+        assert source is not None  # of an open destination
+        if not logs_training_batch(source.trainer):
+            self.guest.log_metrics(dict(metrics), counted_step(source.trainer, step))
+            return
+        with source.state.before_batch(step):
+            self.guest.log_metrics(dict(metrics), step)
 
 
 # --- entry points ---

@@ -96,10 +96,6 @@ class TrainerEventSource(EngineEventSource):
             they are logged under.
         microbatches: the microbatches of the training batch that are still to come; None if it is
             not split.
-        whole_batch: the training batch before it was split.
-        share: the microbatch's share of the samples of the batch.
-        scaled_total: the `total` of the microbatch's losses, which the backward multiplies by
-            `share`; None where it multiplies another tensor.
         steps_schedulers_each_batch: whether schedulers count batches; otherwise they count epochs.
         last_checkpoint_event: the last event at which something may be saved.
     """
@@ -114,9 +110,6 @@ class TrainerEventSource(EngineEventSource):
         self.evaluator: Evaluator | None = None
         self.batch_losses: dict[str, Any] = {}
         self.microbatches: Iterator[Any] | None = None
-        self.whole_batch: Any = None
-        self.share = 1.0
-        self.scaled_total: Tensor | None = None
         self.steps_schedulers_each_batch = True
         self.last_checkpoint_event: Event | None = None
         self._replaced_batch: Any = None
@@ -192,7 +185,7 @@ class TrainerEventSource(EngineEventSource):
         if self._replaced_batch is not None:  # only the loader's own batch was moved to the device
             batch = state.device.batch_to_device(self._replaced_batch)
             self._replaced_batch = None
-        self.whole_batch, self.batch_losses, self.microbatches = batch, {}, None
+        self.batch_losses, self.microbatches = {}, None
         super().on_train_batch_start(listener, trainer, module, batch, batch_idx)
         if trainer.progress.batches_in_window:
             return
@@ -258,12 +251,7 @@ class TrainerEventSource(EngineEventSource):
 
     def on_after_backward(self, listener: EventListener, _trainer: Any, _module: Any) -> None:
         """Fire `AFTER_BACKWARD`, and update the training metrics with the microbatch."""
-        if self.scaled_total is not None:
-            # Composer's backward multiplies the `total` of a dict in place: what shares its memory
-            # changes, too
-            with torch.no_grad():
-                self.scaled_total.mul_(self.share)
-            self.scaled_total = None
+        self.scale_total()
         listener.fire("after_backward")
         self._update_train_metrics()
 
