@@ -1,4 +1,4 @@
-"""Composer and `trainer_hooks.compat.composer`: one program in both, value by value."""
+"""One program in Composer, in `trainer_hooks.compat.composer` and hosted, value by value."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
+import trainer_hooks
+from trainer_hooks.adapters import to_composer
+from trainer_hooks.callbacks import EarlyStopping
+
 pytest.importorskip("composer", reason="needs tests/adapters/composer/requirements.txt")
 
 from composer.core import Event
 from torchmetrics.classification import MulticlassAccuracy
+
+from trainer_hooks.adapters.composer import adapt_module
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -103,6 +109,21 @@ def plain(value):
     return [plain(one) for one in value] if isinstance(value, list | tuple) else value
 
 
+def fit_hosted(callbacks, kind="plain", size=None, **options):
+    """Train Composer's model with its callbacks in a Trainer of trainer_hooks, as `fit` does."""
+    model = make_model(Package(THERE), kind)
+    given = {
+        "accelerator": "cpu", "max_epochs": 2, "logger": False, "plugins": False,
+        "enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False,
+        "num_sanity_val_steps": 0, "log_every_n_steps": 1, "microbatch_size": size,
+    }  # fmt: skip
+    trainer = trainer_hooks.Trainer(callbacks=callbacks, **{**given, **options})
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    trainer.fit(adapt_module(model, optimizer), loader(), loader(6, 1))
+    trainer.close()
+    return model
+
+
 # --- the state ---
 
 
@@ -139,6 +160,33 @@ def test_the_state_is_the_same_at_each_event(kind, size, monkeypatch, tmp_path):
     assert not differing, (Counter(row[0] for row, _ in differing), differing[0])
     never = {"iteration_end", "iteration_checkpoint"}  # a private attribute of Composer's ends them
     assert {row[0] for row in here} == {event.value for event in Event} - never
+
+
+@pytest.mark.parametrize("size", [None, 4, 3, 1])
+@pytest.mark.parametrize("kind", LOSSES)
+def test_a_hosted_callback_sees_the_same_state(kind, size, monkeypatch, tmp_path):
+    """The same in a Trainer of trainer_hooks, for two callbacks that share a state."""
+    package = Package(THERE)
+
+    class See(package.core.Callback):
+        def __init__(self):
+            self.seen = []
+
+        def run_event(self, event, state, logger):
+            if event.value not in ("init", "before_load", "after_load"):
+                self.seen.append((
+                    event.value, int(state.timestamp.batch), plain(state.batch),
+                    plain(state.outputs), plain(state.loss), plain(dict(state.total_loss_dict)),
+                ))  # fmt: skip
+
+    monkeypatch.chdir(tmp_path)
+    there, first, second = See(), See(), See()
+    trainer = fit(package, [there], kind, device_train_microbatch_size=size)
+    model = fit_hosted([first, second], kind, size)
+    assert first.seen == there.seen
+    assert second.seen == there.seen
+    # the microbatch's share is multiplied there and divided by here
+    assert torch.allclose(model.layers[1].weight, trainer.state.model.layers[1].weight, atol=1e-6)
 
 
 @pytest.mark.parametrize("size", [None, 4, 3])
@@ -181,7 +229,9 @@ def test_a_batch_of_another_size_is_refused_where_it_is_split(monkeypatch, tmp_p
             state.batch = [part[:3] for part in state.batch]
 
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(RuntimeError, match=r"to 3 samples: the batch was split already, .* \[2, 2\]"):
+    with pytest.raises(
+        RuntimeError, match=r"to 3 samples: the batch was split already, .* \[2, 2\]"
+    ):
         fit(package, [Shorten()], device_train_microbatch_size=2)
 
 
@@ -335,6 +385,46 @@ def test_the_same_scalars_are_in_tensorboard(logged):
     assert scalars(logged[HERE]["folder"]) == scalars(logged[THERE]["folder"])
 
 
+@pytest.mark.parametrize("is_logger", [False, True])
+def test_the_same_rows_reach_a_hosted_destination(is_logger, monkeypatch, tmp_path):
+    """Also with Composer's callbacks and destinations in a Trainer of trainer_hooks.
+
+    That trainer does not count for the loggers, and logs the training metrics of a batch once.
+    """
+    package = Package(THERE)
+
+    def rows(keep):
+        trainers = ("time/epoch", "time/batch", "time/sample", "trainer/", "train_loss", "epoch")
+        return {
+            (kind, name): values if name != "metrics/train/Accuracy" else dict(values)
+            for (kind, name), values in keep.rows.items()
+            if not name.startswith(trainers)
+        }
+
+    def kept(memory):
+        return {
+            name: [(now.epoch.value, now.batch.value) for now, _ in values]
+            for name, values in memory.data.items()
+            if ("metric", name) in rows(keep) and name != "metrics/train/Accuracy"
+        }
+
+    monkeypatch.chdir(tmp_path)
+    (keep, home), (memory, memory_there) = (
+        (make_destination(package), make_destination(package)),
+        (package.loggers.InMemoryLogger(), package.loggers.InMemoryLogger()),
+    )
+    fit(package, make_callbacks(package), loggers=[memory_there, home])
+    destinations, callbacks = [memory, keep], make_callbacks(package)
+    if is_logger:
+        fit_hosted(callbacks, logger=destinations)
+    else:
+        fit_hosted([*callbacks, *destinations])
+    there = rows(home)
+    there["metric", "metrics/train/Accuracy"].pop(8)  # of the end of the last epoch
+    assert rows(keep) == there
+    assert kept(memory) == kept(memory_there)
+
+
 @pytest.mark.parametrize("is_one_hot", [False, True])
 def test_the_same_masks_reach_a_destination(is_one_hot, monkeypatch, tmp_path):
     """`ImageVisualizer` in the mode for segmentation, with ignored pixels."""
@@ -356,7 +446,11 @@ def test_the_same_masks_reach_a_destination(is_one_hot, monkeypatch, tmp_path):
 
         images = torch.rand(6, 3, 4, 4, generator=torch.Generator().manual_seed(0))
         classes = (images[:, 0] * 4).long() % 2
-        targets = torch.stack([classes, 1 - classes], 1) if is_one_hot else classes - (images[:, 1] > 0.5).long()
+        targets = (
+            torch.stack([classes, 1 - classes], 1)
+            if is_one_hot
+            else classes - (images[:, 1] > 0.5).long()
+        )
         model, keep = Net(), make_destination(package)
         batches = DataLoader(TensorDataset(images, targets), batch_size=4)
         visualizer = package.callbacks.ImageVisualizer("1ba", "segmentation", num_images=3)
@@ -439,3 +533,77 @@ def test_an_evaluation_before_the_fit_loads_no_state_either(monkeypatch, tmp_pat
     callback.load_state_dict({"runs": 2})  # the class's own method again
     assert loaded[1:] == [{"runs": 2}]
     trainer.close()
+
+
+def test_a_hosted_state_is_loaded_once(monkeypatch, tmp_path):
+    """A callback of Composer in a Trainer of trainer_hooks, and one of ours in Composer's."""
+    package, loaded = Package(THERE), []
+
+    class Runs(package.core.Callback):
+        def state_dict(self):
+            return {"runs": 1}
+
+        def load_state_dict(self, state):
+            loaded.append(state)
+
+    class Ours(trainer_hooks.Callback):
+        def state_dict(self):
+            return {"ours": 1}
+
+        def load_state_dict(self, state_dict):
+            loaded.append(state_dict)
+
+    class Save(trainer_hooks.Callback):
+        def on_fit_end(self, trainer, module):
+            trainer.save_checkpoint("saved.ckpt")
+
+    monkeypatch.chdir(tmp_path)
+    fit_hosted([Runs(), Save()], max_epochs=1)
+    trainer = trainer_hooks.Trainer(
+        callbacks=[Runs()], accelerator="cpu", max_epochs=2, logger=False, plugins=False,
+        enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
+    )  # fmt: skip
+    model = make_model(package)
+    module = adapt_module(model, torch.optim.SGD(model.parameters(), 0.1))
+    trainer.fit(module, loader(), loader(6, 1), ckpt_path="saved.ckpt")
+    trainer.close()
+    assert loaded == [{"runs": 1}]
+    saver = {"save_filename": "e{epoch}.pt", "save_folder": "lent", "save_overwrite": True}
+    fit(package, [to_composer(Ours())], max_duration="1ep", **saver)
+    fit(package, [to_composer(Ours())], load_path="lent/e1.pt")
+    assert loaded[1:] == [{"ours": 1}]
+
+
+# --- ours in Composer's Trainer ---
+
+
+def test_a_monitor_has_the_name_that_composer_logs(monkeypatch, tmp_path):
+    """The metrics of the training and of each evaluator are apart, under Composer's names."""
+    package, seen = Package(THERE), []
+
+    class Look(trainer_hooks.Callback):
+        def on_validation_end(self, trainer, module):
+            seen.append({name: round(float(v), 5) for name, v in trainer.callback_metrics.items()})
+
+    evaluators = [
+        package.core.Evaluator(label=label, dataloader=loader(6, seed))
+        for label, seed in (("first", 1), ("second", 2))
+    ]
+    keep = make_destination(package)
+    stopper = EarlyStopping("metrics/first/Accuracy", mode="max", patience=10)
+    monkeypatch.chdir(tmp_path)
+    fit(package, [to_composer(Look()), to_composer(stopper)], loggers=[keep],
+        eval_dataloader=evaluators)  # fmt: skip
+    logged = {
+        f"metrics/{label}/Accuracy": [value for _, (value,) in
+                                      keep.rows["metric", f"metrics/{label}/Accuracy"]]
+        for label in ("first", "second", "train")
+    }  # fmt: skip
+    assert [row["metrics/first/Accuracy"] for row in seen[::2]] == logged["metrics/first/Accuracy"]
+    assert [row["metrics/second/Accuracy"] for row in seen[1::2]] == logged[
+        "metrics/second/Accuracy"
+    ]
+    assert seen[-1]["metrics/train/Accuracy"] == logged["metrics/train/Accuracy"][-1]
+    assert float(stopper.best_score) == pytest.approx(
+        max(logged["metrics/first/Accuracy"]), abs=1e-4
+    )
