@@ -130,7 +130,7 @@ def fit_hosted(callbacks, kind="plain", size=None, **options):
 @pytest.mark.parametrize("size", [None, 4, 3, 1])
 @pytest.mark.parametrize("kind", LOSSES)
 def test_the_state_is_the_same_at_each_event(kind, size, monkeypatch, tmp_path):
-    """The batch, outputs, loss and losses of the batch, in two fits, an evaluation, a prediction."""
+    """The batch, outputs and losses in two fits, an evaluation and a prediction."""
 
     def run(name):
         package, seen = Package(name), []

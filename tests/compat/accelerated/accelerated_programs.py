@@ -508,11 +508,12 @@ def replaced_hooks(pa: SimpleNamespace, folder: Path) -> dict[str, Any]:
                 output["loss"] = output["loss"] * float("inf")
             return output
 
-    worse = {"watch_metric": "rising", "load_saved_checkpoint": True}
+    rising = {"watch_metric": "rising"}
+    epoch_end = "on_training_run_epoch_end"
     cases = {
-        "early": (pa.EarlyStoppingCallback, "on_training_run_epoch_end", {"watch_metric": "rising"}),
-        "save": (pa.SaveBestModelCallback, "on_training_run_epoch_end", {"save_path": "s.pt", **worse}),
-        "load": (pa.SaveBestModelCallback, "on_training_run_end", {"save_path": "l.pt", **worse}),
+        "early": (pa.EarlyStoppingCallback, epoch_end, rising),
+        "save": (pa.SaveBestModelCallback, epoch_end, {"save_path": "s.pt", **rising}),
+        "load": (pa.SaveBestModelCallback, "on_training_run_end", {"save_path": "l.pt", **rising}),
         "nan": (pa.TerminateOnNaNCallback, "on_train_step_end", {}),
         "train rows": (Rows, "on_train_epoch_end", {}),
         "eval rows": (Rows, "on_eval_epoch_end", {}),
@@ -635,7 +636,7 @@ def attributes_of_built_ins(pa: SimpleNamespace, folder: Path) -> dict[str, Any]
 
 
 def epochs_of_several_runs(pa: SimpleNamespace, folder: Path) -> dict[str, Any]:
-    """The history's epoch, after and inside of trainings and evaluations; and the loaders' device."""
+    """The history's epoch, inside and after trainings and evaluations; the loaders' device."""
     seen: list[Any] = []
 
     class Sees(pa.TrainerCallback):

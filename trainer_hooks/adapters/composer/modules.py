@@ -139,12 +139,12 @@ class ComposerModelAdapter(ModuleAdapter):
         # the forward may change its batch, and the metrics need the batch from before
         batch_copy = deepcopy(batch) if self.training and self._train_metrics else None
         if self.training:
-            self._begin_forward(batch)
+            self._begin_forward()
         outputs = self._model(batch)
         self._outputs_and_batch = outputs, batch_copy
         return outputs
 
-    def _begin_forward(self, batch: Any) -> None:
+    def _begin_forward(self) -> None:
         source = self._source
         is_first = not source.forwards and self.trainer.progress.batches_in_window == 0
         source.forwards += 1
@@ -153,10 +153,9 @@ class ComposerModelAdapter(ModuleAdapter):
 
     def split_batch(self, batch: Any, microbatch_size: int) -> list[Any]:
         """Return the microbatches of a batch, which the state shows one after the other."""
-        source = self._source
-        source.parts = list(super().split_batch(batch, microbatch_size))
-        source.whole_batch, source.forwards = batch, 0
-        return source.parts
+        source, parts = self._source, list(super().split_batch(batch, microbatch_size))
+        source.whole_batch, source.parts, source.forwards = batch, parts, 0
+        return parts
 
     def loss(self, outputs: Any, batch: Any) -> Tensor:
         """Return the model's loss, or the sum of its losses, and log them."""

@@ -132,7 +132,7 @@ class ComposerHostTrainer(PolledHostTrainer):
         return [one.dataloader.dataloader for one in self.proxy_target.evaluators]
 
     def metric_sources(self) -> list[dict[str, Any]]:
-        """Return the latest losses, and metrics of the model: by its names, and as Composer logs."""
+        """Return the latest losses and metrics, under the names of the model and of the logger."""
         state = self.proxy_target
         trained = state.train_metric_values
         return [

@@ -34,7 +34,7 @@ class BuiltInCallback(TrainerCallback):
     """The hooks in which the class does the work that an event does in pytorch-accelerated."""
 
     works_at_once: ClassVar[bool] = False
-    """Whether `super()` does an event's work, by its first hook; otherwise its hooks do it later."""
+    """Whether `super()` does the work, by the first hook; otherwise the hooks do it, later on."""
 
     works_anyway_at: ClassVar[frozenset[str]] = frozenset()
     """Events whose work is done before they fire, so that a subclass cannot replace it."""
@@ -49,10 +49,9 @@ class BuiltInCallback(TrainerCallback):
             if not is_empty_hook(vars(cls)[event]):
                 base = next(kind for kind in cls.__mro__[1:] if "guest_class" in vars(kind))
                 warn(
-                    f"{cls.__qualname__}.{event} does not replace the work of {base.__name__}, which "
-                    "is done in other hooks here. Derive the class from TrainerCallback to replace "
-                    "it, or override the hooks of trainer_hooks that "
-                    f"{base.__name__} has.",
+                    f"{cls.__qualname__}.{event} does not replace the work of {base.__name__}, "
+                    "which is done in other hooks here. To replace it, derive the class from "
+                    f"TrainerCallback, or override the hooks of {base.__name__}.",
                     TrainerHooksAdvice,
                 )
 
@@ -60,7 +59,8 @@ class BuiltInCallback(TrainerCallback):
     def requested(self) -> set[str]:
         """The events whose work was asked for by `super()`."""
         # not in __init__, which a subclass need not call
-        return cast("set[str]", vars(self).setdefault("_requested", set()))
+        contents: dict[str, Any] = self.__dict__
+        return cast("set[str]", contents.setdefault("_requested", set()))
 
     def translated(self, hook: str) -> Callable[..., object] | None:
         """Return the function to call at a hook: that of the event, then the class's own."""
@@ -119,7 +119,7 @@ class BuiltInCallback(TrainerCallback):
 
 
 def _event_with_work(name: str) -> Callable[..., None]:
-    def event(self: BuiltInCallback, trainer: Any, **kwargs: Any) -> None:
+    def event(self: BuiltInCallback, trainer: Any, **_: Any) -> None:
         self._work(name, trainer)
 
     event.__name__ = name

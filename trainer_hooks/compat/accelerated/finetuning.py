@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from torch import Tensor
+    from torch import Tensor, nn
 
 __all__ = ["Layer", "LayerGroup", "ModelFreezer"]
 

@@ -48,7 +48,7 @@ class EngineEventSource(EventSource):
     # callbacks are warned of a module with its own step, whose forward has no events
     fires_around_own_steps: ClassVar[bool] = False
     is_of_composers_trainer: ClassVar[bool] = False
-    """Whether the events are those of Composer's own Trainer, with its logger and its evaluators."""
+    """Whether the events are those of Composer's own Trainer, with its logger and evaluators."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine.state)
@@ -501,7 +501,7 @@ def _load_nothing(_state: dict[str, Any]) -> None:
 
 
 def _is_scaling(state: State) -> bool:
-    """Return whether the backward is that of the loss times a loss scale, which is another tensor."""
+    """Return whether the backward is that of the loss times a loss scale, another tensor."""
     return state.scaler is not None and state.scaler.is_enabled()
 
 

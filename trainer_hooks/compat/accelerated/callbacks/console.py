@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+
 from trainer_hooks.callbacks import TQDMProgressBar
 from trainer_hooks.compat.accelerated.built_in_callback import built_in
 from trainer_hooks.compat.accelerated.callbacks.built_in import PrintMetricsCallback

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch.optim.swa_utils import get_ema_multi_avg_fn

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from functools import partial
 from abc import ABCMeta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch

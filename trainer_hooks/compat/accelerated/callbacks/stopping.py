@@ -109,7 +109,7 @@ class EarlyStoppingCallback(EarlyStopping):
     @property
     def early_stopping_patience_counter(self) -> int:
         """The number of checks since the last improvement."""
-        return self.wait_count
+        return int(self.wait_count)
 
     @property
     def state_key(self) -> str:

@@ -25,8 +25,8 @@ class ImageVisualizer(callbacks.ImageVisualizer, ComposerBuiltIn):  # type: igno
 
     In Composer's Trainer the destinations get one array of the first images as they are in the
     batch, `Images/Train` or `Images/Eval`, and with `mode="segmentation"` the masks `prediction`
-    and `ground_truth` beside it. A batch without images is left out. In a `trainer_hooks.Trainer` it
-    does as `trainer_hooks.callbacks.ImageVisualizer`.
+    and `ground_truth` beside it. A batch without images is left out. In a `trainer_hooks.Trainer`
+    it does as `trainer_hooks.callbacks.ImageVisualizer`.
 
     Args:
         interval: how often training batches are shown: a number of batches, a time such as

@@ -62,8 +62,8 @@ def composer_state(trainer: Any) -> State | None:
 def composer_logger(trainer: Any) -> Logger | None:
     """Return the Logger of Composer's Trainer; None of a trainer of trainer_hooks alone."""
     sources = (getattr(callback, "source", None) for callback in trainer.callbacks)
-    hosts = (source for source in sources if getattr(source, "is_of_composers_trainer", False))
-    return next((source.engine.logger for source in hosts), None)
+    host = next((one for one in sources if getattr(one, "is_of_composers_trainer", False)), None)
+    return None if host is None else host.engine.logger
 
 
 def composer_model(module: Any) -> Any:
