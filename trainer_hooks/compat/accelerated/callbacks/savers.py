@@ -155,8 +155,9 @@ class SaveBestModelCallback(ModelCheckpoint, metaclass=ABCMeta):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the state."""
         state = dict(state_dict)
-        self.best_metric_epoch = state.pop("best_metric_epoch", None)
-        super().load_state_dict(state)
+        best_epoch = state.pop("best_metric_epoch", None)
+        super().load_state_dict(state)  # first, since it may refuse the state
+        self.best_metric_epoch = best_epoch
 
     def forget(self) -> None:
         """Reset for a new training. Files of an earlier one stay."""

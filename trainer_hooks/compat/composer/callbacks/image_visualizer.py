@@ -11,7 +11,6 @@ from trainer_hooks.compat.composer.core.built_in import ComposerBuiltIn, compose
 from trainer_hooks.compat.composer.modules import package_getattr
 
 if TYPE_CHECKING:
-    from trainer_hooks.callbacks.reporting.sample_images import Key
     from trainer_hooks.clock.schedules import When
     from trainer_hooks.context.context import Trainer
 
@@ -49,8 +48,8 @@ class ImageVisualizer(callbacks.ImageVisualizer, ComposerBuiltIn):  # type: igno
         mode: str = "input",
         num_images: int = 8,
         channels_last: bool = False,
-        input_key: Key = 0,
-        target_key: Key = 1,
+        input_key: Any = 0,
+        target_key: Any = 1,
     ) -> None:
         is_number = isinstance(interval, int) and not isinstance(interval, bool)
         when = f"{interval}ba" if is_number else interval
