@@ -189,6 +189,32 @@ def test_a_hosted_callback_sees_the_same_state(kind, size, monkeypatch, tmp_path
     assert torch.allclose(model.layers[1].weight, trainer.state.model.layers[1].weight, atol=1e-6)
 
 
+@pytest.mark.parametrize("size", [None, 3])
+def test_the_losses_are_there_for_a_callback_of_few_events(size, monkeypatch, tmp_path):
+    """One that has no event at the start of a batch reads the losses of the last batch, too."""
+    package = Package(THERE)
+
+    class Few(package.core.Callback):
+        def __init__(self):
+            self.seen = []
+
+        def batch_end(self, state, logger):
+            self.seen.append(plain(dict(state.total_loss_dict)))
+
+        def epoch_end(self, state, logger):
+            self.seen.append((plain(state.loss), plain(dict(state.total_loss_dict))))
+
+    class Last(Few):
+        batch_end = package.core.Callback.batch_end
+
+    monkeypatch.chdir(tmp_path)
+    for kind in (Few, Last):
+        there, here = kind(), kind()
+        fit(package, [there], "dict", device_train_microbatch_size=size)
+        fit_hosted([here], "dict", size)
+        assert here.seen == there.seen
+
+
 @pytest.mark.parametrize("size", [None, 4, 3])
 def test_a_batch_of_a_callback_is_trained_on(size, monkeypatch, tmp_path):
     """Set at whichever event before the forward, it is trained on, in microbatches, too.

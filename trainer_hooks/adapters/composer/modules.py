@@ -146,9 +146,12 @@ class ComposerModelAdapter(ModuleAdapter):
 
     def _begin_forward(self) -> None:
         source = self._source
-        is_first = not source.forwards and self.trainer.progress.batches_in_window == 0
-        source.forwards += 1
-        if is_first:
+        # not split, each forward is of another batch, whether or not a listener has its start
+        if source.parts and source.forwards:
+            source.forwards += 1
+            return
+        source.forwards = 1
+        if self.trainer.progress.batches_in_window == 0:
             self._batch_losses = {}
 
     def split_batch(self, batch: Any, microbatch_size: int) -> list[Any]:
@@ -169,12 +172,14 @@ class ComposerModelAdapter(ModuleAdapter):
             if "total" in named and self.trainer.scaler is None:
                 # the backward is that of a copy, since the state's own is multiplied in place
                 source.scaled_total, total = total, total.clone()
-        share = source.share / self.trainer.accumulate_grad_batches
-        losses = self._batch_losses
+        losses, window = self._batch_losses, self.trainer.accumulate_grad_batches
         for name, value in {**named, "total": total}.items():
             key, mean = f"loss/train/{name}", mean_of(value.detach())
             self.log(key, mean)
-            losses[key] = losses[key] + mean * share if key in losses else mean * share
+            if source.parts or window > 1:
+                mean = mean * (source.share / window)
+                mean = losses[key] + mean if key in losses else mean
+            losses[key] = mean
         return total
 
     def on_after_train_batch(self) -> None:
