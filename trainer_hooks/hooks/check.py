@@ -91,6 +91,7 @@ def hook_warnings(
         for spec in hooks.values()
         if skip and not spec.takes_module and overrides(implementer, spec.name, hooks)
     ]
+    fires_own_events = getattr(type(implementer), "fires_own_events", False)
     # `close` and `init` do not begin with `on_`, so that the check below would not see them
     for name in sorted((names & _COMPOSER_METHODS.keys()).difference(hooks, known)):
         if _is_composer_method(name, _attribute(implementer, name)):
@@ -100,6 +101,8 @@ def hook_warnings(
                 f"{_COMPOSER_METHODS[name]!r} instead."
             )
     for name in sorted(names.difference(hooks, ALIASES, known)):
+        if fires_own_events and is_own_event(name, hooks):
+            continue
         if name.startswith("on_") and callable(_attribute(implementer, name)):
             warnings.append(
                 f"the method {name!r} is no hook, so nothing calls it."
@@ -107,6 +110,16 @@ def hook_warnings(
                 "it a name that does not start with 'on_'."
             )
     return tuple(warnings)
+
+
+def is_own_event(name: str, hooks: Mapping[str, HookSpec] = HOOKS) -> bool:
+    """Return whether a name that begins with `on_` is no hook, and not nearly written as one.
+
+    Args:
+        name: the name of an event of the user's.
+        hooks: all known hooks by name.
+    """
+    return name not in hooks and name not in ALIASES and not suggest("hooks", name, hooks)
 
 
 def hook_errors(

@@ -54,6 +54,10 @@ class History:
         progress: the counters, for the epoch and step of a value.
         show: called with name and value of each number that a callback adds, to make it a metric
             that callbacks can monitor.
+
+    Attributes:
+        epochs_before: the epochs of earlier trainings that `current_epoch` goes on from; 0 unless
+            set.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class History:
     ) -> None:
         self._progress = progress
         self._show = show
+        self.epochs_before = 0
         self._series: dict[str, MetricSeries | ObjectSeries] = {}
         self._deferred: list[tuple[str, int, int, Any]] = []
         self._prefix = ""
@@ -70,7 +75,7 @@ class History:
     @property
     def current_epoch(self) -> int:
         """The number of the current epoch, from 1 on; one more than the completed epochs."""
-        return self._progress.epochs_completed + 1
+        return self.epochs_before + self._progress.epochs_completed + 1
 
     @property
     def present_step(self) -> int:
@@ -264,6 +269,7 @@ class History:
         kept = self._series.items()
         return {
             "prefix": self._prefix,
+            "epochs_before": self.epochs_before,
             "series": {n: s.state_dict() for n, s in kept if isinstance(s, MetricSeries)},
             "objects": {n: s.state_dict() for n, s in kept if not isinstance(s, MetricSeries)},
         }
@@ -272,6 +278,7 @@ class History:
         """Restore a state that `state_dict` returned."""
         self.reset()
         self._prefix = str(state_dict.get("prefix", ""))
+        self.epochs_before = int(state_dict.get("epochs_before", 0))
         for name, state in state_dict.get("series", {}).items():
             series = self._series[name] = MetricSeries()
             series.load_state_dict(state)

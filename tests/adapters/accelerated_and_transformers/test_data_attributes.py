@@ -1,4 +1,4 @@
-"""What callbacks of pytorch-accelerated read of the data is the same as in its own Trainer."""
+"""What callbacks of pytorch-accelerated read and change in a Trainer of trainer_hooks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data._utils.collate import default_collate
 
 from trainer_hooks import Module, Trainer
+from trainer_hooks.errors import UsageError
 
 pytestmark = pytest.mark.slow  # the import of the framework alone is
 
@@ -51,3 +52,50 @@ def test_data_sets_and_collate_function():
     assert reads.found[0] == (DATA, DATA, default_collate)
     assert reads.found[1][0] is None
     assert reads.found[1][2] is None
+
+
+def _fit(callback):
+    trainer = Trainer(
+        callbacks=[callback], accelerator="cpu", max_epochs=1, logger=False, plugins=False,
+        enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
+    )  # fmt: skip
+    trainer.fit(Line(), DataLoader(DATA, batch_size=4), DataLoader(DATA, batch_size=4))
+    return trainer
+
+
+def test_loaders_have_a_device():
+    """As those of accelerate, from which callbacks take it."""
+    found = []
+
+    class Devices(pa.callbacks.TrainerCallback):
+        def on_eval_epoch_start(self, trainer, **kwargs):
+            found.append((trainer._train_dataloader.device, trainer._eval_dataloader.device))
+
+    trainer = _fit(Devices())
+    assert set(found) == {(trainer.device, trainer.device)}
+
+
+def test_an_assigned_loss_that_would_be_ignored_is_refused():
+    """The backward here is that of the module's loss, which a guest cannot replace."""
+
+    class Weighs(pa.callbacks.TrainerCallback):
+        def on_train_step_end(self, trainer, batch, batch_output, **kwargs):
+            batch_output["loss"] = 2 * batch_output["loss"]
+
+    with pytest.raises(UsageError, match=r"batch_output\['loss'\] was set .* Change the loss in"):
+        _fit(Weighs())
+
+
+def test_a_guests_own_event_has_any_name():
+    """One that begins with `on_` reaches the guest's method; a hook's name is refused."""
+    found = []
+
+    class Listens(pa.callbacks.TrainerCallback):
+        def on_rows_counted(self, trainer, rows):
+            found.append(rows)
+
+        def on_train_epoch_end(self, trainer, **kwargs):
+            trainer.callback_handler.call_event("on_rows_counted", trainer, rows=8)
+
+    _fit(Listens())
+    assert found == [8]

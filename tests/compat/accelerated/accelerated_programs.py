@@ -7,6 +7,7 @@ what is compared: the calls of callbacks and methods, the history, the weights, 
 from __future__ import annotations
 
 import contextlib
+import shutil
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -455,6 +456,245 @@ def weights_and_files(pa: SimpleNamespace, folder: Path) -> dict[str, Any]:
     )
 
 
+def assigned_losses(pa: SimpleNamespace, folder: Path) -> dict[str, Any]:
+    """Two callbacks assign a loss, one after the other, with and without a window of two."""
+
+    class Weigh(pa.TrainerCallback):
+        def on_train_step_end(
+            self, trainer: Any, batch: Any, batch_output: Any, **kwargs: Any
+        ) -> None:
+            batch_output["loss"] = 3 * batch_output["loss"]
+
+    class Add(pa.TrainerCallback):
+        def on_train_step_end(
+            self, trainer: Any, batch: Any, batch_output: Any, **kwargs: Any
+        ) -> None:
+            penalty = batch_output["model_outputs"].square().mean()
+            batch_output["loss"] = batch_output["loss"] + penalty
+            seen.append(round(float(batch_output["loss"].detach()), 5))
+
+    found, seen = {}, []
+    for window in (1, 2):
+        trainer = pa.Trainer(*parts(), callbacks=[Weigh(), Add()])
+        trainer.train(
+            data(), 2, data(6, 1), per_device_batch_size=4, gradient_accumulation_steps=window,
+            **BOTH,
+        )  # fmt: skip
+        found[str(window)] = outcome(trainer)
+    return {**found, "seen": seen}
+
+
+def replaced_hooks(pa: SimpleNamespace, folder: Path) -> dict[str, Any]:
+    """A method of a built-in that a subclass overrides, with and without super()."""
+    calls: list[str] = []
+
+    def replacing(kind: Any, event: str, *, asks: bool) -> Any:
+        def method(self: Any, trainer: Any, *args: Any, **kwargs: Any) -> None:
+            calls.append(event)
+            if asks:
+                getattr(super(made, self), event)(trainer, *args, **kwargs)
+
+        made = type(f"My{kind.__name__}", (kind,), {event: method})
+        return made
+
+    class Rows(pa.LogMetricsCallback):
+        def log_metrics(self, trainer: Any, metrics: Any) -> None:
+            calls.append(",".join(sorted(metrics)))
+
+    class Wrong(pa.Trainer):
+        def calculate_train_batch_loss(self, batch: Any) -> dict[str, Any]:
+            output = super().calculate_train_batch_loss(batch)
+            if self.run_history.current_epoch == 2:
+                output["loss"] = output["loss"] * float("inf")
+            return output
+
+    rising = {"watch_metric": "rising"}
+    epoch_end = "on_training_run_epoch_end"
+    cases = {
+        "early": (pa.EarlyStoppingCallback, epoch_end, rising),
+        "save": (pa.SaveBestModelCallback, epoch_end, {"save_path": "s.pt", **rising}),
+        "load": (pa.SaveBestModelCallback, "on_training_run_end", {"save_path": "l.pt", **rising}),
+        "nan": (pa.TerminateOnNaNCallback, "on_train_step_end", {}),
+        "train rows": (Rows, "on_train_epoch_end", {}),
+        "eval rows": (Rows, "on_eval_epoch_end", {}),
+        "states": (pa.SaveTrainingStateCallback, "on_train_epoch_end",
+                   {"save_dir": "states", "save_every_n_epochs": 1, "save_at_end": False}),
+    }  # fmt: skip
+
+    class Rises(pa.TrainerCallback):
+        def on_train_epoch_end(self, trainer: Any, **kwargs: Any) -> None:
+            trainer.run_history.update_metric("rising", float(trainer.run_history.current_epoch))
+
+    found = {}
+    for name, (kind, event, options) in cases.items():
+        for asks in (False, True):
+            callback = replacing(kind, event, asks=asks)(**options)
+            trainer = (Wrong if name == "nan" else pa.Trainer)(
+                *parts(), callbacks=[Rises(), callback]
+            )
+            calls.clear()
+            with (
+                contextlib.chdir(_emptied(folder)),
+                contextlib.suppress(SystemExit, FileNotFoundError),
+            ):
+                trainer.train(data(), 3, data(6, 1), per_device_batch_size=4, **BOTH)
+            saved = any(file.is_file() for file in folder.rglob("*"))
+            # rows of the training come before those of the evaluation there, and after them here
+            about = {"calls": sorted(calls), "saved": saved}
+            if name != "nan":
+                about |= {"weights": outcome(trainer)["weights"]}
+            found[f"{name} {asks}"] = about
+    return found
+
+
+def _emptied(folder: Path) -> Path:
+    for file in folder.iterdir():
+        shutil.rmtree(file) if file.is_dir() else file.unlink()
+    return folder
+
+
+def stopped_in_an_evaluation(pa: SimpleNamespace, folder: Path) -> dict[str, Any]:
+    """A stop before a step of an evaluation: that step does not end."""
+    calls: list[str] = []
+
+    class Reads(pa.TrainerCallback):
+        def on_eval_step_end(
+            self, trainer: Any, batch: Any, batch_output: Any, **kwargs: Any
+        ) -> None:
+            calls.append(f"end {list(batch_output['model_outputs'].shape)}")
+
+    class Stop(pa.TrainerCallback):
+        def on_eval_step_start(self, trainer: Any, **kwargs: Any) -> None:
+            calls.append("start")
+            if calls.count("start") == 2:
+                raise pa.StopTrainingError("enough")
+
+    trainer = pa.Trainer(*parts(), callbacks=[Reads(), Stop()])
+    trainer.train(data(), 2, data(10, 1), per_device_batch_size=4, **BOTH)
+    return {"calls": calls}
+
+
+def event_named_as_a_hook(pa: SimpleNamespace, folder: Path) -> dict[str, Any]:
+    """Events of one's own that begin with on_, also of a callback that is added later."""
+    calls: list[Any] = []
+
+    class Listens(pa.TrainerCallback):
+        def on_loss_computed(self, trainer: Any, loss: Any) -> None:
+            calls.append(round(float(loss.detach()), 5))
+
+    class Fires(pa.Trainer):
+        def calculate_train_batch_loss(self, batch: Any) -> dict[str, Any]:
+            output = super().calculate_train_batch_loss(batch)
+            self.callback_handler.call_event("on_loss_computed", trainer=self, loss=output["loss"])
+            return output
+
+    trainer = Fires(*parts(), callbacks=[Listens()])
+    trainer.callback_handler.add_callback(type("Later", (Listens,), {}))
+    trainer.train(data(), 1, per_device_batch_size=4, **BOTH)
+    return outcome(trainer, calls=calls)
+
+
+def attributes_of_built_ins(pa: SimpleNamespace, folder: Path) -> dict[str, Any]:
+    """The best value, its epoch and the counter, at each epoch; and the entries of the file."""
+    stopper = pa.EarlyStoppingCallback(3, 0.2, "rising", greater_is_better=True)
+    saver = pa.SaveBestModelCallback(
+        str(folder / "b.pt"), "rising", greater_is_better=True, save_optimizer=False,
+        load_saved_checkpoint=False,
+    )  # fmt: skip
+    seen: list[Any] = []
+    values = iter([1.0, 3.0, 3.1, 2.0])
+
+    class Rises(pa.TrainerCallback):
+        def on_train_epoch_end(self, trainer: Any, **kwargs: Any) -> None:
+            note()
+            trainer.run_history.update_metric("rising", next(values))
+
+    def note() -> None:
+        seen.append([
+            stopper.best_metric, stopper.early_stopping_patience_counter, saver.best_metric,
+            saver.best_metric_epoch,
+        ])  # fmt: skip
+
+    trainer = pa.Trainer(*parts(), callbacks=[Rises(), stopper, saver])
+    trainer.train(data(), 4, per_device_batch_size=4, **BOTH)
+    note()
+    names = (
+        "watch_metric", "greater_is_better", "early_stopping_patience", "early_stopping_threshold",
+        "reset_on_train",
+    )  # fmt: skip
+    saver_names = ("watch_metric", "greater_is_better", "save_optimizer", "reset_on_train")
+    saved = torch.load(folder / "b.pt", weights_only=True)
+    return {
+        "seen": seen,
+        "stopper": [getattr(stopper, name) for name in names],
+        "saver": [getattr(saver, name) for name in saver_names],
+        "operators": [stopper.operator(2, 1), saver.operator(1, 2)],
+        "triggered": pa.TerminateOnNaNCallback().triggered,
+        "has_optimizer": "optimizer_state_dict" in saved,
+        "weights": outcome(trainer)["weights"],
+    }
+
+
+def epochs_of_several_runs(pa: SimpleNamespace, folder: Path) -> dict[str, Any]:
+    """The history's epoch, inside and after trainings and evaluations; the loaders' device."""
+    seen: list[Any] = []
+
+    class Sees(pa.TrainerCallback):
+        def on_train_epoch_start(self, trainer: Any, **kwargs: Any) -> None:
+            seen.append(["epoch", trainer.run_history.current_epoch])
+
+        def on_eval_epoch_start(self, trainer: Any, **kwargs: Any) -> None:
+            device = str(trainer._eval_dataloader.device)
+            seen.append(["evaluation", trainer.run_history.current_epoch, device])
+
+    trainer = pa.Trainer(*parts(), callbacks=[Sees()])
+    for run in ("train", "evaluate", "train", "go on", "evaluate"):
+        before = len(seen)
+        if run == "evaluate":
+            trainer.evaluate(data(6, 1), 4, {"num_workers": 0})
+        else:
+            trainer.train(
+                data(), 2, data(6, 1), per_device_batch_size=4, reset_run_history=run == "train",
+                **BOTH,
+            )  # fmt: skip
+        if run == "go on":  # there it ends with its first step, as earlier steps count
+            del seen[before + 1 :]
+        else:
+            seen.append([run, trainer.run_history.current_epoch])
+    return {"seen": seen}
+
+
+def frozen_parts(pa: SimpleNamespace, folder: Path) -> dict[str, Any]:
+    """Parts of a model, frozen and unfrozen by their place."""
+    model = nn.Sequential(
+        nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.ReLU()), nn.Tanh(),
+        nn.Linear(4, 3),
+    )  # fmt: skip
+    seen: list[Any] = []
+
+    def note(freezer: Any) -> None:
+        seen.append([
+            [parameter.requires_grad for parameter in model.parameters()],
+            [module.training for module in model.modules()],
+            [[*group.layer_group_idx, group.is_frozen] for group in freezer.get_layer_groups()],
+            [[*layer.layer_group_idx, layer.is_frozen, type(layer.module).__name__]
+             for layer in freezer.get_layers()],
+            len(freezer.get_trainable_parameters()), freezer.num_groups,
+        ])  # fmt: skip
+
+    for batch_norms in (False, True):
+        freezer = pa.ModelFreezer(model, freeze_batch_norms=batch_norms)
+        note(freezer)
+        for action in (
+            freezer.freeze, partial(freezer.unfreeze, from_index=-2), freezer.unfreeze,
+            partial(freezer.freeze, 1, 1), partial(freezer.freeze, -1, 0),
+        ):  # fmt: skip
+            changed = action() or {}
+            seen.append({str(k): len(v["params"]) for k, v in changed.items()})
+            note(freezer)
+    return {"seen": seen}
+
+
 PROGRAMS = {
     program.__name__: program
     for program in (
@@ -462,5 +702,7 @@ PROGRAMS = {
         metrics_in_a_callback, metrics_in_a_trainer, own_loss_and_outputs, custom_event,
         overridden_steps, early_stopping, evaluated, trained_twice, own_loader,
         stopped_by_raising, nan_ends_it, limited_batches, weights_and_files,
+        assigned_losses, replaced_hooks, stopped_in_an_evaluation, event_named_as_a_hook,
+        attributes_of_built_ins, epochs_of_several_runs, frozen_parts,
     )
 }  # fmt: skip

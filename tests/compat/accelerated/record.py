@@ -23,7 +23,7 @@ FILE = Path(__file__).with_name("recorded.json")
 def namespace(package: str) -> SimpleNamespace:
     """Return what the programs import, of a package."""
     names: dict[str, Any] = {}
-    for module in ("callbacks", "trainer"):
+    for module in ("callbacks", "finetuning", "trainer"):
         names |= vars(importlib.import_module(f"{package}.{module}"))
     names |= {
         name: getattr(callbacks_of(package), name) for name in callbacks_of(package).__dir__()

@@ -466,8 +466,8 @@ def test_what_is_not_offered_says_so() -> None:
         bare.train(data(), 1, **QUICK)
     with pytest.raises(AttributeError, match=r"pass the folder to train\(resume_from=\.\.\.\)"):
         bare.load_training_state("folder")
-    with pytest.raises(AttributeError, match=r"use trainer_hooks\.callbacks\.Backbone"):
-        _ = trainer_hooks.compat.accelerated.finetuning
+    with pytest.raises(AttributeError, match=r"override Trainer\.scheduler_step"):
+        _ = trainer_hooks.compat.accelerated.TrainerWithTimmScheduler
 
 
 def test_a_scheduler_that_is_there_already_steps() -> None:

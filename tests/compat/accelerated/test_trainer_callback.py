@@ -12,6 +12,7 @@ from trainer_hooks import Callback, StopTraining, StopTrainingError, Trainer
 from trainer_hooks.callbacks import LambdaCallback
 from trainer_hooks.compat.accelerated import TrainerCallback, callbacks
 from trainer_hooks.compat.accelerated.built_in_callback import built_in
+from trainer_hooks.errors import TrainerHooksAdvice, TrainerHooksWarning
 from trainer_hooks.testing import TinyModule
 
 QUIET = {
@@ -358,3 +359,51 @@ def test_own_hooks_of_a_built_in_callback_run_beside_events() -> None:
 
     Trainer(max_epochs=1, callbacks=[Mine()], num_sanity_val_steps=0, **QUIET).fit(TinyModule())
     assert sorted(map(str, seen)) == ["True", "True", "event", "loss", "loss", "own"]
+
+
+def test_a_method_is_an_event_of_ones_own_or_nearly_a_hook() -> None:
+    """A name that is near no hook's is not warned of; a misspelt hook is."""
+
+    class Own(TrainerCallback):
+        def on_loss_computed(self, trainer, loss):
+            pass
+
+    class Misspelt(TrainerCallback):
+        def on_train_epoch_strat(self, trainer, **kwargs):
+            pass
+
+    Trainer(callbacks=[Own()], **QUIET)
+    with pytest.warns(TrainerHooksWarning, match="'on_train_epoch_strat' is no hook"):
+        Trainer(callbacks=[Misspelt()], **QUIET)
+
+
+@pytest.mark.parametrize(
+    ("name", "event"),
+    [
+        ("LimitBatchesCallback", "on_training_run_start"),
+        ("ModelEmaCallback", "on_train_epoch_end"),
+        ("EarlyStoppingCallback", "on_training_run_start"),
+        ("SaveTrainingStateCallback", "on_training_run_end"),
+    ],
+)
+def test_work_that_cannot_be_replaced_says_so(name, event) -> None:
+    """The class statement of the subclass tells, with what to do; other events do not."""
+    kind = getattr(callbacks, name)
+    methods = {event: lambda self, trainer, **kwargs: None}
+    with pytest.warns(
+        TrainerHooksAdvice, match=f"Mine.{event} does not replace the work of {name}"
+    ):
+        type("Mine", (kind,), methods)
+    type("Mine", (kind,), {"on_evaluation_run_end": methods[event]})
+
+
+def test_a_line_tells_of_an_evaluation(capsys) -> None:
+    """One of a training and one of `evaluate`, but none of a sanity check."""
+    trainer = Trainer(
+        callbacks=[callbacks.PrintProgressCallback()], max_epochs=1, num_sanity_val_steps=1, **QUIET
+    )
+    module = TinyModule()
+    trainer.fit(module)
+    assert capsys.readouterr().out.count("evaluation begins") == 1
+    trainer.validate(module, verbose=False)
+    assert capsys.readouterr().out.count("evaluation begins") == 1

@@ -83,7 +83,9 @@ def test_in_memory(make) -> None:
     """Values, timestamps, tables and hyperparameters are kept; an unknown name is an error."""
     kept = InMemoryLogger()
     make(Logs(), loggers=[kept]).fit()
-    assert kept.hyperparameters == {"width": 4}
+    of_run = {"num_nodes", "num_cpus_per_node", "node_name", "rank_zero_seed"}
+    assert kept.hyperparameters["width"] == 4
+    assert set(kept.hyperparameters) == {"width", *of_run}
     assert kept.tables["table"] == '{"columns":["a","b"],"data":[[1,2]]}'
     assert kept.most_recent_values["time/epoch"] == 1
     assert kept.most_recent_timestamps["time/epoch"].batch == 4

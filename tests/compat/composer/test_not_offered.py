@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 
 import pytest
 import torch
@@ -49,6 +50,9 @@ def test_a_member_of_the_trainer_that_is_not_here(make, name) -> None:
     [
         ("", "Algorithm"),
         (".algorithms", "BlurPool"),
+        (".algorithms", "EMA"),
+        (".algorithms.mixup", "MixUp"),
+        (".profiler", "JSONTraceHandler"),
         (".functional", "apply_blurpool"),
         (".core", "AlgorithmPass"),
         (".core", "get_precision_context"),
@@ -63,6 +67,26 @@ def test_a_name_that_is_not_here(package, name) -> None:
     module = importlib.import_module(path)
     with pytest.raises(AttributeError, match=rf"composer(.\w+)*\.{name} is not in trainer_hooks: "):
         getattr(module, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("EMA", "trainer_hooks.callbacks.EMAWeightAveraging"),
+        ("SWA", "trainer_hooks.callbacks.StochasticWeightAveraging"),
+        ("LayerFreezing", "trainer_hooks.callbacks.BackboneFinetuning"),
+        ("LabelSmoothing", "torch.nn.functional.cross_entropy"),
+        ("GradientClipping", "torch.nn.utils.clip_grad_norm_"),
+        ("SAM", "write the change into the model, the loader or a callback"),
+    ],
+)
+def test_an_algorithm_names_the_nearest_thing(name, nearest) -> None:
+    """The advice is a thing that is there, and the general one for other algorithms."""
+    with pytest.raises(ImportError, match=re.escape(nearest)):
+        exec(f"from trainer_hooks.compat.composer.algorithms import {name}")
+    package, _, thing = nearest.rpartition(".")
+    if " " not in nearest:
+        assert hasattr(importlib.import_module(package), thing)
 
 
 @pytest.mark.parametrize("package", ["", ".core", ".loggers", ".models", ".optim", ".callbacks"])

@@ -19,7 +19,11 @@ from trainer_hooks.adapters.composer.events import (
     EVENTS_WITH_LOSS,
     RUN_EVENT_NAMES,
 )
-from trainer_hooks.adapters.composer.loggers import DestinationLogger
+from trainer_hooks.adapters.composer.loggers import (
+    DestinationLogger,
+    counted_step,
+    logs_training_batch,
+)
 from trainer_hooks.callbacks import Checkpoint, EarlyStopping
 from trainer_hooks.errors import CallbackError
 from trainer_hooks.module.module import Module
@@ -316,13 +320,11 @@ class LoggerDestinationAdapter(ComposerAdapter, DestinationLogger):
         return self.guest
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Log metrics."""
-        self.call_destination("log_metrics", dict(metrics), step)
-
-    def log_hyperparams(self, params: Any) -> None:
-        """Log hyperparameters, a mapping or a namespace."""
-        hyperparameters = dict(params) if hasattr(params, "keys") else vars(params)
-        self.call_destination("log_hyperparameters", hyperparameters)
+        """Log metrics, at Composer's step and timestamp."""
+        if self.is_open:
+            self._log_as_composer(metrics, step)
+        else:
+            self._pending.append(("log_metrics", (dict(metrics), step)))
 
     def log_images(
         self,
@@ -343,6 +345,19 @@ class LoggerDestinationAdapter(ComposerAdapter, DestinationLogger):
 
     def _on_log(self, trainer: Any, _module: Any, metrics: Any, step: int) -> None:
         if not any(logger is self for logger in trainer.loggers):
+            self._log_as_composer(metrics, step)
+
+    def _log_as_composer(self, metrics: Mapping[str, float], step: int | None) -> None:
+        """Log metrics under the step and the timestamp that they have in Composer's Trainer.
+
+        That logs the losses of a batch before it counts the batch, and here they come afterwards.
+        """
+        source = self.source
+        assert source is not None  # of an open destination
+        if not logs_training_batch(source.trainer):
+            self.guest.log_metrics(dict(metrics), counted_step(source.trainer, step))
+            return
+        with source.state.before_batch(step):
             self.guest.log_metrics(dict(metrics), step)
 
 

@@ -11,6 +11,8 @@ from datetime import timedelta
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+import torch
+
 from trainer_hooks._log import log
 from trainer_hooks.adapters.composer.events import EVENTS
 from trainer_hooks.clock.progress import EpochStage
@@ -21,9 +23,10 @@ from trainer_hooks.module.module import Module
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from torch import Tensor
+
 _KEPT = {
     "on_after_forward": "outputs",
-    "on_after_loss": "loss",
     "on_predict_after_forward": "outputs",
 }
 """The attribute of the State that shows the argument of a hook which only fires its event."""
@@ -84,6 +87,14 @@ class EventSource:
         has_own_step: whether the module has its own `training_step`, without hooks for the forward
             and the loss, so that their events fire around the step.
         has_restored_timestamp: whether the timestamp came from a checkpoint of this run.
+        has_model_loss: whether the module puts the model's own loss on the state, which may be of
+            several parts; otherwise it is the loss of the hooks.
+        whole_batch: the training batch before it was split into microbatches.
+        parts: the microbatches of the training batch; empty if it is not split.
+        forwards: how many microbatches of the training batch have begun their forward.
+        share: the microbatch's share of the samples of the batch.
+        scaled_total: the `total` of the microbatch's losses, which Composer's backward multiplies
+            by `share`; None where it multiplies another tensor.
         dataloader_before: the loader that the state showed before the evaluation or prediction,
             with its label and length.
     """
@@ -96,6 +107,12 @@ class EventSource:
         self.duration: Any = None
         self.has_own_step = False
         self.has_restored_timestamp = False
+        self.has_model_loss = False
+        self.whole_batch: Any = None
+        self.parts: list[Any] = []
+        self.forwards = 0
+        self.share = 1.0
+        self.scaled_total: Tensor | None = None
         self._timestamp_class = type(state.timestamp)
         self._is_exhausted = False
         self._asks_loader_again = False
@@ -105,6 +122,7 @@ class EventSource:
         self._eval_position = (-1, -1)
         self._uncounted = self._timestamp_class()  # without the batch that is evaluated now
         self._batch_began = 0.0
+        self._batch_before: Any = None  # of the training, or of the evaluated loader before
         self.dataloader_before: tuple[Any, str | None, Any] = (None, None, None)
         self._predict_position: tuple[int, ...] = ()
 
@@ -117,6 +135,7 @@ class EventSource:
             module: the module that runs.
         """
         self.state.model = module
+        self.has_model_loss = getattr(module, "shows_model_loss", False)
         self.has_restored_timestamp = False
         self.has_own_step = self.fires_around_own_steps and defines(module, "training_step", Module)
 
@@ -265,6 +284,7 @@ class EventSource:
     ) -> None:
         """Fire `batch_start`, once for the batches of a window."""
         self.state.keep("batch", batch)
+        self.whole_batch, self.parts, self.forwards = batch, [], 0
         if trainer.progress.batches_in_window == 0:
             listener.fire("batch_start")
         elif self.has_own_step:  # the first batch has it after before_train_batch
@@ -276,6 +296,20 @@ class EventSource:
         if self.has_own_step:
             listener.fire("before_forward")
 
+    def on_before_forward(self, listener: EventListener, _trainer: Any, _module: Any) -> None:
+        """Fire `before_forward`, with the microbatch on the state."""
+        if self.parts:
+            self.state.keep("batch", self.parts[self.forwards])
+        listener.fire("before_forward")
+
+    def on_after_loss(
+        self, listener: EventListener, _trainer: Any, _module: Any, loss: Any
+    ) -> None:
+        """Fire `after_loss`, with the loss on the state."""
+        if not self.has_model_loss:
+            self.state.keep("loss", loss)
+        listener.fire("after_loss")
+
     def on_before_backward(
         self, listener: EventListener, _trainer: Any, _module: Any, loss: Any
     ) -> None:
@@ -286,6 +320,27 @@ class EventSource:
                 listener.fire(event)
         listener.fire("before_backward")
 
+    def on_after_backward(self, listener: EventListener, _trainer: Any, _module: Any) -> None:
+        """Fire `after_backward`."""
+        self.scale_total()
+        listener.fire("after_backward")
+
+    def scale_total(self) -> None:
+        """Multiply the `total` of a dict of losses by the microbatch's share, as Composer does.
+
+        It does so in place, in its backward: tensors that share its memory change, too.
+        """
+        total, self.scaled_total = self.scaled_total, None
+        if total is not None:
+            with torch.no_grad():
+                total.mul_(self.share)
+
+    def on_after_train_batch(self, listener: EventListener, _trainer: Any, _module: Any) -> None:
+        """Fire `after_train_batch`, with the whole batch on the state."""
+        if self.parts:
+            self.state.keep("batch", self.whole_batch)
+        listener.fire("after_train_batch")
+
     def on_train_batch_end(
         self, listener: EventListener, trainer: Any, _module: Any, outputs: Any, batch: Any, *_: int
     ) -> None:
@@ -293,7 +348,7 @@ class EventSource:
         if trainer.progress.batches_in_window:
             return
         self.state.keep("batch", batch)
-        if outputs:  # a skipped batch has none
+        if outputs and not self.has_model_loss:  # a skipped batch has none
             self.state.keep("loss", outputs["loss"])
         self.count_batch(trainer)
         self.state.stop_if_delayed(trainer)
@@ -365,10 +420,13 @@ class EventSource:
             self._eval_position = dataloader_idx, batch_idx
             if batch_idx == 0:
                 self._open_loader(trainer, dataloader_idx)
+                self._batch_before = self.state.batch
             self._uncounted = self._evaluated[-1].timestamp
-            self.state.keep("batch", batch)
         if batch_idx == 0:
+            # Composer loads the first batch after the event
+            self.state.keep("batch", self._batch_before)
             listener.fire("eval_start")
+        self.state.keep("batch", batch)
         listener.fire("eval_batch_start")
         if self._has_own_eval_step(trainer, module):
             listener.fire("eval_before_forward")
@@ -458,6 +516,8 @@ class EventSource:
             listener.fire("eval_end")
         if following is not None:
             state.eval_timestamp = eval_timestamp
+        else:
+            self._batch_before = None
         self.restore_dataloader(present if following is not None else self.dataloader_before)
 
     def close_loader(self, trainer: Any, loader: EvaluatedLoader) -> None:

@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import torch
+
 from trainer_hooks.adapters.callback_adapter import HostedCallback
+from trainer_hooks.clock.progress import EpochStage
+from trainer_hooks.context.run_state import present_step
 from trainer_hooks.loggers.base import Logger
 
 if TYPE_CHECKING:
@@ -85,12 +90,39 @@ class TrainerDestination(NativeDestination):
         return [logger for logger in loggers if not isinstance(logger, HostedCallback)]
 
 
+def counted_step(trainer: Any, step: int | None) -> int | None:
+    """Return the step of a logged value as Composer counts: the batches that are trained by then.
+
+    trainer_hooks numbers a value by the index of the last completed batch.
+
+    Args:
+        trainer: the trainer that logs.
+        step: the step that it gives the value; one that a callback chose by itself stays.
+    """
+    progress = trainer.progress
+    is_present = step == present_step(trainer.state.fn, progress)
+    return progress.batches_stepped if is_present else step
+
+
+def logs_training_batch(trainer: Any) -> bool:
+    """Return whether values that are logged now are of a training batch.
+
+    Composer logs these before it counts the batch, so that they have the batch's index, too.
+    """
+    return trainer.progress.stage is EpochStage.BATCHES and not trainer.validating
+
+
 class DestinationLogger(Logger):
     """Base of a logger of trainer_hooks that writes to destinations of Composer."""
 
     def call_destination(self, method: str, *arguments: Any) -> None:
         """Call a method of the destination or destinations; a subclass says which."""
         raise NotImplementedError
+
+    def log_hyperparams(self, params: Any) -> None:
+        """Log hyperparameters, a mapping or a namespace."""
+        hyperparameters = dict(params) if hasattr(params, "keys") else vars(params)
+        self.call_destination("log_hyperparameters", hyperparameters)
 
     def log_image(
         self,
@@ -101,8 +133,11 @@ class DestinationLogger(Logger):
         captions: Sequence[str] | None = None,  # noqa: ARG002 - Composer has none
         channels_last: bool = False,
     ) -> None:
-        """Log images, without their captions."""
-        self.call_destination("log_images", list(images), key, channels_last, step)
+        """Log images as one array of shape (N, ...), or of several shapes in a list."""
+        arrays: Any = [_as_array(image) for image in images]
+        if len({array.shape for array in arrays}) == 1:
+            arrays = np.stack(arrays)
+        self.call_destination("log_images", arrays, key, channels_last, step)
 
     def log_table(
         self,
@@ -117,3 +152,7 @@ class DestinationLogger(Logger):
             columns, data = list(dataframe.columns), dataframe.to_numpy().tolist()
         rows = [list(row) for row in data or ()]
         self.call_destination("log_table", list(columns or ()), rows, key, step)
+
+
+def _as_array(image: Any) -> np.ndarray[Any, Any]:
+    return image.detach().cpu().numpy() if isinstance(image, torch.Tensor) else np.asarray(image)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from trainer_hooks.adapters.composer.callbacks import event_source_of
 from trainer_hooks.adapters.module_adapter import ModuleAdapter
+from trainer_hooks.data.batch_splitting import samples_in
 from trainer_hooks.errors import ModuleError
 from trainer_hooks.module.exporting import evaluation_mode
 
@@ -72,6 +73,9 @@ class ComposerModelAdapter(ModuleAdapter):
         counts_steps: whether the schedulers count steps; otherwise they count epochs.
     """
 
+    shows_model_loss: ClassVar[bool] = True
+    """Whether it puts the model's own loss on the state, where callbacks of Composer read it."""
+
     def __init__(
         self, foreign: Any, optimizers: list[Any], schedulers: list[Any], counts_steps: bool
     ) -> None:
@@ -82,6 +86,7 @@ class ComposerModelAdapter(ModuleAdapter):
         self._eval_metrics: dict[str, dict[str, Any]] = {}
         # of the last training forward: its outputs, and a copy of its batch for the metrics
         self._outputs_and_batch: tuple[Any, Any] = (None, None)
+        self._batch_losses: dict[str, Tensor] = {}
         self._source: Any = None
 
     @property
@@ -133,20 +138,57 @@ class ComposerModelAdapter(ModuleAdapter):
         """Return the model's outputs for a batch."""
         # the forward may change its batch, and the metrics need the batch from before
         batch_copy = deepcopy(batch) if self.training and self._train_metrics else None
+        if self.training:
+            self._begin_forward()
         outputs = self._model(batch)
         self._outputs_and_batch = outputs, batch_copy
         return outputs
 
+    def _begin_forward(self) -> None:
+        source = self._source
+        # not split, each forward is of another batch, whether or not a listener has its start
+        if source.parts and source.forwards:
+            source.forwards += 1
+            return
+        source.forwards = 1
+        if self.trainer.progress.batches_in_window == 0:
+            self._batch_losses = {}
+
+    def split_batch(self, batch: Any, microbatch_size: int) -> list[Any]:
+        """Return the microbatches of a batch, which the state shows one after the other."""
+        source, parts = self._source, list(super().split_batch(batch, microbatch_size))
+        source.whole_batch, source.parts, source.forwards = batch, parts, 0
+        return parts
+
     def loss(self, outputs: Any, batch: Any) -> Tensor:
         """Return the model's loss, or the sum of its losses, and log them."""
-        model = self._model
-        total, named = losses_of(model.loss(outputs, batch), type(model).__qualname__)
+        model, source = self._model, self._source
+        model_loss = model.loss(outputs, batch)
+        total, named = losses_of(model_loss, type(model).__qualname__)
+        source.state.keep("loss", model_loss)
+        source.share = 1.0
+        if source.parts:
+            source.share = samples_in(batch) / samples_in(source.whole_batch)
+            if "total" in named and self.trainer.scaler is None:
+                # the backward is that of a copy, since the state's own is multiplied in place
+                source.scaled_total, total = total, total.clone()
+        losses, window = self._batch_losses, self.trainer.accumulate_grad_batches
         for name, value in {**named, "total": total}.items():
-            self.log(f"loss/train/{name}", mean_of(value.detach()))
+            key, mean = f"loss/train/{name}", mean_of(value.detach())
+            self.log(key, mean)
+            if source.parts or window > 1:
+                mean = mean * (source.share / window)
+                mean = losses[key] + mean if key in losses else mean
+            losses[key] = mean
         return total
+
+    def on_after_train_batch(self) -> None:
+        """Show the losses of the batch on the state, after callbacks had `after_train_batch`."""
+        self._source.state.total_loss_dict.losses = self._batch_losses
 
     def on_after_backward(self) -> None:
         """Update the training metrics with the last forward, and log them."""
+        self._source.scale_total()
         outputs, batch = self._outputs_and_batch
         # let go before the step, since they hold memory of the device
         self._outputs_and_batch = None, None

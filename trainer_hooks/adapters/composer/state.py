@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -165,25 +166,34 @@ class MetricsByLabel(Mapping[str, LoggedMetrics]):
 
 
 class TrainLosses(Mapping[str, float]):
-    """The loss of the last batch under the name that Composer's Trainer logs it by.
+    """The losses of the last batch under the names that Composer's Trainer logs them by.
 
     Args:
         state: the State that holds the loss.
+
+    Attributes:
+        losses: the losses of a ComposerModel, by name; None where a module of trainer_hooks has
+            one loss, which the state holds. They are copied to the host where they are read.
     """
 
     def __init__(self, state: Any) -> None:
         self._state = state
+        self.losses: Mapping[str, Any] | None = None
+
+    def _present_losses(self) -> Mapping[str, Any]:
+        if self.losses is not None:
+            return self.losses
+        loss = self._state.loss
+        return {"loss/train/total": loss} if loss.numel() == 1 else {}
 
     def __getitem__(self, name: str) -> float:
-        if name != "loss/train/total":
-            raise KeyError(name)
-        return float(self._state.loss)
+        return float(self._present_losses()[name])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(("loss/train/total",) if self._state.loss.numel() == 1 else ())
+        return iter(self._present_losses())
 
     def __len__(self) -> int:
-        return int(self._state.loss.numel() == 1)
+        return len(self._present_losses())
 
 
 # --- the model ---
@@ -255,6 +265,23 @@ class AdapterState(StateChanges, State):  # type: ignore[misc]
     @previous_timestamp.setter
     def previous_timestamp(self, timestamp: Any) -> None:
         self.keep("made_previous_timestamp", timestamp)
+
+    @contextmanager
+    def before_batch(self, step: int | None) -> Iterator[None]:
+        """Show the timestamp from before the last batch was counted, if `step` is that batch's."""
+        now, before = self.timestamp, self.previous_timestamp
+        is_of_batch = before is not None and before.batch.value == step != now.batch.value
+        if not is_of_batch:
+            yield
+            return
+        sync = self.sync
+        self.keep("sync", None)
+        self.keep("made_timestamp", before)
+        try:
+            yield
+        finally:
+            self.keep("made_timestamp", now)
+            self.keep("sync", sync)
 
     def keep(self, name: str, value: Any) -> None:
         """Set an attribute on behalf of the trainer."""
@@ -399,6 +426,8 @@ class AdapterEventSource(EventSource):
         """Show the module of a run on the state, as a ComposerModel."""
         super().begin_run(module)
         self.state.model = get_model_proxy(module)
+        losses = self.state.total_loss_dict
+        losses.losses = (losses.losses or {}) if self.has_model_loss else None
 
     def evaluators_of(self, trainer: Any) -> list[Evaluator]:
         """Return an Evaluator for each validation loader."""

@@ -69,6 +69,7 @@ class ComposerHostTrainer(PolledHostTrainer):
         proxy_target: Composer's State.
         composer_trainer: Composer's Trainer.
         composer_logger: Composer's Logger.
+        evaluated: the latest metrics of each evaluator, by the names that Composer logs them under.
     """
 
     framework = "Composer"
@@ -90,6 +91,7 @@ class ComposerHostTrainer(PolledHostTrainer):
         super().__init__(callback)
         self.composer_trainer: Any = None
         self.composer_logger: Any = None
+        self.evaluated: dict[str, Any] = {}
 
     @property
     def optimizers(self) -> list[Any]:
@@ -130,9 +132,16 @@ class ComposerHostTrainer(PolledHostTrainer):
         return [one.dataloader.dataloader for one in self.proxy_target.evaluators]
 
     def metric_sources(self) -> list[dict[str, Any]]:
-        """Return the latest losses, and metrics of the model."""
+        """Return the latest losses and metrics, under the names of the model and of the logger."""
         state = self.proxy_target
-        return [state.total_loss_dict, state.train_metric_values, state.eval_metric_values]
+        trained = state.train_metric_values
+        return [
+            state.total_loss_dict,
+            trained,
+            {f"metrics/train/{name}": value for name, value in trained.items()},
+            state.eval_metric_values,
+            self.evaluated,
+        ]
 
     @property
     def should_stop(self) -> bool:
@@ -378,8 +387,12 @@ class ComposerDriver(HookDriver):
             self.begin_validation()
             self.begin_validation_epoch()
 
-    def eval_end(self, _: Any) -> None:
+    def eval_end(self, state: Any) -> None:
         """End the evaluation of one evaluator."""
+        label = state.dataloader_label
+        values = state.eval_metric_values  # of each name those of the evaluator that ran last
+        for name in state.eval_metrics.get(label, {}):
+            self.trainer.evaluated[f"metrics/{label}/{name}"] = values[name]
         if self.is_open:
             self.end_validation_epoch()
             self.end_validation()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callback import Callback
 from trainer_hooks.errors import CallbackError
+from trainer_hooks.hooks.check import is_own_event
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -96,16 +97,23 @@ class TrainerCallbackHandler(CallbackHandler):
         """Call the method named `event` of each callback that has it.
 
         Args:
-            event: a name of the user's own; hooks are fired by the trainer itself.
+            event: a name of the user's own, also one that begins with `on_`; hooks are fired by the
+                trainer itself.
             *args: positional arguments of the method, the trainer first. Without any, and without
                 a `trainer` by name, this trainer is passed by name.
             **kwargs: keyword arguments of the method.
 
         Raises:
-            UsageError: the event is a hook of trainer_hooks, or looks like one.
+            UsageError: the event is a hook of trainer_hooks, or is written nearly as one.
         """
         if not args:
             kwargs.setdefault("trainer", self._trainer)
+        if event.startswith("on_") and is_own_event(event):
+            for callback in self.callbacks:
+                method = getattr(getattr(callback, "guest", callback), event, None)
+                if method is not None:
+                    method(*args, **kwargs)
+            return
         self._trainer.call_event(event, *args, **kwargs)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks.adapters.hook_names import ACCELERATED_NAMES
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.data.batch_counts import count_samples
+from trainer_hooks.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,6 +98,8 @@ class EventTranslation:
             handed = self._event_trainer(trainer)
             if name == EVALUATION_STEP_END:
                 outputs, batch = arguments[:2]
+                if outputs is None and trainer.should_stop:
+                    return  # a stop before the step, which nothing follows there
                 method(handed, batch_output=self._evaluation_output(outputs, batch), batch=batch)
             elif hook.endswith(("epoch_start", "epoch_end")):
                 method(handed, is_intermediate=is_intermediate(trainer))
@@ -116,12 +119,15 @@ class EventTranslation:
     def _end_step(self, trainer: Any, _module: Any, loss: Any) -> None:
         # the outputs may hold the graph of the whole batch: no reference to them is kept
         batch, outputs, self._outputs = self._batch, self._outputs, None
-        self._event_method(STEP_END)(
-            self._event_trainer(trainer),
-            batch_output=self._step_output(trainer, outputs, batch, loss),
-            batch=batch,
-            step=self._batch_idx,
-        )
+        output = self._step_output(trainer, outputs, batch, loss)
+        method = self._event_method(STEP_END)
+        method(self._event_trainer(trainer), batch_output=output, batch=batch, step=self._batch_idx)
+        if output["loss"] is not loss and getattr(trainer, "batch_output", None) is not output:
+            raise UsageError(
+                f"batch_output['loss'] was set at '{STEP_END}': here the backward is that of the "
+                "loss that the module's own step returned. Change the loss in the module, or train "
+                "with the Trainer of trainer_hooks.compat.accelerated, which takes the new one."
+            )
 
 
 def is_intermediate(trainer: Any) -> bool:

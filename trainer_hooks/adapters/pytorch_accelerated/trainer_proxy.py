@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+from torch.utils.data import DataLoader
 
 from trainer_hooks.adapters.proxy import PartialProxy, Proxy, missing_attribute
 from trainer_hooks.adapters.pytorch_accelerated.callback_handler import TrainerCallbackHandler
@@ -182,7 +183,7 @@ class AcceleratedTrainerProxy(Proxy):
 
     @property
     def _train_dataloader(self) -> Any:
-        return self.proxy_target.train_dataloader
+        return _with_device(self.proxy_target.train_dataloader, self.proxy_target.device)
 
     @_train_dataloader.setter
     def _train_dataloader(self, loader: Any) -> None:
@@ -194,7 +195,8 @@ class AcceleratedTrainerProxy(Proxy):
         if self._replaced_loader is not None:
             return self._replaced_loader
         loaders = trainer.test_dataloaders if trainer.testing else trainer.val_dataloaders
-        return loaders[0] if isinstance(loaders, list) and loaders else loaders
+        loader = loaders[0] if isinstance(loaders, list) and loaders else loaders
+        return _with_device(loader, trainer.device)
 
     @_eval_dataloader.setter
     def _eval_dataloader(self, loader: Any) -> None:
@@ -318,6 +320,14 @@ def load_states(path: Any, model: Any, optimizer: Any, scheduler: Any) -> dict[s
         if owner is not None and key in checkpoint:
             owner.load_state_dict(checkpoint[key])
     return checkpoint
+
+
+def _with_device(loader: Any, device: torch.device) -> Any:
+    """Return a loader with the attribute `device` that accelerate's loaders have."""
+    # one that is a list or a generator takes no attributes, and has none there either
+    if isinstance(loader, DataLoader):
+        loader.device = device
+    return loader
 
 
 def _refuse_loader(loader: Any) -> None:

@@ -101,6 +101,9 @@ class ActivationMonitor(ScheduledCallback):
     ) -> None:
         """Log the values of the batch."""
         self._remove_hooks()
+        self._log_values(trainer, max(0, trainer.progress.batches_stepped - 1))
+
+    def _log_values(self, trainer: Trainer, step: int) -> None:
         if not self._values:
             return
         values, self._values = self._values, {}
@@ -109,7 +112,7 @@ class ActivationMonitor(ScheduledCallback):
         numbers = torch.stack([value.to(device) for value in values.values()]).tolist()
         metrics = dict(zip(values, numbers, strict=True))
         for logger in self._loggers(trainer):
-            logger.log_metrics(metrics, max(0, trainer.progress.batches_stepped - 1))
+            logger.log_metrics(metrics, step)
 
     def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Remove the hooks and the values, also after an error."""

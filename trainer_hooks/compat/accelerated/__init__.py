@@ -7,7 +7,6 @@ from trainer_hooks.compat.not_offered import refusing_getattr
 
 NOT_OFFERED = {
     "TrainerWithTimmScheduler": "override Trainer.scheduler_step",
-    "finetuning": "use trainer_hooks.callbacks.BackboneFinetuning",
 }
 """What to write in place of a name that is not offered."""
 

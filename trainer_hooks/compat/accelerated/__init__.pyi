@@ -4,6 +4,7 @@ from trainer_hooks.adapters.pytorch_accelerated.callback_handler import (
 from trainer_hooks.errors import StopTrainingError as StopTrainingError
 
 from . import callbacks as callbacks
+from . import finetuning as finetuning
 from . import run_config as run_config
 from . import tracking as tracking
 from . import trainer as trainer

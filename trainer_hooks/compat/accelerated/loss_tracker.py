@@ -31,6 +31,7 @@ class LossTracker(Callback):
 
     Attributes:
         former: the state of an earlier history with which the next fit begins, or None.
+        former_epochs: the epochs of that history.
 
     State: the sum of the current epoch's losses.
     """
@@ -41,6 +42,7 @@ class LossTracker(Callback):
         self._train = _Mean()
         self._eval: _Mean | None = None
         self.former: dict[str, Any] | None = None
+        self.former_epochs = 0
 
     @property
     def is_evaluating(self) -> bool:
@@ -62,6 +64,7 @@ class LossTracker(Callback):
         former, self.former = self.former, None
         if former is not None:
             trainer.history.load_state_dict(former)
+            trainer.history.epochs_before = self.former_epochs
 
     def on_train_epoch_start(self, trainer: Trainer, module: Module) -> None:
         """Reset the sum of the training losses."""

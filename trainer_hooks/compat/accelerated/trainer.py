@@ -85,8 +85,11 @@ class ModelModule(Module):
         }
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
-        """Compute the gradients with `trainer.backward_step`."""
-        self.trainer.backward_step(loss)
+        """Compute the gradients with `trainer.backward_step`, of the loss that callbacks left."""
+        trainer = self.trainer
+        if trainer.handed_loss is loss:  # callbacks had it in their `batch_output`
+            loss, trainer.handed_loss = trainer.batch_output["loss"], None
+        trainer.backward_step(loss)
 
     def on_after_backward(self) -> None:
         """Clip the gradients, after each batch."""
@@ -110,9 +113,10 @@ class ModelModule(Module):
         """Add the entries of pytorch-accelerated's checkpoint files, under its names."""
         trainer = self.trainer
         checkpoint["model_state_dict"] = self.model.state_dict()
-        checkpoint["optimizer_state_dict"] = trainer.optimizer.state_dict()
-        if trainer.scheduler is not None:
-            checkpoint["scheduler_state_dict"] = trainer.scheduler.state_dict()
+        if "optimizer_states" in checkpoint:  # not among weights alone
+            checkpoint["optimizer_state_dict"] = trainer.optimizer.state_dict()
+            if trainer.scheduler is not None:
+                checkpoint["scheduler_state_dict"] = trainer.scheduler.state_dict()
         checkpoint.update(trainer.checkpoint_kwargs)
 
 
@@ -205,6 +209,7 @@ class Trainer(BaseTrainer):
         self.eval_dataset: Any = None
         self.run_config: TrainerRunConfig | None = None
         self.batch_output: dict[str, Any] | None = None
+        self.handed_loss: Tensor | None = None  # that of the backward, once callbacks have had it
         self.checkpoint_kwargs: Mapping[str, Any] = {}
         self._train_dataloader: Any = None
         self._eval_dataloader: Any = None
@@ -289,6 +294,7 @@ class Trainer(BaseTrainer):
         # a fit begins with an empty history; that of a resume comes from the checkpoint
         if not reset_run_history and resume_from is None:
             self._tracker.former = self.run_history.state_dict()
+            self._tracker.former_epochs = self.run_history.current_epoch - 1
         self.fit(
             self._make_module(),
             self._train_dataloader,
@@ -306,6 +312,8 @@ class Trainer(BaseTrainer):
         """Reset the history, evaluate a data set, and record `evaluation_loss`."""
         self.eval_dataset, self.collate_fn = dataset, collate_fn
         self.run_history.reset()
+        # as there, the history begins anew with its epochs, too
+        self.run_history.epochs_before -= self.run_history.current_epoch - 1
         self._train_dataloader = None
         self._eval_dataloader = self._with_device(
             self.create_eval_dataloader(per_device_batch_size, dataloader_kwargs)
@@ -563,17 +571,17 @@ class Trainer(BaseTrainer):
             save_path: the file.
             checkpoint_kwargs: further entries of the file; the savers of trainer_hooks pass
                 `weights_only`, a bool, in this position.
-            save_optimizer: whether the file can be resumed from.
-            save_scheduler: the same; one of the two is enough.
+            save_optimizer: whether the file holds the optimizer, and can be resumed from.
+            save_scheduler: without effect: the scheduler is saved with the optimizer.
             save_per_node: without effect; rank 0 writes the file.
         """
-        del save_per_node
+        del save_per_node, save_scheduler
         if isinstance(checkpoint_kwargs, bool):
             super().save_checkpoint(save_path, checkpoint_kwargs)
             return
         self.checkpoint_kwargs = checkpoint_kwargs or {}
         try:
-            super().save_checkpoint(save_path, not (save_optimizer or save_scheduler))
+            super().save_checkpoint(save_path, not save_optimizer)
         finally:
             self.checkpoint_kwargs = {}
 

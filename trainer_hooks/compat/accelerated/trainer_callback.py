@@ -72,6 +72,9 @@ class TrainerCallback(EventTranslation, _AcceleratedHooks, Callback):  # type: i
     )
     """Hooks for which `translated` says which function is called."""
 
+    fires_own_events: ClassVar[bool] = True
+    """Whether a method whose name is near no hook's is an event of the user's own."""
+
     _evaluation_loss: Any = None
 
     def translated(self, hook: str) -> Callable[..., object] | None:
@@ -101,8 +104,9 @@ class TrainerCallback(EventTranslation, _AcceleratedHooks, Callback):  # type: i
         # that of the Trainer of this package, whose loss is not divided by the window's batches
         output: dict[str, Any] | None = getattr(trainer, "batch_output", None)
         if output:
-            # that of the backward, as there
-            output["loss"] = loss
+            # that of the backward, as there; a callback before this one may have assigned another
+            if trainer.handed_loss is not loss:  # type: ignore[attr-defined]
+                trainer.handed_loss = output["loss"] = loss  # type: ignore[attr-defined]
             return output
         return super()._step_output(trainer, outputs, batch, loss)
 

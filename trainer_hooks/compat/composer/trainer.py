@@ -86,6 +86,7 @@ class Trainer:
         self.engine.run_event(Event.INIT)
         if options.auto_log_hparams:  # after INIT, which opens the destinations
             self.logger.log_hyperparameters(setup.list_hyperparameters(options))
+        self.logger.log_hyperparameters(setup.describe_run(self.state))
         self.state.train_metrics = {
             name: deepcopy(metric).to(device.torch_device)
             for name, metric in _metrics(options.model, is_train=True).items()
@@ -100,7 +101,7 @@ class Trainer:
         # epochs needs the loader's length
         setup.set_schedulers(options, self._source)
         # the checkpoint that the next run resumes from
-        self._start_path = setup.load_start(options, self.state, self.engine, self._module)
+        self._start_path = setup.load_start(options, self._source, self._module)
 
     # --- entry points ---
 

@@ -15,6 +15,7 @@ from trainer_hooks.compat.composer.core.event import Event
 from trainer_hooks.compat.composer.core.time import Timestamp
 from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.data.batch_splitting import samples_in
+from trainer_hooks.errors import UsageError
 from trainer_hooks.module.exporting import evaluation_mode
 from trainer_hooks.module.module import Module
 
@@ -46,6 +47,8 @@ class EngineEventSource(EventSource):
 
     # callbacks are warned of a module with its own step, whose forward has no events
     fires_around_own_steps: ClassVar[bool] = False
+    is_of_composers_trainer: ClassVar[bool] = False
+    """Whether the events are those of Composer's own Trainer, with its logger and evaluators."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine.state)
@@ -93,10 +96,11 @@ class TrainerEventSource(EngineEventSource):
             they are logged under.
         microbatches: the microbatches of the training batch that are still to come; None if it is
             not split.
-        whole_batch: the training batch before it was split.
         steps_schedulers_each_batch: whether schedulers count batches; otherwise they count epochs.
         last_checkpoint_event: the last event at which something may be saved.
     """
+
+    is_of_composers_trainer: ClassVar[bool] = True
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -106,10 +110,10 @@ class TrainerEventSource(EngineEventSource):
         self.evaluator: Evaluator | None = None
         self.batch_losses: dict[str, Any] = {}
         self.microbatches: Iterator[Any] | None = None
-        self.whole_batch: Any = None
         self.steps_schedulers_each_batch = True
         self.last_checkpoint_event: Event | None = None
         self._replaced_batch: Any = None
+        self._held: list[callback.Callback] = []
         self._eval_counts = (0, 0)
         self._due_labels: set[str] | None = None  # None: all evaluators are due
         self._is_final_evaluation = False
@@ -133,8 +137,20 @@ class TrainerEventSource(EngineEventSource):
         if checkpoint is not None and not self.has_restored_timestamp:
             self.follow_progress(trainer)
 
+    def hold_state(self, callback: callback.Callback) -> None:
+        """Keep a callback's state, which is loaded already, until the first fit has begun.
+
+        Args:
+            callback: the callback; the fit's own load of the same state does nothing.
+        """
+        vars(callback)["load_state_dict"] = _load_nothing
+        self._held.append(callback)
+
     def begin_fit(self, trainer: Any) -> None:
         """Show the loss scaler and the progress on the state, which has the rest already."""
+        for held in self._held:
+            vars(held).pop("load_state_dict", None)
+        self._held = []
         self.state.scaler = trainer.scaler
         self.reset_epoch()
         self.follow_progress(trainer)
@@ -169,10 +185,12 @@ class TrainerEventSource(EngineEventSource):
         if self._replaced_batch is not None:  # only the loader's own batch was moved to the device
             batch = state.device.batch_to_device(self._replaced_batch)
             self._replaced_batch = None
-        self.whole_batch, self.batch_losses, self.microbatches = batch, {}, None
+        self.batch_losses, self.microbatches = {}, None
         super().on_train_batch_start(listener, trainer, module, batch, batch_idx)
         if trainer.progress.batches_in_window:
             return
+        if state.batch is not batch:  # a callback's, which may be on the host
+            state.batch = state.device.batch_to_device(state.batch)
         self.whole_batch = state.batch
         self._log_progress(with_epoch=False)
         for metric in state.train_metrics.values():
@@ -193,6 +211,30 @@ class TrainerEventSource(EngineEventSource):
         self.batch_losses, self.microbatches = {}, iter(microbatches)
         return microbatches
 
+    def on_before_train_batch(self, listener: EventListener, trainer: Any, module: Any) -> None:
+        """Fire `BEFORE_TRAIN_BATCH`; a batch that a callback puts on the state is trained on.
+
+        Raises:
+            UsageError: its microbatches have other sizes than those of the batch that was split.
+        """
+        super().on_before_train_batch(listener, trainer, module)
+        state = self.state
+        if state.batch is self.whole_batch:
+            return
+        batch = state.batch = state.device.batch_to_device(state.batch)
+        if self.microbatches is not None:
+            sizes = [samples_in(part) for part in self.microbatches]
+            assert self.spec is not None
+            microbatches = list(self.spec.split_batch(batch, max(sizes)))
+            if [samples_in(part) for part in microbatches] != sizes:
+                raise UsageError(
+                    f"state.batch was set at 'before_train_batch' to {samples_in(batch)} samples: "
+                    f"the batch was split already, into microbatches of {sizes}. Set it at "
+                    "'after_dataloader' or 'batch_start'."
+                )
+            self.microbatches = iter(microbatches)
+        self.whole_batch = batch
+
     def on_before_forward(self, listener: EventListener, _trainer: Any, _module: Any) -> None:
         """Put the next microbatch on the state, and fire `BEFORE_FORWARD`."""
         if self.microbatches is not None:
@@ -209,6 +251,7 @@ class TrainerEventSource(EngineEventSource):
 
     def on_after_backward(self, listener: EventListener, _trainer: Any, _module: Any) -> None:
         """Fire `AFTER_BACKWARD`, and update the training metrics with the microbatch."""
+        self.scale_total()
         listener.fire("after_backward")
         self._update_train_metrics()
 
@@ -453,6 +496,15 @@ class TrainerEventSource(EngineEventSource):
         self._compute_metrics("train", state.train_metrics)
 
 
+def _load_nothing(_state: dict[str, Any]) -> None:
+    """Load no state: the callback has loaded it when its trainer was made."""
+
+
+def _is_scaling(state: State) -> bool:
+    """Return whether the backward is that of the loss times a loss scale, another tensor."""
+    return state.scaler is not None and state.scaler.is_enabled()
+
+
 def update_metrics(state: State, model: Any, metrics: dict[str, Any], outputs: Any) -> None:
     """Update metrics with the batch on the state and the outputs of `eval_forward` for it."""
     for metric in metrics.values():
@@ -547,9 +599,11 @@ class ComposerModule(Module):
         model_loss = self.model.loss(state.outputs, state.batch)
         state.keep("loss", model_loss)
         total, named = losses_of(model_loss, type(self.model).__qualname__)
-        share = 1.0
+        source.share = share = 1.0
         if source.microbatches is not None:  # the mean over the batch, of microbatches of any size
-            share = samples_in(state.batch) / samples_in(source.whole_batch)
+            source.share = share = samples_in(state.batch) / samples_in(source.whole_batch)
+            if "total" in named and not _is_scaling(state):
+                source.scaled_total, total = total, total.clone()
         logged = source.batch_losses
         for name, value in {**named, "total": total}.items():
             key = f"loss/train/{name}"

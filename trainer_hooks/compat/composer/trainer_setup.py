@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +11,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from trainer_hooks._log import warn
 from trainer_hooks._names import ours
-from trainer_hooks.adapters.composer.loggers import DestinationLogger
+from trainer_hooks.adapters.composer.loggers import DestinationLogger, counted_step
 from trainer_hooks.checkpoint.file import load_checkpoint
 from trainer_hooks.checkpoint.weights import load_weights
 from trainer_hooks.compat.composer.callbacks import CheckpointSaver
@@ -25,6 +27,7 @@ from trainer_hooks.compat.composer.loggers.logger_destination import (
 )
 from trainer_hooks.compat.composer.optim import DecoupledSGDW, compile_composer_scheduler
 from trainer_hooks.compat.composer.trainer_events import EngineEvents
+from trainer_hooks.compat.composer.utils import dist
 from trainer_hooks.compat.composer.utils.helpers import ensure_tuple, format_name_with_dist
 from trainer_hooks.data.evaluator import Evaluator as NativeEvaluator
 from trainer_hooks.errors import OptionError, TrainerHooksWarning
@@ -36,12 +39,12 @@ if TYPE_CHECKING:
 
     from torch.optim import Optimizer
 
-    from trainer_hooks.compat.composer.core.engine import Engine
     from trainer_hooks.compat.composer.core.state import State
     from trainer_hooks.compat.composer.options import TrainerOptions
     from trainer_hooks.compat.composer.trainer_events import ComposerModule, TrainerEventSource
 
 __all__ = [
+    "describe_run",
     "list_hyperparameters",
     "load_start",
     "make_destinations",
@@ -55,21 +58,29 @@ __all__ = [
 
 # --- loggers ---
 
+_NATIVE_NAMES = frozenset({"train_loss", "train_loss_epoch", "epoch"})
+"""Values of trainer_hooks that Composer's Trainer logs by other names, or not at all."""
+
 
 class _EngineLogger(DestinationLogger):
     """A logger of trainer_hooks that writes to Composer's destinations.
 
     Args:
         source: the event source whose engine has the destinations.
+
+    Attributes:
+        trainer: the trainer of trainer_hooks that it is a logger of, by a weak reference.
     """
 
     def __init__(self, source: TrainerEventSource) -> None:
         self._source = source
+        self.trainer: Callable[[], Any] = lambda: None
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Log metrics, except two that Composer's Trainer logs under other names."""
-        logged = {name: v for name, v in metrics.items() if name not in ("train_loss", "epoch")}
+        """Log metrics at Composer's step, except those that its Trainer logs by other names."""
+        logged = {name: value for name, value in metrics.items() if name not in _NATIVE_NAMES}
         if logged:
+            step = counted_step(self.trainer(), step)
             self._source.engine.logger.log_metrics(logged, step)
 
     def call_destination(self, method: str, *arguments: Any) -> None:
@@ -128,12 +139,13 @@ def make_native_trainer(
             one.bind_run(source)
     state.callbacks = [*source.engine.logger.destinations, *callbacks]
     subset = options.train_subset_num_batches
+    logger = _EngineLogger(source)
     native = Trainer(
         accelerator=state.device.name,
         devices=1 if state.device.name == "cpu" else "auto",
         precision=native_precision(state.precision.value),
         callbacks=[EngineEvents(source), *state.callbacks],
-        logger=_EngineLogger(source),
+        logger=logger,
         max_epochs=-1,  # each fit sets its duration
         limit_train_batches=None if subset < 0 else subset,
         num_sanity_val_steps=0,  # Composer has no sanity check
@@ -146,6 +158,8 @@ def make_native_trainer(
         enable_model_summary=False,
         enable_run_manifest=False,
     )
+    # weak, so that a trainer is collected as soon as nobody refers to it
+    logger.trainer = weakref.ref(native)
     return native, saver
 
 
@@ -310,23 +324,37 @@ def list_hyperparameters(options: TrainerOptions) -> dict[str, Any]:
     return {name: v for name, v in values.items() if isinstance(v, str | int | float)}
 
 
+def describe_run(state: State) -> dict[str, Any]:
+    """Return the seed, processes and machine of a run, which Composer's Trainer logs always."""
+    world, local = dist.get_world_size(), dist.get_local_world_size()
+    return {
+        "num_nodes": world // local,
+        f"num_{state.device.name}s_per_node": local,
+        "node_name": os.environ.get(
+            "NODENAME", "unknown because NODENAME environment variable not set"
+        ),
+        "rank_zero_seed": state.rank_zero_seed,
+    }
+
+
 def load_start(
-    options: TrainerOptions, state: State, engine: Engine, module: ComposerModule
+    options: TrainerOptions, source: TrainerEventSource, module: ComposerModule
 ) -> str | None:
     """Load the checkpoint to start from, between `BEFORE_LOAD` and `AFTER_LOAD`.
 
     The weights, the timestamp and the states of callbacks are loaded at once, as in Composer. A fit
-    restores the rest when it begins, and these again.
+    restores the rest when it begins, and the weights and the timestamp again.
 
     Args:
         options: the options that name the checkpoint.
-        state: the state; its timestamp is set.
-        engine: the engine that fires the events.
+        source: the event source, with the engine that fires the events and the state, whose
+            timestamp is set.
         module: the module that receives the weights.
 
     Returns:
         The checkpoint that a fit resumes from; None if it starts anew, or with the weights alone.
     """
+    state, engine = source.state, source.engine
     engine.run_event(Event.BEFORE_LOAD)
     path = _find_newest_checkpoint(options, state.run_name)
     # the newest checkpoint of this run itself is resumed whole, as in Composer
@@ -339,7 +367,7 @@ def load_start(
         strict = options.load_strict_model_weights
         load_weights(module, loaded["state_dict"], path, strict=strict)
         if not weights_only:
-            _load_callback_states(loaded.get("callbacks", {}), state)
+            _load_callback_states(loaded.get("callbacks", {}), source)
     engine.run_event(Event.AFTER_LOAD)
     return None if weights_only else path
 
@@ -353,8 +381,9 @@ def _find_newest_checkpoint(options: TrainerOptions, run_name: str) -> str | Non
     return str(path) if path.exists() else None
 
 
-def _load_callback_states(states: dict[str, Any], state: State) -> None:
+def _load_callback_states(states: dict[str, Any], source: TrainerEventSource) -> None:
     """Restore the timestamp and Composer's callbacks from the callback states of a checkpoint."""
+    state = source.state
     if "ComposerState" in states:
         state.timestamp.load_state_dict(states["ComposerState"]["timestamp"])
     for callback in state.callbacks:
@@ -362,3 +391,4 @@ def _load_callback_states(states: dict[str, Any], state: State) -> None:
         is_composers = isinstance(callback, Callback) and not isinstance(callback, ComposerBuiltIn)
         if is_composers and ours(callback).is_stateful and callback.state_key in states:
             callback.load_state_dict(states[callback.state_key])
+            source.hold_state(callback)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._options import FLAG, option_rules, whole_number
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["LimitBatchesCallback", "LimitEvalStepsCallback", "StepBasedEvaluationCallback"]
 
 
-@built_in
+@partial(built_in, works_anyway_at=("on_training_run_start", "on_evaluation_run_start"))
 class LimitBatchesCallback(Callback):
     """Run at most a number of batches in each epoch, validation, test and prediction.
 
@@ -52,7 +53,7 @@ class LimitBatchesCallback(Callback):
         trainer.limit_batches(self.num_batches)
 
 
-@built_in
+@partial(built_in, works_anyway_at=("on_eval_epoch_start", "on_eval_epoch_end"))
 class LimitEvalStepsCallback(Callback):
     """Limit the batches of each loader in validations inside an epoch.
 
@@ -100,7 +101,7 @@ class LimitEvalStepsCallback(Callback):
             trainer.limit_validation(self.num_eval_steps)
 
 
-@built_in
+@partial(built_in, works_at={"on_train_step_end": ("on_train_batch_end",)})
 class StepBasedEvaluationCallback(Callback):
     """Validate after every n training batches, besides the validation at the end of each epoch.
 

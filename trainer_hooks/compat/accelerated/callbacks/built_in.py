@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from trainer_hooks import callbacks
 from trainer_hooks.compat.accelerated.built_in_callback import built_in
+
+if TYPE_CHECKING:
+    from trainer_hooks.context.context import Trainer
+    from trainer_hooks.module.module import Module
 
 __all__ = [
     "ConvertSyncBatchNormCallback",
@@ -15,8 +21,49 @@ __all__ = [
 
 _PACKAGE = "trainer_hooks.compat.accelerated.callbacks"
 
-ConvertSyncBatchNormCallback = built_in(callbacks.ConvertSyncBatchNormCallback, _PACKAGE)
-MoveModulesToDeviceCallback = built_in(callbacks.MoveModulesToDeviceCallback, _PACKAGE)
-PrintMetricsCallback = built_in(callbacks.PrintMetricsCallback, _PACKAGE)
-PrintProgressCallback = built_in(callbacks.PrintProgressCallback, _PACKAGE)
-WSDCheckpointCallback = built_in(callbacks.WSDCheckpointCallback, _PACKAGE)
+
+class _PrintProgress(callbacks.PrintProgressCallback):
+    __doc__ = callbacks.PrintProgressCallback.__doc__
+
+    def on_validation_start(self, trainer: Trainer, module: Module) -> None:
+        """Print that an evaluation of the training or of `evaluate` begins."""
+        if not trainer.sanity_checking:
+            self._print(trainer, "evaluation begins")
+
+
+_RUN_STARTS = ("on_training_run_start", "on_evaluation_run_start")
+
+ConvertSyncBatchNormCallback = built_in(
+    callbacks.ConvertSyncBatchNormCallback, _PACKAGE, works_anyway_at=_RUN_STARTS[:1]
+)
+MoveModulesToDeviceCallback = built_in(
+    callbacks.MoveModulesToDeviceCallback, _PACKAGE, works_anyway_at=_RUN_STARTS
+)
+PrintMetricsCallback = built_in(
+    callbacks.PrintMetricsCallback,
+    _PACKAGE,
+    works_at={
+        "on_train_epoch_end": ("on_epoch_checkpoint",),
+        "on_eval_epoch_end": ("on_validation_end", "on_test_end"),
+    },
+    works_at_once=True,
+)
+PrintProgressCallback = built_in(
+    _PrintProgress,
+    _PACKAGE,
+    works_at={
+        "on_training_run_start": ("on_fit_start",),
+        "on_train_epoch_start": ("on_train_epoch_start",),
+        "on_eval_epoch_start": ("on_validation_start",),
+        "on_training_run_end": ("on_fit_end",),
+        "on_evaluation_run_start": ("on_evaluation_run_start",),
+        "on_evaluation_run_end": ("on_evaluation_run_end",),
+    },
+    works_at_once=True,
+)
+WSDCheckpointCallback = built_in(
+    callbacks.WSDCheckpointCallback,
+    _PACKAGE,
+    works_at={"on_train_step_end": ("on_batch_checkpoint",)},
+    works_anyway_at=("on_training_run_start", "on_training_run_end"),
+)

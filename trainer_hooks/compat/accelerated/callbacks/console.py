@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from trainer_hooks.callbacks import TQDMProgressBar
 from trainer_hooks.compat.accelerated.built_in_callback import built_in
 from trainer_hooks.compat.accelerated.callbacks.built_in import PrintMetricsCallback
@@ -9,7 +11,17 @@ from trainer_hooks.compat.accelerated.callbacks.built_in import PrintMetricsCall
 __all__ = ["LogMetricsCallback", "ProgressBarCallback"]
 
 
-@built_in
+@partial(
+    built_in,
+    works_at={
+        "on_train_epoch_start": ("on_train_epoch_start",),
+        "on_train_step_end": ("on_train_batch_end",),
+        "on_train_epoch_end": ("on_train_batches_end", "on_train_epoch_end"),
+        "on_eval_step_end": ("on_validation_batch_end", "on_test_batch_end"),
+        "on_eval_epoch_end": ("on_validation_end", "on_test_end"),
+    },
+    works_anyway_at=("on_eval_epoch_start",),
+)
 class ProgressBarCallback(TQDMProgressBar):
     """Show progress with tqdm, under the name that pytorch-accelerated has for it.
 

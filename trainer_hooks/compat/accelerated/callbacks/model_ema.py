@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch.optim.swa_utils import get_ema_multi_avg_fn
@@ -45,7 +46,16 @@ __all__ = ["ModelEmaCallback"]
 _WHERE = "ModelEmaCallback"
 
 
-@built_in
+@partial(
+    built_in,
+    works_anyway_at=(
+        "on_training_run_start",
+        "on_train_epoch_end",
+        "on_eval_epoch_end",
+        "on_training_run_epoch_end",
+        "on_training_run_end",
+    ),
+)
 class ModelEmaCallback(ModelCheckpoint):
     """Keep an exponential moving average of the weights, validate it too, and save the best one.
 

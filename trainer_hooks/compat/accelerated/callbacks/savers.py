@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from abc import ABCMeta
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -21,6 +23,7 @@ from trainer_hooks.callbacks.saver_base import (
 )
 from trainer_hooks.compat.accelerated.built_in_callback import built_in
 from trainer_hooks.compat.accelerated.callbacks.model_ema import ModelEmaCallback
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import OptionError
 from trainer_hooks.hooks.spec import keeps_optimizers
 
@@ -35,7 +38,14 @@ __all__ = ["SaveBestModelCallback", "SaveTrainingStateCallback"]
 
 # ModelEmaCallback is a subclass there: with this metaclass it is registered as one for isinstance,
 # without the machinery of a ModelCheckpoint
-@built_in
+@partial(
+    built_in,
+    works_at={
+        "on_training_run_epoch_end": ("on_epoch_checkpoint",),
+        "on_training_run_end": ("on_fit_end",),
+    },
+    works_anyway_at=("on_training_run_start",),
+)
 class SaveBestModelCallback(ModelCheckpoint, metaclass=ABCMeta):
     """Save to one file whenever an epoch is the best so far, and end with the best weights.
 
@@ -52,16 +62,22 @@ class SaveBestModelCallback(ModelCheckpoint, metaclass=ABCMeta):
         reset_on_train: whether each call of `fit` begins anew, unless it resumes a checkpoint;
             otherwise only a better epoch than those of earlier fits replaces the file.
         save_optimizer: whether the file can be resumed from: optimizers, schedulers, counters and
-            callbacks beside the weights.
-        save_scheduler: likewise; they are saved together if one of the two is True.
+            callbacks beside the weights; otherwise it holds the weights alone.
+        save_scheduler: without effect: the scheduler is saved with the optimizer.
         load_saved_checkpoint: whether the best is loaded when the fit is over.
 
     Attributes:
         watch_metric: as given.
         reset_on_train: as given.
         load_saved_checkpoint: as given.
+        save_path: the file.
+        save_optimizer: as given.
+        save_scheduler: as given.
+        greater_is_better: as given.
+        operator: `operator.gt` or `operator.lt`, by which a value is better than the best.
+        best_metric_epoch: the number of the best epoch, from 1 on; None before the first.
 
-    State: as `ModelCheckpoint`: the path and the score of the best.
+    State: as `ModelCheckpoint`: the path and the score of the best; and its epoch.
 
     Raises:
         OptionError: an argument is outside its rule.
@@ -102,11 +118,16 @@ class SaveBestModelCallback(ModelCheckpoint, metaclass=ABCMeta):
             file.folder,
             monitor=watch_metric,
             mode="max" if greater_is_better else "min",
-            save_weights_only=not (save_optimizer or save_scheduler),
+            save_weights_only=not save_optimizer,
             # the one file is written over: no best_model-v1.pt beside it
             enable_version_counter=False,
             save_on_train_epoch_end=True,
         )
+        self.save_path = str(save_path)
+        self.save_optimizer, self.save_scheduler = save_optimizer, save_scheduler
+        self.greater_is_better = greater_is_better
+        self.operator = operator.gt if greater_is_better else operator.lt
+        self.best_metric_epoch: int | None = None
         self.FILE_EXTENSION = file.suffix
         self._watched.name_resolver = resolve_metric_name
         self.reset_on_train = reset_on_train
@@ -120,6 +141,35 @@ class SaveBestModelCallback(ModelCheckpoint, metaclass=ABCMeta):
             mode=self.mode,
             name=self._file_name,
         )
+
+    @property
+    def best_metric(self) -> float | None:
+        """The best value so far; None before the first."""
+        return None if self.best_model_score is None else float(self.best_model_score)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of a `ModelCheckpoint`, and the best epoch."""
+        return {**super().state_dict(), "best_metric_epoch": self.best_metric_epoch}
+
+    @checks_state({}, {"best_metric_epoch": int | None})
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the state."""
+        state = dict(state_dict)
+        best_epoch = state.pop("best_metric_epoch", None)
+        super().load_state_dict(state)  # first, since it may refuse the state
+        self.best_metric_epoch = best_epoch
+
+    def forget(self) -> None:
+        """Reset for a new training. Files of an earlier one stay."""
+        super().forget()
+        self.best_metric_epoch = None
+
+    def on_epoch_checkpoint(self, trainer: Trainer, module: Module) -> None:
+        """Save if the epoch is the best so far."""
+        before = self.best_model_score
+        super().on_epoch_checkpoint(trainer, module)
+        if self.best_model_score is not before:
+            self.best_metric_epoch = trainer.history.current_epoch
 
     @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:
@@ -145,7 +195,14 @@ SaveBestModelCallback.register(ModelEmaCallback)
 _WHERE = "SaveTrainingStateCallback"
 
 
-@built_in
+@partial(
+    built_in,
+    works_at={
+        "on_train_step_end": ("on_batch_checkpoint",),
+        "on_train_epoch_end": ("on_epoch_checkpoint",),
+    },
+    works_anyway_at=("on_training_run_start", "on_training_run_end"),
+)
 class SaveTrainingStateCallback(Saver):
     """Save a full checkpoint every few epochs or steps, and at the end of the training.
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import operator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,7 +28,11 @@ __all__ = ["EarlyStoppingCallback", "TerminateOnNaNCallback"]
 _WHERE = "EarlyStoppingCallback"
 
 
-@built_in
+@partial(
+    built_in,
+    works_at={"on_training_run_epoch_end": ("on_train_epoch_end",)},
+    works_anyway_at=("on_training_run_start",),
+)
 class EarlyStoppingCallback(EarlyStopping):
     """Ask the trainer to stop when a metric no longer improves, looking once an epoch.
 
@@ -46,6 +53,10 @@ class EarlyStoppingCallback(EarlyStopping):
     Attributes:
         watch_metric: as given.
         reset_on_train: as given.
+        early_stopping_patience: as given.
+        early_stopping_threshold: as given.
+        greater_is_better: as given.
+        operator: `operator.gt` or `operator.lt`, by which a value is better than the best.
 
     State: as `EarlyStopping`: the best value, how long it has waited, and its decision.
 
@@ -72,6 +83,10 @@ class EarlyStoppingCallback(EarlyStopping):
     ) -> None:
         self.watch_metric = check_option("monitor", watch_metric, _WHERE, METRIC_NAME)
         check_option("greater_is_better", greater_is_better, _WHERE, FLAG)
+        self.early_stopping_patience = early_stopping_patience
+        self.early_stopping_threshold = early_stopping_threshold
+        self.greater_is_better = greater_is_better
+        self.operator = operator.gt if greater_is_better else operator.lt
         self.reset_on_train: bool = check_option("reset_on_train", reset_on_train, _WHERE, FLAG)
         super().__init__(
             watch_metric,
@@ -84,6 +99,17 @@ class EarlyStoppingCallback(EarlyStopping):
             mode="max" if greater_is_better else "min",
             check_on_train_epoch_end=True,
         )
+
+    @property
+    def best_metric(self) -> float | None:
+        """The best value so far; None before the first."""
+        best = float(self.best_score)
+        return best if math.isfinite(best) else None
+
+    @property
+    def early_stopping_patience_counter(self) -> int:
+        """The number of checks since the last improvement."""
+        return int(self.wait_count)
 
     @property
     def state_key(self) -> str:
@@ -117,7 +143,22 @@ class EarlyStoppingCallback(EarlyStopping):
 _LOSS = "validation loss"
 
 
-@built_in
+@partial(
+    built_in,
+    works_at={
+        "on_train_step_end": (
+            "on_before_backward",
+            "on_before_optimizer_step",
+            "on_after_train_batch",
+            "on_train_batches_end",
+        ),
+        "on_eval_step_end": (
+            "on_validation_after_loss",
+            "on_validation_batch_end",
+            "on_validation_end",
+        ),
+    },
+)
 class TerminateOnNaNCallback(NaNGuard):
     """End a run in order when a loss is NaN or infinite, in training or in a validation.
 
@@ -147,6 +188,11 @@ class TerminateOnNaNCallback(NaNGuard):
     def state_key(self) -> str:
         """The class name: two of them would do the same."""
         return type(self).__qualname__
+
+    @property
+    def triggered(self) -> bool:
+        """Whether a loss was NaN or infinite."""
+        return bool(self.events)
 
     @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:

@@ -1,7 +1,6 @@
 from trainer_hooks.callbacks import ExportForInferenceCallback as ExportForInferenceCallback
 from trainer_hooks.callbacks import FreeOutputs as FreeOutputs
 from trainer_hooks.callbacks import Generate as Generate
-from trainer_hooks.callbacks import ImageVisualizer as ImageVisualizer
 from trainer_hooks.callbacks import LoadCheckpoint as LoadCheckpoint
 from trainer_hooks.callbacks import MemorySnapshot as MemorySnapshot
 from trainer_hooks.callbacks import MLPerfCallback as MLPerfCallback
@@ -12,6 +11,7 @@ from .activation_monitor import ActivationMonitor as ActivationMonitor
 from .checkpoint_saver import CheckpointSaver as CheckpointSaver
 from .early_stopper import EarlyStopper as EarlyStopper
 from .early_stopper import ThresholdStopper as ThresholdStopper
+from .image_visualizer import ImageVisualizer as ImageVisualizer
 from .memory_monitor import MemoryMonitor as MemoryMonitor
 from .nan_monitor import NaNMonitor as NaNMonitor
 from .optimizer_monitor import GradMonitor as GradMonitor

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from trainer_hooks._options import one_of, option_rules
 from trainer_hooks.callbacks.base import evaluation_step, will_be_logged
 from trainer_hooks.callbacks.device_statistics import StatisticsReader
-from trainer_hooks.compat.composer.core.built_in import ComposerBuiltIn
+from trainer_hooks.compat.composer.core.built_in import ComposerBuiltIn, composer_logger
 
 if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
@@ -79,7 +79,9 @@ class SystemMetricsMonitor(StatisticsReader, ComposerBuiltIn):  # type: ignore[m
         """Log if it is due."""
         step = evaluation_step(trainer, batch_idx)
         if step is not None:
-            self._log(trainer, step)
+            # Composer's Trainer logs whatever it evaluates at the number of trained batches
+            is_composers = composer_logger(trainer) is not None
+            self._log(trainer, trainer.progress.batches_stepped if is_composers else step)
 
     on_test_batch_start = on_predict_batch_start = on_validation_batch_start
 

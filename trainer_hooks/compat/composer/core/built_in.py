@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trainer_hooks import callback
+    from trainer_hooks.compat.composer.loggers.logger import Logger
 
 __all__ = ["ComposerBuiltIn", "built_in"]
 
@@ -56,6 +57,13 @@ def composer_state(trainer: Any) -> State | None:
     sources = (getattr(callback, "source", None) for callback in trainer.callbacks)
     states = (getattr(source, "state", None) for source in sources)
     return next((state for state in states if isinstance(state, State)), None)
+
+
+def composer_logger(trainer: Any) -> Logger | None:
+    """Return the Logger of Composer's Trainer; None of a trainer of trainer_hooks alone."""
+    sources = (getattr(callback, "source", None) for callback in trainer.callbacks)
+    host = next((one for one in sources if getattr(one, "is_of_composers_trainer", False)), None)
+    return None if host is None else host.engine.logger
 
 
 def composer_model(module: Any) -> Any:

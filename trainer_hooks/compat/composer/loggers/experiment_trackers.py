@@ -43,7 +43,6 @@ class NativeLoggerDestination(NativeDestination, LoggerDestination):  # type: ig
     def __init__(self, make: Callable[[str], NativeLogger]) -> None:
         super().__init__()
         self._make = make
-        self._resumed_run: dict[str, Any] | None = None
         self.logger: NativeLogger | None = None
 
     @property
@@ -58,10 +57,8 @@ class NativeLoggerDestination(NativeDestination, LoggerDestination):  # type: ig
     @checks_state({"run": dict[str, Any]})
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue the run of a checkpoint."""
-        # a checkpoint's states come twice: when the trainer is made, and when the fit resumes it
-        if self.logger is not None and state_dict["run"] and state_dict["run"] != self._resumed_run:
-            self._resumed_run = dict(state_dict["run"])
-            self.logger.resume_run(self._resumed_run)
+        if self.logger is not None and state_dict["run"]:
+            self.logger.resume_run(dict(state_dict["run"]))
 
     def init(self, state: State, logger: Logger) -> None:
         """Make the logger, unless it exists from an earlier trainer."""
