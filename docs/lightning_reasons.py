@@ -211,14 +211,9 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "sums up in 64 bits; interpolates, as torch does on a GPU",
         ),
         (
-            "Private methods of `ModelCheckpoint`, such as `_save_checkpoint`",
+            "Private methods of built-in callbacks, such as `ModelCheckpoint._save_checkpoint`",
             "can be overridden",
-            "are not called, and a warning says so: define `on_checkpoint_saved`",
-        ),
-        (
-            "Private methods of `EarlyStopping`, such as `_run_early_stopping_check`",
-            "can be overridden",
-            "are not called, and a warning says so: define the hooks that check, with `super()`",
+            "are called where one does the same here, and else warned of, with what to define",
         ),
     ),
     "Data": (

@@ -47,11 +47,8 @@ ELSEWHERE = {
     "`StochasticWeightAveraging` of a module with BatchNorm": (
         "tests/programs/of_lightning/weight_averaging.py"
     ),
-    "Private methods of `ModelCheckpoint`, such as `_save_checkpoint`": (
+    "Private methods of built-in callbacks, such as `ModelCheckpoint._save_checkpoint`": (
         "tests/programs/of_lightning/own_logger.py"
-    ),
-    "Private methods of `EarlyStopping`, such as `_run_early_stopping_check`": (
-        "tests/callbacks/test_early_stopping.py"
     ),
     "The method `to` of a batch, in a run on the CPU": "tests/programs/of_lightning/graphs.py",
     "A stop that was requested before the checkpoint was saved": "tests/resume/test_stops.py",

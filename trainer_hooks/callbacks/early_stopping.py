@@ -21,7 +21,6 @@ from trainer_hooks._options import (
 )
 from trainer_hooks._text import count_with_noun
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.base import warn_of_private_methods
 from trainer_hooks.callbacks.monitored_metric import (
     a_tensor_of_one_number,
     acts_at_train_epoch_end,
@@ -47,15 +46,6 @@ if TYPE_CHECKING:
     from trainer_hooks.module.module import Module
 
 _WHERE = "EarlyStopping"
-
-_PRIVATE_IN_LIGHTNING = (
-    "_evaluate_stopping_criteria",
-    "_improvement_message",
-    "_run_early_stopping_check",
-    "_should_skip_check",
-    "_validate_condition_metric",
-)
-"""Methods of Lightning's EarlyStopping that subclasses override, and that nothing calls here."""
 
 
 class EarlyStoppingReason(StrEnum):
@@ -170,13 +160,6 @@ class EarlyStopping(Callback):
         self.stopping_reason_message: str | None = None
         self.stopping_value: float | None = None
         self._reset()
-        warn_of_private_methods(
-            self,
-            _WHERE,
-            _PRIVATE_IN_LIGHTNING,
-            "Define on_validation_end and on_train_epoch_end, which check the metric: call those "
-            "of super() where it is to be checked, and trainer.stop(reason) for a rule of yours.",
-        )
 
     @property
     def monitor_op(self) -> Callable[[Tensor, Tensor], Tensor]:
@@ -248,12 +231,12 @@ class EarlyStopping(Callback):
         """Check the metric, if checks follow validations."""
         advise_on_misspelt_monitor(self.monitor, _WHERE, trainer)
         if not acts_at_train_epoch_end(trainer, self.check_on_train_epoch_end):
-            self._check(trainer)
+            self._check_unless_skipped(trainer)
 
     def on_train_epoch_end(self, trainer: Trainer, module: Module) -> None:
         """Check the metric, if checks follow training epochs."""
         if acts_at_train_epoch_end(trainer, self.check_on_train_epoch_end):
-            self._check(trainer)
+            self._check_unless_skipped(trainer)
 
     def _reset(self) -> None:
         self.wait_count = 0
@@ -264,11 +247,19 @@ class EarlyStopping(Callback):
         self.stopping_reason_message = None
         self.stopping_value = None
 
-    def _check(self, trainer: Trainer) -> None:
+    def _check_unless_skipped(self, trainer: Trainer) -> None:
+        if not self._should_skip_check(trainer):
+            self._run_early_stopping_check(trainer)
+
+    # under these two names subclasses for Lightning override them
+
+    def _should_skip_check(self, trainer: Trainer) -> bool:
+        """Return whether this moment's metrics decide nothing."""
+        # the sanity check and a dry run see a few batches only
+        return trainer.state.fn != "fit" or trainer.sanity_checking or bool(trainer.fast_dev_run)
+
+    def _run_early_stopping_check(self, trainer: Trainer) -> None:
         """Read the metric, update the best value and the count, and decide."""
-        # the sanity check and a dry run see a few batches only: their metrics decide nothing
-        if trainer.state.fn != "fit" or trainer.sanity_checking or trainer.fast_dev_run:
-            return
         metrics = trainer.callback_metrics
         if self.monitor not in metrics:
             self._report_missing(

@@ -223,12 +223,20 @@ class WeightAveraging(WeightOwner):
     def on_validation_start(self, trainer: Trainer, module: Module) -> None:
         """Put the averaged weights into the module while fit validates."""
         # outside of a fit the module keeps the weights that the user evaluates
-        if trainer.state.fn == "fit":
-            self._average.put_in()
+        if trainer.state.fn == "fit" and self._average.can_be_put_in:
+            self._swap_models(module)
 
     def on_validation_end(self, trainer: Trainer, module: Module) -> None:
         """Restore the current weights."""
-        self._average.take_out()
+        if self._average.is_exchanged:
+            self._swap_models(module)
+
+    def _swap_models(self, pl_module: Module) -> None:
+        """Exchange the weights of the module and of the average; a second call restores them.
+
+        Subclasses for Lightning override it.
+        """
+        self._average.exchange()
 
     def on_train_end(self, trainer: Trainer, module: Module) -> None:
         """Copy the averaged weights into the module."""

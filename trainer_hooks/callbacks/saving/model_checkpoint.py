@@ -22,7 +22,6 @@ from trainer_hooks._options import (
 from trainer_hooks.callbacks.base import (
     decide_on_rank_zero,
     is_real_fit,
-    warn_of_private_methods,
 )
 from trainer_hooks.callbacks.monitored_metric import (
     MonitoredMetric,
@@ -61,16 +60,6 @@ _WHERE = "ModelCheckpoint"
 _UNITS = tuple(unit for unit in TimeUnit if unit is not TimeUnit.ITERATION)
 """The units of `save_interval`; a cycle ends after the slots that this saver uses."""
 
-
-_PRIVATE_IN_LIGHTNING = (
-    "_save_checkpoint",
-    "_save_last_checkpoint",
-    "_save_monitor_checkpoint",
-    "_save_none_monitor_checkpoint",
-    "_save_topk_checkpoint",
-    "_update_best_and_save",
-)
-"""Methods of Lightning's ModelCheckpoint that subclasses override, and that nothing calls here."""
 
 _RULES = {
     "mode": one_of("min", "max"),
@@ -199,13 +188,6 @@ class ModelCheckpoint(Saver):
             save_on_train_epoch_end,
         )
         self._watched = MonitoredMetric(monitor, type(self).__name__)
-        warn_of_private_methods(
-            self,
-            _WHERE,
-            _PRIVATE_IN_LIGHTNING,
-            "Define on_checkpoint_saved(trainer, module, path), which is called after each file is "
-            "written.",
-        )
 
     @property
     def state_key(self) -> str:
@@ -446,7 +428,7 @@ class ModelCheckpoint(Saver):
             if score is not None:  # else before the first validation, with a warning
                 ranking.current_score = score
                 shown = f"{monitor} {score:.5g}"
-                if ranking.admits(score, k):
+                if self.check_monitor_top_k(trainer, score):
                     replaced = ranking.outranked(k)
                     path = self._free_path(metrics, reusable=replaced)
                     ranking.add(path, score, k)

@@ -146,6 +146,11 @@ class Trainer(trainer_hooks.Trainer):
             raise not_offered_attribute(self, name, _NOT_OFFERED)
 
 
+def _configure_sharded_model(module: Any) -> None:
+    """Call the method that was called `configure_model` later, as Lightning still does."""
+    module.configure_sharded_model()
+
+
 class LightningModule(_OptionalDataloaderIdx, Module):
     """A `trainer_hooks.Module`, which has the hooks, arguments and results of Lightning's.
 
@@ -160,6 +165,11 @@ class LightningModule(_OptionalDataloaderIdx, Module):
 
     _pickles_hparams: ClassVar[bool] = True
     _makes_default_steps = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "configure_sharded_model" in vars(cls) and "configure_model" not in vars(cls):
+            cls.configure_model = _configure_sharded_model  # type: ignore[method-assign, assignment]
 
     def to_torchscript(self, *args: Any, **kwargs: Any) -> Any:
         """Return the module as TorchScript; a `DeprecationWarning` tells that it is deprecated.
