@@ -385,24 +385,18 @@ class ExchangeableAverage:
             if not was_exchanged:
                 self.take_out()
 
-    @property
-    def can_be_put_in(self) -> bool:
-        """Whether there was an update, and the module has its own weights."""
-        # before the first update the average is only the module as it was copied
-        return bool(self.count) and not self.is_exchanged
-
     def put_in(self) -> None:
         """Put the averaged weights into the module, unless there was no update yet."""
-        if self.can_be_put_in:
-            self.exchange()
+        # before the first update the average is only the module as it was copied
+        if self.count and not self.is_exchanged:
+            self._exchange()
 
     def take_out(self) -> None:
         """Put the module's own weights back, if it has the averaged ones."""
         if self.is_exchanged:
-            self.exchange()
+            self._exchange()
 
-    def exchange(self) -> None:
-        """Exchange the weights of the average and of the module."""
+    def _exchange(self) -> None:
         assert self.average is not None
         assert self.owner is not None
         self.average.exchange(self.owner)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import time
 from dataclasses import dataclass
@@ -488,6 +489,12 @@ class ModelCheckpoint(Saver):
     def _log_decision(self, trainer: Trainer, message: str) -> None:
         if self.verbose:
             log.info("epoch %d, step %d: %s", trainer.current_epoch, trainer.global_step, message)
+
+
+# a type and no text, for parsers that take it from the signature: code for Lightning does so
+inspect.unwrap(ModelCheckpoint.__init__).__annotations__["save_last"] = (
+    bool | Literal["link"] | None
+)
 
 
 @dataclass(frozen=True, slots=True)
