@@ -215,7 +215,8 @@ class TrainerEpochLoop(_Loop):
         context = core.context
         # a batch that is fetched but not counted yet is begun
         taken = int(context is not None and context.state.fn == "fit" and context.batch.is_taken)
-        is_open = int(progress.is_batch_open)
+        # a validation after a batch comes when its hooks are over
+        is_open = int(progress.is_batch_open and core.state.stage != "validate")
         done, total = progress.batches_in_epoch, progress.batches_completed
         if progress.stage is EpochStage.BETWEEN:
             done = progress.batches_in_last_epoch

@@ -165,7 +165,8 @@ def _called(package: str, name: str, folder: Any, methods: dict[str, bool]) -> t
         if name == "ModelCheckpoint":
             arguments["dirpath"] = folder / package
         trainer = lightning.Trainer(
-            default_root_dir=folder, max_epochs=3, limit_train_batches=4, limit_val_batches=1, num_sanity_val_steps=0,
+            default_root_dir=folder, max_epochs=3, limit_train_batches=4, limit_val_batches=1,
+            num_sanity_val_steps=0,
             callbacks=[kind(**arguments)], logger=lightning.loggers.CSVLogger(folder / package),
             enable_checkpointing=name == "ModelCheckpoint", log_every_n_steps=2, accelerator="cpu",
             enable_progress_bar="Bar" in name, enable_model_summary="Summary" in name,

@@ -40,7 +40,7 @@ EXPORTS = (
     (".", "trainer_hooks", "seed_everything"),
     (".", _CLASSES, "Callback LightningDataModule LightningModule Trainer"),
     (".", _HELPERS, "cli_lightning_logo"),
-    (".", "trainer_hooks._log", "_logger=log"),
+    (".", f"{_PACKAGE}.package_logger", "_logger"),
     ("accelerators fabric.accelerators", _ACCELERATORS, "Accelerator CPUAccelerator"),
     ("accelerators fabric.accelerators", _ACCELERATORS, "CUDAAccelerator MPSAccelerator"),
     ("accelerators fabric.accelerators", _ACCELERATORS, "TPUAccelerator XLAAccelerator"),
