@@ -137,8 +137,8 @@ def test_each_form_of_an_import(tmp_path, line, expected, capsys):
             "program.py:3: pytorch_lightning.strategies.DeepSpeedStrategy: take FSDPStrategy",
         ),
         (
-            "from lightning.pytorch.plugins import (\n    DoublePrecision,\n)\n",
-            "program.py:2: lightning.pytorch.plugins.DoublePrecision: pass Trainer(precision=",
+            "from lightning.pytorch.plugins import (\n    DeepSpeedPrecision,\n)\n",
+            "program.py:2: lightning.pytorch.plugins.DeepSpeedPrecision: pass Trainer(precision=",
         ),
         (
             "from lightning.fabric import Fabric\n",
@@ -293,17 +293,17 @@ def test_a_name_without_a_counterpart_is_imported_as_a_stand_in(tmp_path, text, 
 def test_a_stand_in_fails_at_the_line_that_uses_it(tmp_path):
     """With what to write instead; annotations, checks of types and classes of its kind hold."""
     text = (
-        "from lightning.pytorch.plugins import DoublePrecision\n"
-        "def f(a: DoublePrecision, b: DoublePrecision | None, c: 'list[DoublePrecision]'): pass\n"
-        "assert not isinstance(f, DoublePrecision)\n"
-        "assert not issubclass(int, (str, DoublePrecision))\n"
+        "from lightning.pytorch.plugins import DeepSpeedPrecision\n"
+        "def f(a: DeepSpeedPrecision, b: DeepSpeedPrecision | None, c: 'list[DeepSpeedPrecision]'): pass\n"
+        "assert not isinstance(f, DeepSpeedPrecision)\n"
+        "assert not issubclass(int, (str, DeepSpeedPrecision))\n"
     )
     _, made = ported(tmp_path, text)
     exec(made, scope := {})
-    exec("class A(DoublePrecision, dict): pass", scope)
-    for line in ("DoublePrecision()", "DoublePrecision.x", "A()",
-                 "if DoublePrecision: pass", "list(DoublePrecision)"):  # fmt: skip
-        with pytest.raises(NotOfferedError, match=r"pass Trainer\(precision='64-true'\)"):
+    exec("class A(DeepSpeedPrecision, dict): pass", scope)
+    for line in ("DeepSpeedPrecision()", "DeepSpeedPrecision.x", "A()",
+                 "if DeepSpeedPrecision: pass", "list(DeepSpeedPrecision)"):  # fmt: skip
+        with pytest.raises(NotOfferedError, match=r"pass Trainer\(precision="):
             exec(line, scope)
 
 
