@@ -143,11 +143,7 @@ def uncalled_methods(kind: type) -> dict[str, str]:
     They stand in `uncalled.toml`. A method that the class itself calls is a helper, too, and has no
     advice.
     """
-    bases = {base.__name__: base.__module__ for base in kind.__mro__ if is_of_package(base)}
-    if not names_left_to_user(kind):
-        # here such a class has hooks that Lightning 2 has no longer
-        bases = {n: home for n, home in bases.items() if home.startswith(f"{_PACKAGE}callbacks.")}
-    if not bases or is_of_package(kind):
+    if is_of_package(kind) or not _bases_of_package(kind):
         return {}
     users = [vars(one) for one in kind.__mro__ if not is_of_package(one)]
     called = {
@@ -158,11 +154,29 @@ def uncalled_methods(kind: type) -> dict[str, str]:
     }
     return {
         method: advice
+        for method, advice in advice_for_methods(kind).items()
+        if method not in called and any(callable(members.get(method)) for members in users)
+    }
+
+
+def advice_for_methods(kind: type) -> dict[str, str]:
+    """Return the advice for each method that Lightning calls on such a class, and nothing here."""
+    bases = _bases_of_package(kind)
+    return {
+        method: advice
         for advice, methods_of in _uncalled().items()
         for base in methods_of.keys() & bases
         for method in methods_of[base].split()
-        if method not in called and any(callable(members.get(method)) for members in users)
     }
+
+
+def _bases_of_package(kind: type) -> set[str]:
+    """Return the names of the bases of a class under which `uncalled.toml` may have methods."""
+    bases = {base.__name__: base.__module__ for base in kind.__mro__ if is_of_package(base)}
+    if not names_left_to_user(kind):
+        # here such a class has hooks that Lightning 2 has no longer
+        bases = {n: home for n, home in bases.items() if home.startswith(f"{_PACKAGE}callbacks.")}
+    return {*bases}
 
 
 @cache
