@@ -35,7 +35,17 @@ ELSEWHERE = {
     '`"last"` and `"best"` in a trainer that has not trained': (
         "tests/trainer/run/test_run_identity.py"
     ),
-    "`checkpoint_callback.best_model_path = ...`": _ATTRIBUTES,
+    **dict.fromkeys(
+        (
+            "`load_from_checkpoint(hparams_file=...)` of a file that is not there",
+            "`load_from_checkpoint(strict=True)` of a module with `strict_loading = False`",
+            "`ModelCheckpoint(every_n_train_steps=4)` with `val_check_interval=4`",
+            "An address of another store (`s3://...`) as the folder of a CSVLogger",
+            "`Tuner(trainer).lr_find` with fewer batches until `max_epochs` than `num_training`",
+            "The column FLOPs of a model summary",
+        ),
+        "tests/compat/lightning/test_small_differences.py",
+    ),
     "`config.yaml` of `LightningCLI` with `--trainer.logger=False`": (
         "tests/compat/lightning/test_cli.py"
     ),
