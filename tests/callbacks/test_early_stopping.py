@@ -332,7 +332,12 @@ def test_private_methods_of_lightnings_are_called_or_warned_of(recwarn):
     trainer.fit(Validated("val_loss"), loader, loader)
     assert checked == ["asked", "checked"]
     assert not recwarn.list
-    name = "_evaluate_stopping_criteria"
+    criteria = {"_evaluate_stopping_criteria": lambda self, current: (True, "of its own")}
+    stopper = type("Judges", (EarlyStopping,), criteria)("val_loss")
+    trainer = Trainer(max_epochs=3, enable_model_summary=False, callbacks=[stopper], **quiet)
+    trainer.fit(Validated("val_loss"), loader, loader)
+    assert (trainer.current_epoch, stopper.stopping_reason_message) == (1, "of its own")
+    name = "_validate_condition_metric"
     kind = type("Mine", (EarlyStopping,), {name: lambda self, argument: None})
     with pytest.warns(TrainerHooksWarning, match=f"calls the method '{name}'.*_run_early_stopping"):
         Trainer(callbacks=[kind("val_loss")], **quiet)

@@ -225,7 +225,8 @@ class EarlyStopping(Callback):
         # a resumed trainer starts without the stop request
         value = self.stopping_value
         if value is not None:
-            self._decide(trainer, *self._verdict(value), value, self.stopped_epoch)
+            self.stopping_reason, message = self._verdict(value)
+            self._decide(trainer, message, value, self.stopped_epoch)
 
     def on_validation_end(self, trainer: Trainer, module: Module) -> None:
         """Check the metric, if checks follow validations."""
@@ -251,7 +252,7 @@ class EarlyStopping(Callback):
         if not self._should_skip_check(trainer):
             self._run_early_stopping_check(trainer)
 
-    # under these two names subclasses for Lightning override them
+    # under these names subclasses for Lightning override them
 
     def _should_skip_check(self, trainer: Trainer) -> bool:
         """Return whether this moment's metrics decide nothing."""
@@ -273,14 +274,23 @@ class EarlyStopping(Callback):
             )
             return
         score = as_score(metrics[self.monitor], self.monitor, _WHERE)
-        value, best = score.item(), self.best_score.item()
+        best = self.best_score.item()
+        stops, message = self._evaluate_stopping_criteria(score)
+        value = score.item()
+        if self.best_score.item() != best:
+            self._log_if_verbose(trainer, f"{self.monitor} improved from {best:.5g} to {value:.5g}")
+        self._decide(trainer, message if stops else None, value, trainer.current_epoch)
+
+    def _evaluate_stopping_criteria(self, current: Tensor) -> tuple[bool, str | None]:
+        """Update the best value and the count; return whether to stop, and the message of it."""
+        value, best = current.item(), self.best_score.item()
         # an infinite value beats any loss in mode "max", so it must pass the finite check as well
         if is_better(value, best, self.mode, self.min_delta) and self._is_acceptable(value):
-            self.wait_count, self.best_score = 0, score
-            self._log_if_verbose(trainer, f"{self.monitor} improved from {best:.5g} to {value:.5g}")
+            self.wait_count, self.best_score = 0, current
         else:
             self.wait_count += 1
-        self._decide(trainer, *self._verdict(value), value, trainer.current_epoch)
+        self.stopping_reason, message = self._verdict(value)
+        return message is not None, message
 
     def _is_acceptable(self, value: float) -> bool:
         return math.isfinite(value) or not self.check_finite
@@ -324,13 +334,12 @@ class EarlyStopping(Callback):
     def _decide(
         self,
         trainer: Trainer,
-        reason: EarlyStoppingReason,
         message: str | None,
         value: float,
         epoch: int,
     ) -> None:
         """Store a decision and request a stop, or withdraw an earlier request."""
-        self.stopping_reason, self.stopping_reason_message = reason, message
+        self.stopping_reason_message = message
         if message is None:
             self.stopped_epoch, self.stopping_value = 0, None
             # only a request of our own that the trainer has not followed yet
