@@ -59,8 +59,8 @@ class Side:
             self.package.LightningDataModule if has_its_names else self.package.DataModule
         )
         self.Callback: Any = self.package.Callback
-        combined = importlib.import_module(f"{package}.utilities.combined_loader")
-        self.CombinedLoader: Any = combined.CombinedLoader
+        home = f"{package}.utilities.combined_loader" if has_its_names else package
+        self.CombinedLoader: Any = importlib.import_module(home).CombinedLoader
         self.Net = self._make_net()
 
     def trainer(self, *callbacks: Any, **options: Any) -> Any:

@@ -132,8 +132,8 @@ def test_the_command_line_has_lightnings_name(tmp_path, monkeypatch):
     assert type(cli.trainer) is pl.Trainer
     assert cli.trainer.global_step == 2
     assert (Path(cli.trainer.log_dir) / "config.yaml").exists()
-    with pytest.raises(ImportError, match="instantiate_class is not in trainer_hooks: the command"):
-        from trainer_hooks.compat.lightning.cli import instantiate_class  # noqa: F401
+    with pytest.raises(ImportError, match="instantiate_module is not in trainer_hooks: the comman"):
+        from trainer_hooks.compat.lightning.cli import instantiate_module  # noqa: F401
 
 
 def test_an_epoch_that_an_earlier_run_began_is_told(tmp_path):
