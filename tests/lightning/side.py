@@ -44,6 +44,7 @@ class Side:
     Attributes:
         package: where the names come from.
         folder: a new folder for this program's files.
+        utilities: the package of Lightning's helpers.
     """
 
     def __init__(self, framework: str, folder: Path) -> None:
@@ -59,8 +60,11 @@ class Side:
             self.package.LightningDataModule if has_its_names else self.package.DataModule
         )
         self.Callback: Any = self.package.Callback
-        home = f"{package}.utilities.combined_loader" if has_its_names else package
-        self.CombinedLoader: Any = importlib.import_module(home).CombinedLoader
+        # ours are under Lightning's names alone
+        names = package if has_its_names else PACKAGES["ported"]
+        self.utilities = f"{names}.utilities"
+        combined = importlib.import_module(f"{self.utilities}.combined_loader")
+        self.CombinedLoader: Any = combined.CombinedLoader
         self.Net = self._make_net()
 
     def trainer(self, *callbacks: Any, **options: Any) -> Any:
