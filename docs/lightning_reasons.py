@@ -211,14 +211,9 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "sums up in 64 bits; interpolates, as torch does on a GPU",
         ),
         (
-            "Private methods of `ModelCheckpoint`, such as `_save_checkpoint`",
+            "Private methods of built-in callbacks, such as `ModelCheckpoint._save_checkpoint`",
             "can be overridden",
-            "are not called, and a warning says so: define `on_checkpoint_saved`",
-        ),
-        (
-            "Private methods of `EarlyStopping`, such as `_run_early_stopping_check`",
-            "can be overridden",
-            "are not called, and a warning says so: define the hooks that check, with `super()`",
+            "are called where one does the same here, and else warned of, with what to define",
         ),
     ),
     "Data": (
@@ -416,6 +411,29 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     ),
     "Checkpoints and resumes": (
         (
+            "`load_from_checkpoint(hparams_file=...)` of a file that is not there",
+            "goes on without it, with a warning",
+            "is an error",
+        ),
+        (
+            "`load_from_checkpoint(strict=True)` of a module with `strict_loading = False`",
+            "is an error",
+            "loads strictly, as the argument goes before",
+        ),
+        (
+            "`ModelCheckpoint(every_n_train_steps=4)` with `val_check_interval=4`",
+            "saves before the validation, with the metrics of the one before",
+            "saves after it, with its metrics",
+        ),
+        (
+            "An address of another store (`s3://...`) as the folder of a CSVLogger",
+            "is written to",
+            (
+                "is an error: a resume cuts the files, which such a store cannot; checkpoints may "
+                "go there, and a logger uploads"
+            ),
+        ),
+        (
             '`fit(ckpt_path="last")` where nothing was saved',
             "begins a new training, with a warning",
             'is an error; `"auto"` begins a new training',
@@ -521,12 +539,17 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "None",
             "0, 0 and `norm`",
         ),
-        ("`log_every_n_steps=0`, read from the trainer", "0", "`sys.maxsize`"),
         (
-            "`checkpoint_callback.best_model_path = ...`",
-            "sets it",
-            "is an error, as for other values of its ranking",
+            "`Tuner(trainer).lr_find` with fewer batches until `max_epochs` than `num_training`",
+            "ends with them",
+            "goes on through the data until `num_training`",
         ),
+        (
+            "The column FLOPs of a model summary",
+            "is there always, 0 without an example",
+            "is there where `example_input_array` was run",
+        ),
+        ("`log_every_n_steps=0`, read from the trainer", "0", "`sys.maxsize`"),
         (
             "`trainer.num_training_batches`, `num_val_batches` with a limit of 0",
             "infinity; an empty list",

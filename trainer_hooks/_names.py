@@ -8,6 +8,8 @@ package's own.
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -133,6 +135,68 @@ def names_left_to_user(kind: type) -> frozenset[str]:
     """
     left: frozenset[str] = getattr(kind, _TABLE, frozenset())
     return left
+
+
+def uncalled_methods(kind: type) -> dict[str, str]:
+    """Return the advice for the methods of a user's class that Lightning calls, and nothing here.
+
+    They stand in `uncalled.toml`. A method that the class itself calls is a helper, too, and has no
+    advice.
+    """
+    if is_of_package(kind) or not _bases_of_package(kind):
+        return {}
+    users = [vars(one) for one in kind.__mro__ if not is_of_package(one)]
+    called = {
+        word
+        for members in users
+        for name, value in members.items()
+        for word in _names_in(value) - {name}
+    }
+    return {
+        method: advice
+        for method, advice in advice_for_methods(kind).items()
+        if method not in called and any(callable(members.get(method)) for members in users)
+    }
+
+
+def advice_for_methods(kind: type) -> dict[str, str]:
+    """Return the advice for each method that Lightning calls on such a class, and nothing here."""
+    bases = _bases_of_package(kind)
+    return {
+        method: advice
+        for advice, methods_of in _uncalled().items()
+        for base in methods_of.keys() & bases
+        for method in methods_of[base].split()
+    }
+
+
+def _bases_of_package(kind: type) -> set[str]:
+    """Return the names of the bases of a class under which `uncalled.toml` may have methods."""
+    bases = {base.__name__: base.__module__ for base in kind.__mro__ if is_of_package(base)}
+    if not names_left_to_user(kind):
+        # here such a class has hooks that Lightning 2 has no longer
+        bases = {n: home for n, home in bases.items() if home.startswith(f"{_PACKAGE}callbacks.")}
+    return {*bases}
+
+
+@cache
+def _uncalled() -> dict[str, dict[str, str]]:
+    import tomllib  # not at the top: only the checks of some users' classes need it
+
+    text = Path(__file__).with_name("uncalled.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def _names_in(member: Any) -> set[str]:
+    """Return the names of attributes and globals that a member of a class uses."""
+    function = getattr(member, "fget", None) or getattr(member, "__func__", member)
+    codes = [getattr(function, "__code__", None)]
+    names: set[str] = set()
+    for code in codes:
+        # a lambda or a comprehension has a code of its own, among the constants
+        names.update(getattr(code, "co_names", ()))
+        codes += [part for part in getattr(code, "co_consts", ()) if hasattr(part, "co_names")]
+    return names
 
 
 def class_attribute(kind: type, name: str) -> Any:

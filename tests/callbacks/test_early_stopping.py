@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from trainer_hooks import Module
+from trainer_hooks import Module, Trainer
 from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint
 from trainer_hooks.connector.connector import CallbackConnector
 from trainer_hooks.errors import MetricError, OptionError, StateKeyError, TrainerHooksWarning
@@ -318,14 +318,29 @@ def test_the_comparison_is_readable(mode, better):
     assert EarlyStopping("x", mode=mode).monitor_op is better
 
 
-@pytest.mark.parametrize("name", ["_run_early_stopping_check", "_evaluate_stopping_criteria"])
-def test_private_methods_of_lightnings_are_never_called(name, recwarn):
-    """A subclass that overrides one is told so when it is made, with the hooks to define."""
-    type("Plain", (EarlyStopping,), {})("val_loss")
+def test_private_methods_of_lightnings_are_called_or_warned_of(recwarn):
+    """Those that decide whether to check, and that check, are called, and no other."""
+    members = {
+        "_should_skip_check": lambda self, trainer: checked.append("asked"),
+        "_run_early_stopping_check": lambda self, trainer: checked.append("checked"),
+    }
+    checked = []
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_checkpointing": False}
+    stopper = type("Plain", (EarlyStopping,), members)("val_loss")
+    loader = [torch.ones(2, 2)]
+    trainer = Trainer(max_epochs=1, enable_model_summary=False, callbacks=[stopper], **quiet)
+    trainer.fit(Validated("val_loss"), loader, loader)
+    assert checked == ["asked", "checked"]
     assert not recwarn.list
+    criteria = {"_evaluate_stopping_criteria": lambda self, current: (True, "of its own")}
+    stopper = type("Judges", (EarlyStopping,), criteria)("val_loss")
+    trainer = Trainer(max_epochs=3, enable_model_summary=False, callbacks=[stopper], **quiet)
+    trainer.fit(Validated("val_loss"), loader, loader)
+    assert (trainer.current_epoch, stopper.stopping_reason_message) == (1, "of its own")
+    name = "_validate_condition_metric"
     kind = type("Mine", (EarlyStopping,), {name: lambda self, argument: None})
-    with pytest.warns(TrainerHooksWarning, match=f"calls Mine.{name}.*Define on_validation_end"):
-        kind("val_loss")
+    with pytest.warns(TrainerHooksWarning, match=f"calls the method '{name}'.*_run_early_stopping"):
+        Trainer(callbacks=[kind("val_loss")], **quiet)
 
 
 class Validated(Module):

@@ -71,7 +71,7 @@ def test_rows_and_totals():
     )
     assert (table.trainable_parameters, table.frozen_parameters) == (78, 3)
     assert table.megabytes == 81 * 4 / 1e6
-    assert (table.modules_in_train, table.modules_in_eval) == (6, 1)
+    assert (table.modules_in_train, table.modules_in_eval) == (5, 1)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ EXPECTED = """\
     3  non-trainable params
    81  total params
 0.000  total estimated model params size (MB)
-    7  modules in train mode
+    6  modules in train mode
     0  modules in eval mode
   288  FLOPs of one forward of the example (matrix products, convolutions, attention)
 """
@@ -290,7 +290,7 @@ def test_overridden_summarize(trainer):
     assert given["columns"][" "] == ["0", "1", "2", "3"]
     assert given["columns"]["Params"] == ["56", "16", "6", "3"]
     assert given["totals"] == (81, 78, 81 * 4 / 1e6)
-    assert given["total_training_modes"] == {"train": 7, "eval": 0}
+    assert given["total_training_modes"] == {"train": 6, "eval": 0}
     assert given["total_flops"] == 288
 
 

@@ -50,6 +50,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
+    # those that Lightning 1 called are told: tests/compat/lightning/test_uncalled.py
+    pytest.mark.filterwarnings("ignore:.*nothing calls the method .* here. it is .*of Lightning 1"),
 ]
 
 

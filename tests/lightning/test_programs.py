@@ -35,7 +35,17 @@ ELSEWHERE = {
     '`"last"` and `"best"` in a trainer that has not trained': (
         "tests/trainer/identity/test_run_identity.py"
     ),
-    "`checkpoint_callback.best_model_path = ...`": _ATTRIBUTES,
+    **dict.fromkeys(
+        (
+            "`load_from_checkpoint(hparams_file=...)` of a file that is not there",
+            "`load_from_checkpoint(strict=True)` of a module with `strict_loading = False`",
+            "`ModelCheckpoint(every_n_train_steps=4)` with `val_check_interval=4`",
+            "An address of another store (`s3://...`) as the folder of a CSVLogger",
+            "`Tuner(trainer).lr_find` with fewer batches until `max_epochs` than `num_training`",
+            "The column FLOPs of a model summary",
+        ),
+        "tests/compat/lightning/test_small_differences.py",
+    ),
     "`config.yaml` of `LightningCLI` with `--trainer.logger=False`": (
         "tests/compat/lightning/test_cli.py"
     ),
@@ -47,11 +57,8 @@ ELSEWHERE = {
     "`StochasticWeightAveraging` of a module with BatchNorm": (
         "tests/programs/of_lightning/weight_averaging.py"
     ),
-    "Private methods of `ModelCheckpoint`, such as `_save_checkpoint`": (
+    "Private methods of built-in callbacks, such as `ModelCheckpoint._save_checkpoint`": (
         "tests/programs/of_lightning/own_logger.py"
-    ),
-    "Private methods of `EarlyStopping`, such as `_run_early_stopping_check`": (
-        "tests/callbacks/test_early_stopping.py"
     ),
     "The method `to` of a batch, in a run on the CPU": "tests/programs/of_lightning/graphs.py",
     "A stop that was requested before the checkpoint was saved": "tests/resume/test_stops.py",

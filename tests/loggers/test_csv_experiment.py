@@ -50,3 +50,13 @@ def test_the_names_of_the_files_are_lightnings(tmp_path):
     written = {file.name for file in Path(logger.log_dir).iterdir()}
     assert {CSVExperiment.NAME_METRICS_FILE, CSVExperiment.NAME_HPARAMS_FILE} <= written
     assert "width" in Path(logger.log_dir, CSVExperiment.NAME_HPARAMS_FILE).read_text()
+
+
+def test_a_picture_for_a_csv_file_is_told_which_logger_takes_it(tmp_path) -> None:
+    """Modules for Lightning, whose default logger is TensorBoard's, call such methods."""
+    experiment = CSVLogger(tmp_path).experiment
+    with pytest.raises(AttributeError, match=r"'add_image': .*TensorBoardLogger\('logs'\)"):
+        experiment.add_image("picture", None)
+    assert not hasattr(experiment, "add_scalars")
+    with pytest.raises(AttributeError, match=r"no attribute 'other'$"):
+        experiment.other  # noqa: B018

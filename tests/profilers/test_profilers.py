@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.profiler import ProfilerAction, ProfilerActivity
 
+from trainer_hooks import Module, Trainer
 from trainer_hooks.errors import OptionError, UsageError
 from trainer_hooks.profilers import (
     AdvancedProfiler,
@@ -188,6 +189,32 @@ def test_pytorch_says_where_nothing_was_recorded(tmp_path) -> None:
     profiler.teardown("test")
 
 
+@pytest.mark.parametrize(("batches", "recorded"), [(2, 2), (4, 4), (7, 3)])
+def test_pytorch_records_all_of_a_short_run(batches, recorded, tmp_path) -> None:
+    """The usual schedule needs five batches."""
+
+    class Tested(Module):
+        def test_step(self, batch, batch_idx):
+            torch.ones(2).cumsum(0)
+
+    profiler = PyTorchProfiler(tmp_path, "ops", activities="cpu", export_to_chrome=False)
+    quiet = {"logger": False, "enable_progress_bar": False, "accelerator": "cpu"}
+    Trainer(profiler=profiler, **quiet).test(Tested(), [torch.ones(1)] * batches, verbose=False)
+    names = [event.name for event in profiler.function_events]
+    assert names.count("aten::cumsum") == recorded
+    assert names.count("test_step") == recorded
+
+
+def test_pytorch_records_by_hand(tmp_path) -> None:
+    """Without a run; the summary ends the recording, and another one may begin."""
+    profiler = PyTorchProfiler(tmp_path, activities="cpu", export_to_chrome=False)
+    for _ in range(2):
+        with profiler.profile("mine"):
+            torch.ones(3).cumsum(0)
+        assert {"mine", "aten::cumsum"} <= {*profiler.summary().split()}
+        assert not torch.autograd._profiler_enabled()
+
+
 def test_two_profilers_of_torch_are_refused(tmp_path) -> None:
     """The second would stop the first."""
     profiler = PyTorchProfiler(dirpath=tmp_path)
@@ -210,7 +237,9 @@ def test_profilers_are_copied(kind, tmp_path) -> None:
     profiler = kind(dirpath=tmp_path, filename="it")
     with profiler.profile("a"):
         pass
+    profiler.summary()  # torch has one recording at a time, and this ends it
     for made in (copy.deepcopy(profiler), pickle.loads(pickle.dumps(profiler))):
         assert (type(made), made.dirpath, made.filename) == (kind, tmp_path, "it")
         with made.profile("b"):
             pass
+        made.summary()

@@ -6,7 +6,9 @@ import os
 import signal
 import warnings
 from contextlib import nullcontext
+from inspect import signature
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
@@ -195,7 +197,7 @@ def test_the_data_module_may_be_set(bare) -> None:
     assert trainer.datamodule is datamodule
 
 
-@pytest.mark.parametrize("name", ["state_dict", "load_state_dict", "done", "val_loop"])
+@pytest.mark.parametrize("name", ["state_dict", "load_state_dict", "val_loop"])
 def test_an_internal_part_of_a_loop_names_the_public_way(name, bare) -> None:
     """Not the class of an object that the user does not know."""
     with pytest.raises(AttributeError, match=f"fit_loop.{name} is an internal part of Lightning's"):
@@ -208,10 +210,70 @@ def test_environment_variables_of_lightning_are_not_read(monkeypatch, bare) -> N
     assert bare().accumulate_grad_batches == 1
 
 
-def test_the_best_path_of_a_saver_cannot_be_set(tmp_path) -> None:
-    """As other values of its ranking."""
-    with pytest.raises(AttributeError):
-        ModelCheckpoint(tmp_path).best_model_path = "other.ckpt"
+def test_the_paths_of_a_saver_may_be_set_and_no_scores(Tiny, batches, tmp_path) -> None:
+    """For a file from elsewhere, which `ckpt_path="best"` takes then."""
+
+    class Validated(Tiny):
+        def validation_step(self, batch, batch_idx):
+            pass
+
+    saver = ModelCheckpoint(tmp_path / "saved")
+    trainer = Trainer(
+        max_epochs=2, callbacks=[saver], logger=False, enable_progress_bar=False,
+        enable_model_summary=False, default_root_dir=tmp_path, accelerator="cpu",
+    )  # fmt: skip
+    module = Validated()
+    trainer.fit(module, batches(2))
+    saved = saver.best_model_path
+    moved = Path(saved).rename(tmp_path / "moved.ckpt")
+    saver.best_model_path = moved
+    assert (saver.best_model_path, saver.state_dict()["best_model_path"]) == (str(moved),) * 2
+    trainer.validate(module, batches(2), ckpt_path="best", verbose=False)
+    assert trainer.ckpt_path == str(moved)
+    saver.last_model_path = ""
+    with pytest.raises(AttributeError, match="can only be read, but for best_model_path"):
+        saver.best_model_score = torch.tensor(1.0)
+
+
+def test_the_fit_loop_says_whether_it_is_done(bare, Tiny, batches) -> None:
+    """By the limits alone before a fit; then by what was trained, or a stop that takes effect."""
+    limits = [
+        ({"max_epochs": 0}, True), ({"max_steps": 0}, True), ({"max_epochs": -1}, False),
+        ({"max_epochs": 5}, False), ({"max_steps": 5}, False),
+        ({"max_epochs": 0, "max_steps": 5}, True),
+    ]  # fmt: skip
+    for options, is_done in limits:
+        assert bare(**{"max_epochs": None, **options}).fit_loop.done is is_done, options
+    seen = []
+
+    class Stops(Tiny):
+        def on_train_batch_end(self, outputs, batch, batch_idx):
+            loop = self.trainer.fit_loop
+            self.trainer.should_stop = self.trainer.current_epoch >= 1
+            seen.append((loop.done, loop._can_stop_early))
+
+    trainer = bare(max_epochs=5, min_epochs=3)
+    trainer.fit(Stops(), batches(1))
+    # in its batches an epoch does not count yet
+    assert seen == [(False, False)] * 3
+    assert trainer.fit_loop.done
+    trainer.fit_loop.max_batches = 7
+    assert trainer.num_training_batches == 7
+    trainer.fit_loop.max_batches = 0
+    assert bare().fit_loop.done is False
+
+    class Sets(Tiny):
+        def on_train_start(self):
+            self.trainer.fit_loop.max_batches = 3
+
+    with pytest.raises(UsageError, match=r"max_batches = 3 in a run: .*end_epoch\(\)"):
+        bare().fit(Sets(), batches(1))
+
+
+def test_a_parser_takes_the_type_of_save_last_from_the_signature() -> None:
+    """A type, and no text as of all other arguments."""
+    annotation = signature(ModelCheckpoint).parameters["save_last"].annotation
+    assert annotation == bool | Literal["link"] | None
 
 
 def test_the_bar_and_the_summary_are_plain_ones(tmp_path) -> None:

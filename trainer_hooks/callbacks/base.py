@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch
 
-from trainer_hooks._log import warn
 from trainer_hooks._names import ours
 from trainer_hooks.callback import Callback
 from trainer_hooks.clock.schedules import DueCondition, DueTracker
 from trainer_hooks.connector.state_types import checks_state
-from trainer_hooks.errors import CallbackError, TrainerHooksWarning, UsageError
+from trainer_hooks.errors import CallbackError, UsageError
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.spec import keeps_optimizers
 from trainer_hooks.runtime.device import require_usable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
@@ -102,26 +101,6 @@ class WeightOwner(Callback):
 
     def _reset(self) -> None:
         """Reset the state that an earlier training left."""
-
-
-def warn_of_private_methods(
-    callback: Callback, foreign_name: str, methods: Iterable[str], cure: str
-) -> None:
-    """Warn of methods of a subclass that would be called in Lightning, and that nothing calls here.
-
-    Args:
-        callback: the instance of the subclass.
-        foreign_name: the class of Lightning that calls them.
-        methods: the names of the methods, none of which our class has.
-        cure: what to define instead, as a sentence.
-    """
-    for method in methods:
-        if hasattr(callback, method):
-            warn(
-                f"nothing calls {type(callback).__name__}.{method}(): it is a private method of "
-                f"Lightning's {foreign_name}. {cure}",
-                TrainerHooksWarning,
-            )
 
 
 def require_logger(trainer: Trainer, user: str) -> None:

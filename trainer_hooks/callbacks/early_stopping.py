@@ -21,7 +21,6 @@ from trainer_hooks._options import (
 )
 from trainer_hooks._text import count_with_noun
 from trainer_hooks.callback import Callback
-from trainer_hooks.callbacks.base import warn_of_private_methods
 from trainer_hooks.callbacks.monitored_metric import (
     a_tensor_of_one_number,
     acts_at_train_epoch_end,
@@ -47,15 +46,6 @@ if TYPE_CHECKING:
     from trainer_hooks.module.module import Module
 
 _WHERE = "EarlyStopping"
-
-_PRIVATE_IN_LIGHTNING = (
-    "_evaluate_stopping_criteria",
-    "_improvement_message",
-    "_run_early_stopping_check",
-    "_should_skip_check",
-    "_validate_condition_metric",
-)
-"""Methods of Lightning's EarlyStopping that subclasses override, and that nothing calls here."""
 
 
 class EarlyStoppingReason(StrEnum):
@@ -170,13 +160,6 @@ class EarlyStopping(Callback):
         self.stopping_reason_message: str | None = None
         self.stopping_value: float | None = None
         self._reset()
-        warn_of_private_methods(
-            self,
-            _WHERE,
-            _PRIVATE_IN_LIGHTNING,
-            "Define on_validation_end and on_train_epoch_end, which check the metric: call those "
-            "of super() where it is to be checked, and trainer.stop(reason) for a rule of yours.",
-        )
 
     @property
     def monitor_op(self) -> Callable[[Tensor, Tensor], Tensor]:
@@ -242,18 +225,19 @@ class EarlyStopping(Callback):
         # a resumed trainer starts without the stop request
         value = self.stopping_value
         if value is not None:
-            self._decide(trainer, *self._verdict(value), value, self.stopped_epoch)
+            self.stopping_reason, message = self._verdict(value)
+            self._decide(trainer, message, value, self.stopped_epoch)
 
     def on_validation_end(self, trainer: Trainer, module: Module) -> None:
         """Check the metric, if checks follow validations."""
         advise_on_misspelt_monitor(self.monitor, _WHERE, trainer)
         if not acts_at_train_epoch_end(trainer, self.check_on_train_epoch_end):
-            self._check(trainer)
+            self._check_unless_skipped(trainer)
 
     def on_train_epoch_end(self, trainer: Trainer, module: Module) -> None:
         """Check the metric, if checks follow training epochs."""
         if acts_at_train_epoch_end(trainer, self.check_on_train_epoch_end):
-            self._check(trainer)
+            self._check_unless_skipped(trainer)
 
     def _reset(self) -> None:
         self.wait_count = 0
@@ -264,11 +248,19 @@ class EarlyStopping(Callback):
         self.stopping_reason_message = None
         self.stopping_value = None
 
-    def _check(self, trainer: Trainer) -> None:
+    def _check_unless_skipped(self, trainer: Trainer) -> None:
+        if not self._should_skip_check(trainer):
+            self._run_early_stopping_check(trainer)
+
+    # under these names subclasses for Lightning override them
+
+    def _should_skip_check(self, trainer: Trainer) -> bool:
+        """Return whether this moment's metrics decide nothing."""
+        # the sanity check and a dry run see a few batches only
+        return trainer.state.fn != "fit" or trainer.sanity_checking or bool(trainer.fast_dev_run)
+
+    def _run_early_stopping_check(self, trainer: Trainer) -> None:
         """Read the metric, update the best value and the count, and decide."""
-        # the sanity check and a dry run see a few batches only: their metrics decide nothing
-        if trainer.state.fn != "fit" or trainer.sanity_checking or trainer.fast_dev_run:
-            return
         metrics = trainer.callback_metrics
         if self.monitor not in metrics:
             self._report_missing(
@@ -282,14 +274,23 @@ class EarlyStopping(Callback):
             )
             return
         score = as_score(metrics[self.monitor], self.monitor, _WHERE)
-        value, best = score.item(), self.best_score.item()
+        best = self.best_score.item()
+        stops, message = self._evaluate_stopping_criteria(score)
+        value = score.item()
+        if self.best_score.item() != best:
+            self._log_if_verbose(trainer, f"{self.monitor} improved from {best:.5g} to {value:.5g}")
+        self._decide(trainer, message if stops else None, value, trainer.current_epoch)
+
+    def _evaluate_stopping_criteria(self, current: Tensor) -> tuple[bool, str | None]:
+        """Update the best value and the count; return whether to stop, and the message of it."""
+        value, best = current.item(), self.best_score.item()
         # an infinite value beats any loss in mode "max", so it must pass the finite check as well
         if is_better(value, best, self.mode, self.min_delta) and self._is_acceptable(value):
-            self.wait_count, self.best_score = 0, score
-            self._log_if_verbose(trainer, f"{self.monitor} improved from {best:.5g} to {value:.5g}")
+            self.wait_count, self.best_score = 0, current
         else:
             self.wait_count += 1
-        self._decide(trainer, *self._verdict(value), value, trainer.current_epoch)
+        self.stopping_reason, message = self._verdict(value)
+        return message is not None, message
 
     def _is_acceptable(self, value: float) -> bool:
         return math.isfinite(value) or not self.check_finite
@@ -333,13 +334,12 @@ class EarlyStopping(Callback):
     def _decide(
         self,
         trainer: Trainer,
-        reason: EarlyStoppingReason,
         message: str | None,
         value: float,
         epoch: int,
     ) -> None:
         """Store a decision and request a stop, or withdraw an earlier request."""
-        self.stopping_reason, self.stopping_reason_message = reason, message
+        self.stopping_reason_message = message
         if message is None:
             self.stopped_epoch, self.stopping_value = 0, None
             # only a request of our own that the trainer has not followed yet

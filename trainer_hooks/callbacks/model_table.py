@@ -166,14 +166,16 @@ def summarize(module: nn.Module, max_depth: int = 1) -> ModelSummaryTable:
     if own and max_depth != 0:
         lazy = any(map(is_lazy, own))
         layers.append(LayerSummary("(own)", "Parameter", _count(own), "", is_lazy=lazy))
-    in_train = sum(layer.training for layer in everything.values())
+    # of the submodules, without the model itself, whose name is empty
+    modes = [layer.training for name, layer in everything.items() if name]
+    in_train = sum(modes)
     return ModelSummaryTable(
         tuple(layers),
         trainable_parameters=_count(p for p in parameters if p.requires_grad),
         frozen_parameters=_count(p for p in parameters if not p.requires_grad),
         megabytes=sum(0 if is_lazy(p) else p.nbytes for p in parameters) / 1e6,
         modules_in_train=in_train,
-        modules_in_eval=len(everything) - in_train,
+        modules_in_eval=len(modes) - in_train,
         has_sizes=run is not None,
         total_flops=0 if run is None else run.total_flops,
     )

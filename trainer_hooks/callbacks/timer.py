@@ -164,19 +164,19 @@ class Timer(ScheduledCallback):
         if self._duration is not None:
             # `before` and not `elapsed`: the span was opened a moment ago and belongs to this run.
             self._deadline = time.monotonic() + self._duration - span.before
-            self._stop_if_time_is_up(trainer)
+            self._check_time_remaining(trainer)
 
     def on_train_batch_end(
         self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
     ) -> None:
         """Check the deadline, if a check is due."""
         if self._deadline is not None and (self._is_by_step or self._is_due(trainer)):
-            self._stop_if_time_is_up(trainer)
+            self._check_time_remaining(trainer)
 
     def on_train_epoch_end(self, trainer: Trainer, module: Module) -> None:
         """Check the deadline; the epoch's validation took time too."""
         if self._deadline is not None:
-            self._stop_if_time_is_up(trainer)
+            self._check_time_remaining(trainer)
 
     def on_train_end(self, trainer: Trainer, module: Module) -> None:
         """Stop the training's clock."""
@@ -204,8 +204,8 @@ class Timer(ScheduledCallback):
     def _span(self, stage: str) -> _Span:
         return self._spans[check_option("stage", str(stage), _WHERE, one_of(*_STAGES))]
 
-    def _stop_if_time_is_up(self, trainer: Trainer) -> None:
-        """Request a stop once the deadline has passed."""
+    def _check_time_remaining(self, trainer: Trainer) -> None:
+        """Request a stop once the deadline has passed; subclasses for Lightning override it."""
         if self._deadline is None or time.monotonic() < self._deadline:
             return
         reason = f"Timer: the time for training, {self._duration:g} s, is up"

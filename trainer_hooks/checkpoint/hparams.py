@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import sys
 from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
@@ -73,6 +74,8 @@ def rebuild(value: Any, annotation: Any) -> Any:
         return type(value)(items) if len(kinds) == len(value) else value
     if not isinstance(annotation, type):
         return value
+    if is_class_spec(value) and not issubclass(annotation, Mapping):
+        return _object_of_class(value, annotation)
     if is_omegaconf(annotation) and isinstance(value, dict | list):
         from omegaconf import OmegaConf
 
@@ -87,6 +90,29 @@ def rebuild(value: Any, annotation: Any) -> Any:
     elif issubclass(annotation, Enum) and value in annotation.__members__:
         return annotation[value]
     return value
+
+
+def is_class_spec(value: Any) -> bool:
+    """Return whether a value names a class and its arguments, as configs of a command line do."""
+    return isinstance(value, dict) and {"class_path"} <= {*value} <= {"class_path", "init_args"}
+
+
+def _object_of_class(spec: Mapping[str, Any], wanted: type) -> Any:
+    """Make the object that a file names by its class.
+
+    Nothing is imported, as the file chooses the class: that is one of a module that is there.
+
+    Raises:
+        ValueError: no such class is imported, or it is not one of `wanted`.
+    """
+    module, _, name = str(spec["class_path"]).rpartition(".")
+    kind = getattr(sys.modules.get(module), name, None)
+    if not (isinstance(kind, type) and issubclass(kind, wanted)):
+        raise ValueError(  # noqa: TRY004 - the value in a file is wrong
+            f"{spec['class_path']} is no {wanted.__name__} of an imported module (import it first)"
+        )
+    kinds_of, arguments = annotations_of(kind), spec.get("init_args") or {}
+    return kind(**{key: rebuild(item, kinds_of.get(key)) for key, item in arguments.items()})
 
 
 def is_omegaconf(kind: type) -> bool:

@@ -3,7 +3,7 @@
 `trainer-hooks port` writes these imports, so that a file whose imports hold such a name can be
 imported. The line that uses the name raises `NotOfferedError`, which names the replacement::
 
-    from trainer_hooks.compat.missing.lightning.plugins import DoublePrecision
+    from trainer_hooks.compat.missing.lightning.plugins import DeepSpeedPrecision
 
 A path below this package is that of `trainer_hooks.compat`. A stand-in may be used in annotations,
 and nothing is an instance of it. A name that a later release of trainer_hooks offers is that name.

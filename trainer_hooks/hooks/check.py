@@ -13,6 +13,7 @@ from trainer_hooks._names import (
     names_left_to_user,
     ours,
     ours_if_left,
+    uncalled_methods,
 )
 from trainer_hooks.errors import ModuleError, suggest
 from trainer_hooks.hooks.spec import (
@@ -73,7 +74,8 @@ def hook_warnings(
 
     A public method that starts with `on_` and is no hook is almost always a typo; one of Composer's
     names that takes a state and a logger was written for Composer. The two init hooks of a module
-    are never called, since they fire before the trainer has a module.
+    are never called, since they fire before the trainer has a module. A class for another framework
+    may have methods that its trainer calls, and this one does not.
 
     Args:
         implementer: a callback or a module.
@@ -92,6 +94,11 @@ def hook_warnings(
         if skip and not spec.takes_module and overrides(implementer, spec.name, hooks)
     ]
     fires_own_events = getattr(type(implementer), "fires_own_events", False)
+    uncalled = uncalled_methods(type(implementer))
+    warnings += [
+        f"nothing calls the method {name!r} here: {advice}." for name, advice in uncalled.items()
+    ]
+    names -= uncalled.keys()
     # `close` and `init` do not begin with `on_`, so that the check below would not see them
     for name in sorted((names & _COMPOSER_METHODS.keys()).difference(hooks, known)):
         if _is_composer_method(name, _attribute(implementer, name)):

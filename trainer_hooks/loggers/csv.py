@@ -269,6 +269,22 @@ class CSVExperiment:
     def __init__(self, logger: CSVLogger) -> None:
         self._logger = logger
 
+    if not TYPE_CHECKING:  # type checkers would take any attribute to be there
+
+        def __getattr__(self, name: str) -> Any:
+            advice = ""
+            if name.startswith("add_"):
+                # of modules that were written for Lightning, whose default logger is TensorBoard's
+                advice = (
+                    ": CSV files hold metrics alone. Pass Trainer(logger=TensorBoardLogger("
+                    "'logs')) of trainer_hooks.loggers, which has it"
+                )
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}{advice}",
+                name=name,
+                obj=self,
+            )
+
     @property
     def log_dir(self) -> str:
         """The folder of the run."""

@@ -267,7 +267,7 @@ class Guard:
                 self.own_methods[name] = attributes[name]
             self._methods[name] = getattr(self.logger, name)
             if name == "log_metrics":
-                self._methods[name] = _by_position(self._methods[name])
+                self._methods[name] = _by_keyword(self._methods[name])
             # on the instance, where it comes before the class's method for every caller
             attributes[name] = GuardedCall(self._intercept, name)
 
@@ -549,16 +549,18 @@ class BackgroundGuard(Guard):
                 self._reset_pause()
 
 
-def _by_position(log_metrics: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `log_metrics` as a function of positional arguments.
+def _by_keyword(log_metrics: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls `log_metrics` with `metrics` and `step` by name, if it can.
 
-    Lightning passes them by name, so that a logger written for it may take them so alone.
+    Lightning does, so that a logger written for it may take them so alone.
     """
     try:
         kinds = {one.name: one.kind for one in signature_of(log_metrics).parameters.values()}
     except (TypeError, ValueError):  # some callables written in C have no signature
         return log_metrics
-    if Parameter.KEYWORD_ONLY not in (kinds.get("metrics"), kinds.get("step")):
+    by_name = Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY
+    takes_any = Parameter.VAR_KEYWORD in kinds.values()
+    if not all(kinds.get(name) in by_name or takes_any for name in ("metrics", "step")):
         return log_metrics
 
     def call(metrics: Any, step: int | None = None) -> Any:

@@ -13,6 +13,7 @@ from trainer_hooks.module.hyperparameters import (
     HyperparametersMixin,
     MethodOfClass,
     init_arguments_from,
+    made_from_config,
     read_hparams,
 )
 from trainer_hooks.runtime import rng
@@ -96,7 +97,8 @@ class DataModule(HyperparametersMixin, DataHooks):
             arguments = init_arguments_from(
                 cls, saved, name, kwargs, path, is_trusted=is_trusted, form=form
             )
-            datamodule = cls(**arguments)
+            with made_from_config({cls: {**saved, **kwargs}}):
+                datamodule = cls(**arguments)
         # Lightning's key for it
         state = checkpoint.get(cls.__qualname__)
         if state:

@@ -10,7 +10,8 @@ import ast
 import copy
 import csv
 import inspect
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,7 +22,7 @@ from trainer_hooks.errors import ModuleError, error_summary
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from types import FrameType
 
     from trainer_hooks.checkpoint.hparams import HyperParameters
@@ -57,6 +58,26 @@ class SavedHyperparameters:
     is_logged: bool
     name: str | None
     initial: Mapping[str, Any]
+
+
+_CONFIG: ContextVar[Mapping[type, Mapping[str, Any]] | None] = ContextVar("config", default=None)
+"""The arguments, as in a config, of the objects that a command line makes now."""
+
+
+@contextmanager
+def made_from_config(arguments: Mapping[type, Mapping[str, Any]]) -> Iterator[None]:
+    """Let objects that are made keep an argument of the config in its form there.
+
+    That is a dict of `class_path` and `init_args` where the config names the class of an argument.
+
+    Args:
+        arguments: for the class of each object the arguments in the config.
+    """
+    token = _CONFIG.set(arguments)
+    try:
+        yield
+    finally:
+        _CONFIG.reset(token)
 
 
 class HyperparametersMixin:
@@ -106,6 +127,7 @@ class HyperparametersMixin:
         from trainer_hooks.checkpoint.hparams import (
             HyperParameters,
             arguments_of_init,
+            is_class_spec,
             is_hparams_object,
             is_omegaconf,
             savable_hparams,
@@ -128,6 +150,12 @@ class HyperparametersMixin:
         # `ignore` also removes arguments that a base class's __init__ has kept
         kept = {name: value for name, value in known.items() if name not in ignored}
         hparams = HyperParameters({**kept, **select_hparams(arguments, args, ignore)})
+        if self._pickles_hparams and is_init:
+            config = (_CONFIG.get() or {}).get(type(self), {})
+            named = {n: v for n, v in config.items() if n in hparams and is_class_spec(v)}
+            hparams.update(copy.deepcopy(named))
+            if named:
+                hparams["_instantiator"] = "pytorch_lightning.cli.instantiate_module"
         name = None if self._kept is None else self._kept.name
         if is_single_object:
             # by identity: another argument may be equal to it

@@ -26,6 +26,7 @@ from trainer_hooks.module.hyperparameters import (
     HyperparametersMixin,
     MethodOfClass,
     init_arguments_from,
+    made_from_config,
     read_hparams,
 )
 from trainer_hooks.runtime import rng
@@ -635,7 +636,8 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
             arguments = init_arguments_from(
                 cls, saved, name, kwargs, path, is_trusted=is_trusted, form=form
             )
-            module = cls(**arguments)
+            with made_from_config({cls: {**saved, **kwargs}}):
+                module = cls(**arguments)
             # layers that are built late must exist before their weights are loaded
             module.configure_model()
         # before the weights are loaded: the hook may rename them in the checkpoint

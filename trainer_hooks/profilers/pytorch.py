@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _ACTIVITIES = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU", "mtia": "MTIA"}
 _WHERE = "PyTorchProfiler"
+_LEAST_BATCHES = 5
+"""The batches that the usual schedule needs; in a shorter run all are recorded."""
 _STEPS = ("run_training_batch", "validation_step", "test_step", "predict_step")
 """Actions whose end is the end of a batch, at which the schedule advances."""
 _SORT_KEYS = (
@@ -85,7 +87,7 @@ class PyTorchProfiler(Profiler):
         activities: the activities to record: `"cpu"`, `"cuda"` ..., one or several; by default all
             that this machine has.
         schedule: a schedule as `torch.profiler.schedule` returns it; by default one batch is
-            skipped, one warms up, and three are recorded.
+            skipped, one warms up, and three are recorded; all, in a run of fewer batches.
         on_trace_ready: a function that gets torch's profiler at the end of each cycle of the
             schedule, instead of a trace being written.
         record_shapes: whether to record the shapes of inputs.
@@ -97,6 +99,8 @@ class PyTorchProfiler(Profiler):
     Attributes:
         function_events: the recorded operations of the last run, as torch's profiler lists them;
             None before a run.
+        batches_expected: a function that returns the number of batches of the run, which the
+            Trainer sets before one.
 
     Raises:
         OptionError: an argument breaks its rule.
@@ -150,7 +154,9 @@ class PyTorchProfiler(Profiler):
                 "emit_nvtx True of PyTorchProfiler: it marks what a GPU does, and there is none "
                 "here. Leave it out."
             )
-        self._open: dict[str, record_function] = {}
+        self.batches_expected: Callable[[], float] | None = None
+        self._open: dict[str, record_function | None] = {}
+        self._is_in_run = False
         self._running: profile | None = None
         self._recorded: profile | None = None
         self._nvtx = ExitStack()
@@ -171,10 +177,15 @@ class PyTorchProfiler(Profiler):
             self._nvtx.enter_context(marks)
             return
         require_no_other(_WHERE, "Leave one of them out.")
+        self._is_in_run = True
+        # else with the first batch, when the loaders are there
+        if self.schedule is not None or self.batches_expected is None:
+            self._begin(self.schedule or _usual_schedule())
+
+    def _begin(self, chosen: Callable[[int], ProfilerAction]) -> None:
         self._running = profile(
             activities=self.activities,
-            # made here and not in __init__: torch's schedule functions cannot be pickled
-            schedule=self.schedule or schedule(wait=1, warmup=1, active=3, repeat=1),
+            schedule=chosen,
             on_trace_ready=self._keep_recording,
             record_shapes=self.record_shapes,
             profile_memory=self.profile_memory,
@@ -193,11 +204,20 @@ class PyTorchProfiler(Profiler):
         self._layers = LayerNames(module) if named and module is not None else None
 
     def start(self, action_name: str) -> None:
-        """Mark the beginning of an action in the recording."""
+        """Mark the beginning of an action in the recording; outside of a run, begin to record."""
+        if self._running is None and not self.emit_nvtx:
+            if not self._is_in_run:
+                require_no_other(_WHERE, "End that one first.")
+                self._begin(_record_all)
+            elif action_name in _STEPS and self.batches_expected is not None:
+                is_short = self.batches_expected() < _LEAST_BATCHES
+                self.batches_expected = None  # once in a run: a recording that ended stays so
+                self._begin(_record_all if is_short else _usual_schedule())
+        mark = None
         if self._running is not None:
             mark = record_function(action_name)
             mark.__enter__()  # type: ignore[no-untyped-call]
-            self._open[action_name] = mark
+        self._open[action_name] = mark
 
     def stop(self, action_name: str) -> None:
         """Mark the end of an action, and advance the schedule at the end of a batch.
@@ -207,14 +227,15 @@ class PyTorchProfiler(Profiler):
         """
         if self._running is None:
             return
-        mark = self._open.pop(action_name, None)
-        if mark is None:
+        if action_name not in self._open:
             raise UsageError(
                 f"PyTorchProfiler.stop({action_name!r}): this action was never started. Call "
                 "start first, or use profile() as a context manager."
             )
-        mark.__exit__(None, None, None)
-        if action_name in _STEPS:
+        mark = self._open.pop(action_name)
+        if mark is not None:  # else it was begun before the recording
+            mark.__exit__(None, None, None)
+        if action_name in _STEPS and self._is_in_run:
             self._running.step()
 
     def summary(self) -> str:
@@ -239,6 +260,7 @@ class PyTorchProfiler(Profiler):
     def teardown(self, stage: str | None) -> None:  # noqa: ARG002 - whichever it was
         """Stop recording, however the run ended."""
         self._end()
+        self._is_in_run = False
         if self._recorded is not None:
             self.function_events = self._recorded.events()  # type: ignore[no-untyped-call]
         self._recorded = None
@@ -247,7 +269,8 @@ class PyTorchProfiler(Profiler):
         self._nvtx.close()
         # marks nest, so that the innermost must end first
         for mark in reversed(self._open.values()):
-            mark.__exit__(None, None, None)
+            if mark is not None:
+                mark.__exit__(None, None, None)
         self._open = {}
         # forgotten first: `stop` calls `_keep_recording`, in which a user's function may raise
         running, self._running = self._running, None
@@ -268,8 +291,18 @@ class PyTorchProfiler(Profiler):
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the recordings, which cannot be copied or pickled."""
         fresh: dict[str, Any] = {"_open": {}, "_running": None, "_recorded": None, "_layers": None}
-        fresh["function_events"] = None
+        fresh["function_events"] = fresh["batches_expected"] = None
+        fresh["_is_in_run"] = False
         return {**self.__dict__, **fresh, "_nvtx": ExitStack()}
+
+
+def _usual_schedule() -> Callable[[int], ProfilerAction]:
+    """Return the schedule of a run with enough batches: the first ones are slower than others."""
+    return schedule(wait=1, warmup=1, active=3, repeat=1)
+
+
+def _record_all(step: int) -> ProfilerAction:  # noqa: ARG001 - torch's signature
+    return ProfilerAction.RECORD
 
 
 class LayerNames:

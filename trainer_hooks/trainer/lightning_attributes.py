@@ -110,7 +110,6 @@ _LOOP_PARTS = {
     "_data_source": f"{_LOADERS}; trainer.datamodule is the data module",
     "_results": "read trainer.callback_metrics and trainer.logged_metrics",
     "automatic_optimization": "read trainer.global_step and trainer.optimizers",
-    "done": "read trainer.should_stop, and trainer.progress for the counts",
     "load_state_dict": "resume with fit(ckpt_path=...), which restores the counts",
     "manual_optimization": "read trainer.global_step and trainer.optimizers",
     "run": "call trainer.fit, or trainer.request_validation() in a hook of it",
@@ -216,7 +215,8 @@ class TrainerEpochLoop(_Loop):
         context = core.context
         # a batch that is fetched but not counted yet is begun
         taken = int(context is not None and context.state.fn == "fit" and context.batch.is_taken)
-        is_open = int(progress.is_batch_open)
+        # a validation after a batch comes when its hooks are over
+        is_open = int(progress.is_batch_open and core.state.stage != "validate")
         done, total = progress.batches_in_epoch, progress.batches_completed
         if progress.stage is EpochStage.BETWEEN:
             done = progress.batches_in_last_epoch
@@ -307,6 +307,44 @@ class TrainerFitLoop(_Loop):
         if context is None or context.data.stream is None:
             return training.length
         return context.data.stream.length
+
+    @max_batches.setter
+    def max_batches(self, value: int | float) -> None:
+        """Set the number that is read between two runs; each run sets it by its loader."""
+        if self._core.context is not None:
+            raise UsageError(
+                f"trainer.fit_loop.max_batches = {value!r} in a run: the loader has its length "
+                "already. Call trainer.end_epoch() in the last batch, or pass limit_train_batches."
+            )
+        self._core.training.length = value
+
+    @property
+    def _can_stop_early(self) -> bool:
+        """Whether the training has the length that a request to stop waits for."""
+        plan, progress = self._core.plan, self._core.training.progress
+        return (
+            self.epoch_progress.current.processed >= plan.min_epochs
+            and progress.steps_completed >= plan.min_steps
+        )
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing left to train: the limits are reached, or a stop takes effect.
+
+        `max_duration` is left out, which the loop itself asks.
+        """
+        plan, progress = self._core.plan, self._core.training.progress
+        return (
+            self.max_batches == 0
+            or 0 <= plan.max_steps <= progress.steps_completed
+            or 0 <= plan.max_epochs <= self.epoch_progress.current.processed
+            or (self._is_stopping and self._can_stop_early)
+        )
+
+    @property
+    def _is_stopping(self) -> bool:
+        context = self._core.context
+        return self._core.was_stopping if context is None else context.requests.is_stopping
 
     def _go_to(self, epoch: int) -> None:
         progress = self._core.training.progress

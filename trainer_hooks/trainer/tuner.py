@@ -202,6 +202,8 @@ class Tuner:
                 trainer.test(model, loaders, verbose=False, datamodule=datamodule)
             else:
                 trainer.predict(model, loaders, datamodule, return_predictions=False)
+        if owner is not None:
+            self._trainer.datamodule = owner
 
 
 class _EndOfRehearsal(Callback):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
@@ -137,8 +138,8 @@ def test_each_form_of_an_import(tmp_path, line, expected, capsys):
             "program.py:3: pytorch_lightning.strategies.DeepSpeedStrategy: take FSDPStrategy",
         ),
         (
-            "from lightning.pytorch.plugins import (\n    DoublePrecision,\n)\n",
-            "program.py:2: lightning.pytorch.plugins.DoublePrecision: pass Trainer(precision=",
+            "from lightning.pytorch.plugins import (\n    DeepSpeedPrecision,\n)\n",
+            "program.py:2: lightning.pytorch.plugins.DeepSpeedPrecision: pass Trainer(precision=",
         ),
         (
             "from lightning.fabric import Fabric\n",
@@ -293,17 +294,18 @@ def test_a_name_without_a_counterpart_is_imported_as_a_stand_in(tmp_path, text, 
 def test_a_stand_in_fails_at_the_line_that_uses_it(tmp_path):
     """With what to write instead; annotations, checks of types and classes of its kind hold."""
     text = (
-        "from lightning.pytorch.plugins import DoublePrecision\n"
-        "def f(a: DoublePrecision, b: DoublePrecision | None, c: 'list[DoublePrecision]'): pass\n"
-        "assert not isinstance(f, DoublePrecision)\n"
-        "assert not issubclass(int, (str, DoublePrecision))\n"
+        "from lightning.pytorch.plugins import DeepSpeedPrecision\n"
+        "def f(a: DeepSpeedPrecision, b: DeepSpeedPrecision | None): pass\n"
+        "def g(c: 'list[DeepSpeedPrecision]'): pass\n"
+        "assert not isinstance(f, DeepSpeedPrecision)\n"
+        "assert not issubclass(int, (str, DeepSpeedPrecision))\n"
     )
     _, made = ported(tmp_path, text)
     exec(made, scope := {})
-    exec("class A(DoublePrecision, dict): pass", scope)
-    for line in ("DoublePrecision()", "DoublePrecision.x", "A()",
-                 "if DoublePrecision: pass", "list(DoublePrecision)"):  # fmt: skip
-        with pytest.raises(NotOfferedError, match=r"pass Trainer\(precision='64-true'\)"):
+    exec("class A(DeepSpeedPrecision, dict): pass", scope)
+    for line in ("DeepSpeedPrecision()", "DeepSpeedPrecision.x", "A()",
+                 "if DeepSpeedPrecision: pass", "list(DeepSpeedPrecision)"):  # fmt: skip
+        with pytest.raises(NotOfferedError, match=r"pass Trainer\(precision="):
             exec(line, scope)
 
 
@@ -456,3 +458,62 @@ def test_a_name_that_is_elsewhere_says_where(tmp_path, capsys):
     assert "rank_zero_debug: import it from trainer_hooks.compat.lightning.utilities.d" in told
     assert "_mine: it is an internal part of the framework: copy it into your code" in told
     assert ".mine: there is nothing of that name here: write it in your code" in told
+
+
+def test_methods_that_nothing_calls_and_private_names_are_told(tmp_path, capsys):
+    """Of a class that derives from one of the framework's; those that are there are not."""
+    text = (
+        "import lightning.pytorch as pl\n"
+        "from lightning.pytorch.callbacks import ModelCheckpoint, Timer\n"
+        "from lightning.pytorch.cli import LightningCLI\n"
+        "pl._logger.handlers\n"
+        "class Saver(ModelCheckpoint):\n"
+        "    def __init__(self): super().__init__(); self._mine = 1; self._mine\n"
+        "    def _save_checkpoint(self, trainer, path): self._fs.exists(path); self._helper()\n"
+        "    def _helper(self): super()._save_topk_checkpoint(self, self.save_top_k)\n"
+        "class Own(pl.Callback):\n"
+        "    def on_init_end(self, trainer): pass\n"
+        "class Line(LightningCLI):\n"
+        "    def after_fit(self): self._run_subcommand('test'); self._prepare_subcommand_kwargs\n"
+        "class Net(pl.LightningModule):\n"
+        "    def f(self): return self._registered_elsewhere\n"
+        "class Clock(Timer):\n"
+        "    def _check_time_remaining(self, trainer): super()._check_time_remaining(trainer)\n"
+    )
+    code, _ = ported(tmp_path, text)
+    told = [line for line in capsys.readouterr().out.splitlines() if "program.py:" in line][1:]
+    places = [line.partition("program.py:")[2].split(": ")[:2] for line in told]
+    saver = "lightning.pytorch.callbacks.ModelCheckpoint"
+    assert places == [
+        ["7", f"{saver}._fs"],
+        ["7", f"{saver}._save_checkpoint"],
+        ["8", f"{saver}._save_topk_checkpoint"],
+        ["10", "lightning.pytorch.Callback.on_init_end"],
+    ]
+    assert code == 1
+    assert "nothing calls it here: " in told[1]
+    assert "on_checkpoint_saved" in told[1]
+
+
+@pytest.mark.slow
+def test_the_result_is_imported_in_a_fresh_process(tmp_path, capsys):
+    """With `--try`: the first line that fails is named, in a package too; nothing else is tried."""
+    package = tmp_path / "project"
+    package.mkdir()
+    files = {
+        "__init__.py": "",
+        "good.py": "from lightning.pytorch import Trainer\nfrom . import __name__ as name\n",
+        "bad.py": "import lightning.pytorch as pl\n\nwide = pl.Trainer.max_width\n",
+        "ends.py": "import lightning.pytorch\nimport os\nos._exit(3)\n",
+        "other.py": "raise RuntimeError('never')\n",
+        "main.py": "import pytorch_lightning\nif __name__ == '__main__':\n    raise RuntimeError\n",
+    }
+    for name, text in files.items():
+        (package / name).write_text(text, encoding="utf-8")
+    assert main(["port", "--try", str(package)]) == 1
+    told = capsys.readouterr().out.replace(f"{package}{os.sep}", "")
+    assert "bad.py:3: AttributeError: type object 'Trainer' has no attribute 'max_width'" in told
+    assert "ends.py: its import ends the process (3)" in told
+    assert "2 files of 4 imported" in told
+    (package / "bad.py").write_text("import lightning.pytorch\n", encoding="utf-8")
+    assert main(["port", "--try", str(package / "bad.py")]) == 0

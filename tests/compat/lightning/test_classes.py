@@ -271,9 +271,9 @@ def test_a_module_can_be_summarized():
     assert summary.layer_types == ["Linear", "Sequential", "ReLU"]
     assert (summary.param_nums, summary.total_parameters) == ([10, 0, 0], 10)
     assert (summary.trainable_parameters, summary.model_size) == (10, 40 / 1e6)
-    assert (summary.in_sizes[0], summary.out_sizes[0]) == ("[1, 4]", "[1, 2]")
+    assert (summary.in_sizes[0], summary.out_sizes[0]) == ([1, 4], [1, 2])
     assert summary.training_modes == [True, True, True]
-    assert summary.total_training_modes == {"train": 4, "eval": 0}
+    assert summary.total_training_modes == {"train": 3, "eval": 0}
     assert summary.total_flops == 16
     assert summary.summarize()["0"].parameters == 10
     assert isinstance(summarize(module), ModelSummary)

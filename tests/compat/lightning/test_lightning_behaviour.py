@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from trainer_hooks.compat.lightning.loggers import CSVLogger, Logger, TensorBoar
 from trainer_hooks.compat.lightning.loggers.logger import DummyExperiment, DummyLogger
 from trainer_hooks.compat.lightning.utilities import rank_zero_experiment
 from trainer_hooks.compat.lightning.utilities.exceptions import MisconfigurationException
+from trainer_hooks.compat.lightning.utilities.model_summary import ModelSummary
 
 QUIET = {
     "accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False,
@@ -129,8 +132,8 @@ def test_the_command_line_has_lightnings_name(tmp_path, monkeypatch):
     assert type(cli.trainer) is pl.Trainer
     assert cli.trainer.global_step == 2
     assert (Path(cli.trainer.log_dir) / "config.yaml").exists()
-    with pytest.raises(ImportError, match="instantiate_class is not in trainer_hooks: the command"):
-        from trainer_hooks.compat.lightning.cli import instantiate_class  # noqa: F401
+    with pytest.raises(ImportError, match="instantiate_module is not in trainer_hooks: the comman"):
+        from trainer_hooks.compat.lightning.cli import instantiate_module  # noqa: F401
 
 
 def test_an_epoch_that_an_earlier_run_began_is_told(tmp_path):
@@ -292,3 +295,53 @@ def test_the_bars_count_no_validation_in_an_epoch_without_one(tmp_path):
     dry = pl.Trainer(accelerator="cpu", fast_dev_run=True, default_root_dir=tmp_path)
     bar = dry.progress_bar_callback
     assert bar.get_metrics(dry, Line()) == {}
+
+
+@pytest.mark.slow
+def test_the_packages_logger_has_the_handler_that_shows_its_records():
+    """A program formats or silences the console's messages by it; without one there is none."""
+    program = (
+        "import logging, trainer_hooks.compat.lightning as pl\n"
+        "assert not logging.getLogger('trainer_hooks').handlers\n"
+        "(handler,) = pl._logger.handlers\n"
+        "handler.setFormatter(logging.Formatter('[%(levelname)s] %(message)s'))\n"
+        "pl._logger.info('shown')\n"
+        "handler.setLevel(logging.ERROR)\n"
+        "pl._logger.info('hidden')\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=100
+    )
+    assert ran.stderr == "[INFO] shown\n"
+
+
+def test_a_validation_in_an_epoch_sees_its_batch_completed():
+    """Between the hooks of the batch and those of the next, as in Lightning."""
+    seen = []
+
+    class Sees(boring_classes.BoringModel):
+        def _note(self):
+            seen.append(self.trainer.fit_loop.epoch_loop.batch_progress.current.completed)
+
+        def on_train_batch_end(self, *args):
+            self._note()
+
+        def on_validation_start(self):
+            self._note()
+
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    pl.Trainer(
+        max_epochs=1, limit_train_batches=4, limit_val_batches=1, val_check_interval=2,
+        num_sanity_val_steps=0, enable_checkpointing=False, **quiet,
+    ).fit(Sees())  # fmt: skip
+    assert seen == [0, 1, 2, 2, 3, 4]
+
+
+def test_a_summary_has_sizes_as_lists_and_counts_submodules():
+    """`?` where no example was run; the model itself is none of its submodules."""
+    module = boring_classes.BoringModel()
+    module.example_input_array = torch.zeros(2, 32)
+    summary = ModelSummary(module)
+    assert (summary.in_sizes, summary.out_sizes) == ([[2, 32]], [[2, 2]])
+    assert summary.total_training_modes == {"train": 1, "eval": 0}
+    assert ModelSummary(boring_classes.BoringModel()).in_sizes == ["?"]

@@ -244,7 +244,7 @@ class StochasticWeightAveraging(WeightOwner):
         if self._average is None:
             self._average = self._new_average(module)
         # at an epoch's start these are the weights with which the epoch before ended
-        self._average.update(module)
+        self._update(self._average, module)
         self._latest_update_epoch = epoch
 
     def on_train_end(self, trainer: Trainer, module: Module) -> None:
@@ -277,6 +277,46 @@ class StochasticWeightAveraging(WeightOwner):
         # the replay leaves each layer's mode, and only layers in train mode fill their statistics
         with restarted_statistics(module):
             trainer.replay_training_data()
+
+    def _update(self, average: RunningAverage, module: Module) -> None:
+        """Update the average, by `update_parameters` of a subclass if it has one."""
+        own = type(self).update_parameters
+        if own is StochasticWeightAveraging.update_parameters:
+            average.update(module)
+            return
+        count = torch.tensor(average.count)
+        own(average.module, module, count, self._avg_fn or self.avg_fn)
+        # such a method may leave the count alone
+        average.count = max(int(count), average.count + 1)
+
+    # under these two names subclasses for Lightning override the first, and call both
+
+    @staticmethod
+    def update_parameters(
+        average_model: torch.nn.Module, model: torch.nn.Module, n_averaged: Tensor, avg_fn: AvgFn
+    ) -> None:
+        """Update the parameters of an average in place, and count the update.
+
+        Args:
+            average_model: the copy that holds the average.
+            model: the module.
+            n_averaged: the number of updates before this one; it is increased.
+            avg_fn: returns a new average of one tensor.
+        """
+        with torch.no_grad():
+            pairs = zip(average_model.parameters(), model.parameters(), strict=True)
+            for average, parameter in pairs:
+                current = parameter.to(average.device)
+                average.copy_(avg_fn(average, current, n_averaged) if n_averaged else current)
+        n_averaged += 1
+
+    @staticmethod
+    def avg_fn(
+        averaged_model_parameter: Tensor, model_parameter: Tensor, num_averaged: Tensor | int
+    ) -> Tensor:
+        """Return the mean of all weights so far, for one tensor."""
+        change = model_parameter - averaged_model_parameter
+        return averaged_model_parameter + change / (num_averaged + 1)
 
     def _new_average(self, module: Module) -> RunningAverage:
         # without buffers, since the statistics of BatchNorm are computed anew at the end

@@ -223,22 +223,37 @@ class WeightAveraging(WeightOwner):
     def on_validation_start(self, trainer: Trainer, module: Module) -> None:
         """Put the averaged weights into the module while fit validates."""
         # outside of a fit the module keeps the weights that the user evaluates
-        if trainer.state.fn == "fit":
-            self._average.put_in()
+        if trainer.state.fn == "fit" and not self._average.is_exchanged:
+            self._swap_models(module)
 
     def on_validation_end(self, trainer: Trainer, module: Module) -> None:
         """Restore the current weights."""
-        self._average.take_out()
+        # without an update yet the first call changed nothing, and so does the second
+        if trainer.state.fn == "fit" and (self._average.is_exchanged or not self._average.count):
+            self._swap_models(module)
+
+    # under these two names subclasses for Lightning override them
+
+    def _swap_models(self, pl_module: Module) -> None:
+        """Put the averaged weights into the module, if there are any; the second call, its own."""
+        if self._average.is_exchanged:
+            self._average.take_out()
+        else:
+            self._average.put_in()
+
+    def _copy_average_to_current(self, pl_module: Module) -> None:
+        """Copy the averaged weights, if there are any, into the module."""
+        average = self._average.average
+        # before the first update the copy holds the weights that the training began with
+        if average is not None and average.count:
+            # copied and not exchanged: the training is over, so nobody needs its own weights again
+            average.copy_to(pl_module)
 
     def on_train_end(self, trainer: Trainer, module: Module) -> None:
         """Copy the averaged weights into the module."""
         # a StopTraining inside a validation comes here without `on_validation_end`
         self._average.take_out()
-        average = self._average.average
-        # before the first update the copy holds the weights that the training began with
-        if average is not None and average.count:
-            # copied and not exchanged: the training is over, so nobody needs its own weights again
-            average.copy_to(module)
+        self._copy_average_to_current(module)
 
     def on_exception(self, trainer: Trainer, module: Module, exception: BaseException) -> None:
         """Restore the current weights, if a validation was broken off."""

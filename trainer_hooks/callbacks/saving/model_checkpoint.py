@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import time
 from dataclasses import dataclass
@@ -22,7 +23,6 @@ from trainer_hooks._options import (
 from trainer_hooks.callbacks.base import (
     decide_on_rank_zero,
     is_real_fit,
-    warn_of_private_methods,
 )
 from trainer_hooks.callbacks.monitored_metric import (
     MonitoredMetric,
@@ -61,16 +61,6 @@ _WHERE = "ModelCheckpoint"
 _UNITS = tuple(unit for unit in TimeUnit if unit is not TimeUnit.ITERATION)
 """The units of `save_interval`; a cycle ends after the slots that this saver uses."""
 
-
-_PRIVATE_IN_LIGHTNING = (
-    "_save_checkpoint",
-    "_save_last_checkpoint",
-    "_save_monitor_checkpoint",
-    "_save_none_monitor_checkpoint",
-    "_save_topk_checkpoint",
-    "_update_best_and_save",
-)
-"""Methods of Lightning's ModelCheckpoint that subclasses override, and that nothing calls here."""
 
 _RULES = {
     "mode": one_of("min", "max"),
@@ -199,13 +189,6 @@ class ModelCheckpoint(Saver):
             save_on_train_epoch_end,
         )
         self._watched = MonitoredMetric(monitor, type(self).__name__)
-        warn_of_private_methods(
-            self,
-            _WHERE,
-            _PRIVATE_IN_LIGHTNING,
-            "Define on_checkpoint_saved(trainer, module, path), which is called after each file is "
-            "written.",
-        )
 
     @property
     def state_key(self) -> str:
@@ -446,7 +429,7 @@ class ModelCheckpoint(Saver):
             if score is not None:  # else before the first validation, with a warning
                 ranking.current_score = score
                 shown = f"{monitor} {score:.5g}"
-                if ranking.admits(score, k):
+                if self.check_monitor_top_k(trainer, score):
                     replaced = ranking.outranked(k)
                     path = self._free_path(metrics, reusable=replaced)
                     ranking.add(path, score, k)
@@ -506,6 +489,12 @@ class ModelCheckpoint(Saver):
     def _log_decision(self, trainer: Trainer, message: str) -> None:
         if self.verbose:
             log.info("epoch %d, step %d: %s", trainer.current_epoch, trainer.global_step, message)
+
+
+# a type and no text, for parsers that take it from the signature: code for Lightning does so
+inspect.unwrap(ModelCheckpoint.__init__).__annotations__["save_last"] = (
+    bool | Literal["link"] | None
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import shutil
 from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -530,10 +530,15 @@ class SaveStore:
 
 
 class _RankingAttribute(Generic[T]):
-    """A read-only attribute that shows a value of a saver's ranking."""
+    """An attribute that shows a value of a saver's ranking, and may be read-only."""
 
-    def __init__(self, read: Callable[[SaveStore], T], doc: str) -> None:
-        self._read = read
+    def __init__(
+        self,
+        read: Callable[[SaveStore], T],
+        doc: str,
+        write: Callable[[SaveStore, T], None] | None = None,
+    ) -> None:
+        self._read, self._write = read, write
         self.__doc__ = doc
 
     @overload
@@ -545,11 +550,20 @@ class _RankingAttribute(Generic[T]):
     def __get__(self, saver: Saver | None, owner: type) -> T | _RankingAttribute[T]:
         return self if saver is None else self._read(saver.store)
 
-    def __set__(self, saver: Saver, value: T) -> NoReturn:
-        raise AttributeError(
-            f"value {value!r} for the ranking of {type(saver).__name__}: the paths and scores of "
-            "its checkpoints can only be read. Change its options instead."
-        )
+    def __set__(self, saver: Saver, value: T) -> None:
+        if self._write is None:
+            raise AttributeError(
+                f"value {value!r} for the ranking of {type(saver).__name__}: the paths and scores "
+                "of its checkpoints can only be read, but for best_model_path and "
+                "last_model_path. Change its options instead."
+            )
+        self._write(saver.store, value)
+
+
+def _set_path(store: SaveStore, name: str, path: str | os.PathLike[str]) -> None:
+    """Set a path of the ranking, also in that of the durable files; no file is touched."""
+    for ranking in (store.ranking, store.durable):
+        setattr(ranking, name, os.fspath(path))
 
 
 class Saver(Checkpoint):
@@ -578,7 +592,8 @@ class Saver(Checkpoint):
 
     best_model_path = _RankingAttribute(
         lambda store: store.durable.best_model_path,
-        "The best checkpoint, without a monitor the newest; empty if there is none.",
+        "The best checkpoint, without a monitor the newest; empty if there is none. May be set.",
+        lambda store, path: _set_path(store, "best_model_path", path),
     )
     best_model_score = _RankingAttribute(
         lambda store: store.durable.best_model_score,
@@ -598,7 +613,8 @@ class Saver(Checkpoint):
     )
     last_model_path = _RankingAttribute(
         lambda store: store.durable.last_model_path,
-        "The newest checkpoint that `save_last` wrote; empty if there is none.",
+        "The newest checkpoint that `save_last` wrote; empty if there is none. May be set.",
+        lambda store, path: _set_path(store, "last_model_path", path),
     )
     current_score = _RankingAttribute(
         lambda store: store.ranking.current_score,

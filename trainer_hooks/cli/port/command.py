@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,6 +57,13 @@ def add_parser(commands: Commands) -> None:
         help="the framework that the code is written for (default: whichever it imports)",
     )
     parser.add_argument("--check", action="store_true", help="report only, and change no file")
+    parser.add_argument(
+        "--try",
+        dest="tries",
+        action="store_true",
+        help="import each changed Python file in a fresh process, which runs its code, and name "
+        "the first line that fails",
+    )
     parser.set_defaults(run=run)
 
 
@@ -78,6 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
     from trainer_hooks.cli.port.porting import NotPythonError, port_config, port_imports
 
     changed = open_ends = 0
+    to_try = []
     for path in _files(arguments.paths):
         name = printable(path)
         try:
@@ -102,10 +112,63 @@ def run(arguments: argparse.Namespace) -> int:
         open_ends += len(ported.findings)
         if ported.lines and not arguments.check:
             _write(path, ported.text)
+            to_try.append(path)
     done = "to be ported" if arguments.check else "ported"
     files, places = count_with_noun(changed, "file"), count_with_noun(open_ends, "place")
     print(f"{files} {done}; {places} without a counterpart")
-    return 1 if open_ends else 0
+    has_failed = arguments.tries and _try(to_try)
+    return 1 if open_ends or has_failed else 0
+
+
+def _try(paths: list[Path]) -> bool:
+    """Import Python files, print the first line of each that fails, and return whether one did."""
+    files = [path for path in paths if path.suffix == ".py"]
+    failed = [fault for path in files if (fault := _import_fault(path))]
+    for fault in failed:
+        print(printable(fault))
+    if files:
+        print(f"{count_with_noun(len(files) - len(failed), 'file')} of {len(files)} imported")
+    return bool(failed)
+
+
+_IMPORT = """
+import importlib, sys, traceback
+root, module, file = sys.argv[1:]
+sys.path.insert(0, root)
+try:
+    importlib.import_module(module)
+except BaseException as error:
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == file]
+    if isinstance(error, SyntaxError) and error.filename == file:
+        lines.append(error.lineno)
+    print(f"\\0{(lines or [0])[-1]}\\0{type(error).__name__}: {error}")
+"""
+_LONGEST_IMPORT = 300
+"""The seconds that the import of a file may take."""
+
+
+def _import_fault(path: Path) -> str:
+    """Import a file in a process of its own; return the line that fails and its error, or ""."""
+    file = path.resolve()
+    root, names = file.parent, [file.stem] if file.stem != "__init__" else []
+    while (root / "__init__.py").exists():
+        names.insert(0, root.name)
+        root = root.parent
+    command = [sys.executable, "-c", _IMPORT, str(root), ".".join(names), str(file)]
+    try:
+        ran = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False,
+            timeout=_LONGEST_IMPORT, cwd=file.parent,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return f"{path}: its import takes longer than {_LONGEST_IMPORT} s"
+    _, _, told = ran.stdout.partition("\0")
+    if told:
+        line, _, error = told.rstrip().partition("\0")
+        place = f":{line}" if line != "0" else ""
+        return f"{path}{place}: {' '.join(error.split())}"
+    return f"{path}: its import ends the process ({ran.returncode})" if ran.returncode else ""
 
 
 def _files(paths: list[str]) -> Iterator[Path]:

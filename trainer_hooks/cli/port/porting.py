@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import builtins
 import importlib
+import inspect
 import re
 import warnings
 from dataclasses import dataclass, field
@@ -26,8 +27,11 @@ from libcst.metadata import (
     PositionProvider,
     ScopeProvider,
 )
+from torch import nn
 
+from trainer_hooks._names import advice_for_methods
 from trainer_hooks.errors import TrainerHooksError, error_message
+from trainer_hooks.module.datamodule import DataModule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -451,6 +455,51 @@ class _Porter(cst.CSTTransformer):
         # not further down if it was: in `a.b.c`, `a.b` would be looked up once more
         return path is None or not self._look_up(node, path)
 
+    def visit_ClassDef(self, node: cst.ClassDef) -> None:  # noqa: N802 - libcst's name
+        """Look up the methods and private names of a class that derives from a framework's."""
+        found = [self._class_of(base.value) for base in node.bases]
+        kinds = [pair for pair in found if pair is not None]
+        for kind, there in kinds:
+            advice = advice_for_methods(kind)
+            for method in node.body.body:
+                if isinstance(method, cst.FunctionDef) and method.name.value in advice:
+                    name = method.name.value
+                    self._find(method, f"{there}.{name}", f"nothing calls it here: {advice[name]}")
+        # with another base, or in a module, which registers parts by name, the name may be there
+        if len(kinds) == 1 == len(found) and not issubclass(kinds[0][0], nn.Module | DataModule):
+            self._look_up_private(node, *kinds[0])
+
+    def _look_up_private(self, node: cst.ClassDef, kind: type, there: str) -> None:
+        """Report the private names of an object that neither its class sets nor the base here."""
+        own = matchers.Name("self")
+        parent = matchers.Call(func=matchers.Name("super"))
+        here = {
+            name for base in kind.__mro__ for value in vars(base).values() for name in _names(value)
+        }
+        of_user = _names_set_in(node)
+        for found in matchers.findall(node, matchers.Attribute(value=own | parent)):
+            attribute = cst.ensure_type(found, cst.Attribute)
+            name = attribute.attr.value
+            is_of_user = name in of_user and not matchers.matches(attribute.value, parent)
+            is_private = name.startswith("_") and not name.endswith("__")
+            if is_private and not (is_of_user or hasattr(kind, name) or name in here):
+                self._find(
+                    attribute,
+                    f"{there}.{name}",
+                    "it is a private name of the framework's class, which the class here lacks: "
+                    "write what it is for by public names",
+                )
+
+    def _class_of(self, node: cst.BaseExpression) -> tuple[type, str] | None:
+        """Return the class here of a base class of a framework's, with its name there, or None."""
+        path = get_full_name_for_node(node) if isinstance(node, _CHAIN) else None
+        root, *names = (path or "").split(".")
+        binding = self._binding(node, root) if path else None
+        if binding is None or _missing_reason(binding.module, (*binding.names, *names)):
+            return None
+        kind = _value(binding.module, (*binding.names, *names))
+        return (kind, ".".join((binding.there, *names))) if isinstance(kind, type) else None
+
     def visit_Name(self, node: cst.Name) -> None:  # noqa: N802
         """Look up a name that a `from framework import *` would have bound."""
         if not self._imports.stars or hasattr(builtins, node.value):
@@ -523,6 +572,36 @@ class _Porter(cst.CSTTransformer):
 
     def _find(self, node: cst.CSTNode, name: str, instead: str) -> None:
         self.findings.add(NameNotOffered(self._start(node)[0], name, instead))
+
+
+def _names_set_in(node: cst.ClassDef) -> set[str]:
+    """Return the names of a class's methods, and of what it and its methods assign to."""
+    names = {
+        cst.ensure_type(method, cst.FunctionDef).name.value
+        for method in matchers.findall(node, matchers.FunctionDef())
+    }
+    targets: list[cst.CSTNode] = [
+        cst.ensure_type(target, cst.AssignTarget).target
+        for target in matchers.findall(node, matchers.AssignTarget())
+    ]
+    for statement in matchers.findall(node, matchers.AnnAssign() | matchers.AugAssign()):
+        if isinstance(statement, cst.AnnAssign | cst.AugAssign):
+            targets.append(statement.target)
+    for target in targets:
+        if isinstance(target, cst.Name):
+            names.add(target.value)
+        # in a tuple of targets, too
+        for part in matchers.findall(target, matchers.Attribute()):
+            names.add(cst.ensure_type(part, cst.Attribute).attr.value)
+    return names
+
+
+def _names(member: Any) -> tuple[str, ...]:
+    """Return the names of attributes that a member of a class uses or sets."""
+    function = getattr(member, "fget", None) or getattr(member, "__func__", member)
+    # behind wrappers, such as those that check arguments
+    code = getattr(inspect.unwrap(function) if callable(function) else None, "__code__", None)
+    return getattr(code, "co_names", ())
 
 
 _CHAIN = (cst.Attribute, cst.Name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 SUBCOMMANDS: Mapping[str, tuple[str, ...]] = {
@@ -26,13 +26,18 @@ def is_config_object(args: Any) -> bool:
     return isinstance(args, Mapping) or hasattr(args, "as_dict")
 
 
-def find_subcommand(args: Any) -> str | None:
-    """Return the command in command-line arguments or in a config object; None without one."""
+def find_subcommand(args: Any, commands: Collection[str] = SUBCOMMANDS.keys()) -> str | None:
+    """Return the command in command-line arguments or in a config object; None without one.
+
+    Args:
+        args: the command line, or the config object.
+        commands: the names of the commands.
+    """
     if is_config_object(args):
         # as in a config that was parsed; one written by hand may hold nothing but the command
         named = args.get("subcommand")
-        return named or next((name for name in SUBCOMMANDS if name in args), None)
-    return next((word for word in args if word in SUBCOMMANDS), None)
+        return named or next((name for name in commands if name in args), None)
+    return next((word for word in args if word in commands), None)
 
 
 def import_class(class_path: str) -> Any:

@@ -284,7 +284,7 @@ class ConfigOrigins:
         Raises:
             UsageError: a key is unknown.
         """
-        roots = {key.partition(".")[0] for key in keys} | {*SUBCOMMANDS}
+        roots = {key.partition(".")[0] for key in keys} | {*SUBCOMMANDS, str(self.subcommand)}
         for file in self.files:
             for level in (file.content, file.content.get(self.subcommand)):
                 if not isinstance(level, dict):

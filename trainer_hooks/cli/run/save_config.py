@@ -52,8 +52,10 @@ class SaveConfigCallback(RunConfigCallback):
         for name in of_command:
             if name not in METHOD_ARGUMENTS_OF_ALL and name in config:
                 del config[name]  # the other commands, which take the file too, do not know it
-        text = parser.dump(config, skip_unset=False)
-        chosen = yaml.safe_load(parser.dump(config, skip_default=True)) or {}
+        # it was checked as it was parsed, and lacks now what the command alone requires
+        text = parser.dump(config, skip_unset=False, skip_validation=True)
+        dumped = parser.dump(config, skip_default=True, skip_validation=True)
+        chosen = yaml.safe_load(dumped) or {}
         chosen.pop("ckpt_path", None)
         values = without_secrets(yaml.safe_load(text))
         shown = yaml.safe_dump(values, sort_keys=False)

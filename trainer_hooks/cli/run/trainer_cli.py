@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -134,7 +135,7 @@ class TrainerCLI:
                 links.instantiate             data module, module, then options of the Trainer
                 configure_from_config         optimizer, scheduler, into the module; optimizers.py
                 instantiate_trainer           callbacks of config, class and this command
-            _run                              `trainer.fit`, or the class's own method of that name
+            _run_subcommand                   `trainer.fit`, or the class's own method of that name
                 check_optimizer               before the Trainer's `fit`; optimizers.py
 
         An error in the config becomes one line (`_explain_errors`, config_errors.py); a
@@ -163,7 +164,7 @@ class TrainerCLI:
         self._exits = bool(parser_options.pop("exit_on_error", True))
         if args is None:
             args = words_to_complete() if is_completing() else sys.argv[1:]
-        self.subcommand = find_subcommand(args) if run else None
+        self.subcommand = find_subcommand(args, self.subcommands()) if run else None
         words = () if is_config_object(args) else tuple(args)
         defaults = parser_options.get("default_config_files", ())
         if run and words and self.subcommand is None:
@@ -171,6 +172,8 @@ class TrainerCLI:
             self.subcommand = ConfigOrigins.of(words, None, defaults).only_command()
             if self.subcommand is not None:
                 args = words = (*words, self.subcommand)
+        if run and self.subcommand is None and parser_options.get("default_env"):
+            self.subcommand = self._command_of_environment(parser_class, parser_options)
         self._origins = ConfigOrigins.of(words, self.subcommand, defaults)
 
         def parse() -> None:
@@ -191,7 +194,7 @@ class TrainerCLI:
             log.addFilter(self._log_seed_after_restore)
         self.after_instantiate_classes()
         if self.subcommand is not None:
-            self._run(self.subcommand)
+            self._run_subcommand(self.subcommand)
 
     # --- what a subclass may override ---
 
@@ -331,6 +334,18 @@ class TrainerCLI:
             actions.add_subcommand(name, parser, help=summary)
         return main, command_parser
 
+    def _command_of_environment(
+        self, parser_class: type[TrainerParser] | None, parser_options: Mapping[str, Any]
+    ) -> str | None:
+        """Return the command that an environment variable names, such as PL_SUBCOMMAND, or None."""
+        from trainer_hooks.cli.run.parser import new_parser
+
+        commands = self.subcommands()
+        options = {name: value for name, value in parser_options.items() if name not in commands}
+        prefix = new_parser(parser_class or self.default_parser_class(), options).variable_prefix
+        named = os.environ.get(f"{prefix}subcommand".upper())
+        return named if named in commands else None
+
     def _add_arguments(self, parser: TrainerParser) -> None:
         """Add the arguments of a training, but for those of the Trainer's method."""
         parser.add_argument(
@@ -430,7 +445,8 @@ class TrainerCLI:
         """The file of `--output`, or None."""
         return self._command_config.get("output") if self._has_output else None
 
-    def _run(self, subcommand: str) -> None:
+    def _run_subcommand(self, subcommand: str) -> None:
+        """Carry out a command: that of the line, or another one after it, as subclasses do."""
         from trainer_hooks.cli.run.config_errors import add_monitor_note, refuse_checkpoint
 
         self._call_if_defined(f"before_{subcommand}")
@@ -439,18 +455,12 @@ class TrainerCLI:
             self._explain_errors(lambda: check_optimizer(self.model, optimizers))
         # `fit` of a subclass takes the place of the Trainer's
         function = getattr(self, subcommand, None) or getattr(self.trainer, subcommand)
-        method_arguments = {
-            n: self._command_objects[n]
-            for n in self._command_parser.method_arguments
-            if n in self._command_objects
-        }
-        if self.datamodule is not None:
-            method_arguments["datamodule"] = self.datamodule
+        method_arguments = self._prepare_subcommand_kwargs(subcommand)
         if subcommand == "predict":
             self._see_to_predictions(method_arguments)
         refused: CheckpointError | None = None
         try:
-            self.returned = function(model=self.model, **method_arguments)
+            self.returned = function(**method_arguments)
         except MetricError as error:
             add_monitor_note(error, self._origins)
             raise
@@ -466,6 +476,16 @@ class TrainerCLI:
         if refused is not None:
             self._explain_errors(lambda: refuse_checkpoint(refused))
         self._call_if_defined(f"after_{subcommand}")
+
+    def _prepare_subcommand_kwargs(self, subcommand: str) -> dict[str, Any]:
+        """Return the arguments of the Trainer's method; those of the config for its command."""
+        arguments: dict[str, Any] = {"model": self.model}
+        if subcommand == self.subcommand:
+            objects, names = self._command_objects, self._command_parser.method_arguments
+            arguments.update({name: objects[name] for name in names if name in objects})
+        if self.datamodule is not None:
+            arguments["datamodule"] = self.datamodule
+        return arguments
 
     def _see_to_predictions(self, method_arguments: dict[str, Any]) -> None:
         """Say before the first batch that nothing takes the predictions; keep them in a file only.

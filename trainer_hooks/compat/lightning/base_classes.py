@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from abc import ABCMeta
 from collections.abc import Mapping, Sized
+from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
 from types import FunctionType
@@ -29,6 +30,7 @@ from trainer_hooks.adapters.lightning.names import (
     names_of_the_user,
 )
 from trainer_hooks.compat.not_offered import not_offered_attribute
+from trainer_hooks.errors import OptionError
 from trainer_hooks.hooks.check import REMOVED_METHODS
 from trainer_hooks.runtime import rng
 
@@ -121,6 +123,21 @@ class Trainer(trainer_hooks.Trainer):
 
     _divides_outputs: ClassVar[bool] = True
 
+    @wraps(trainer_hooks.Trainer.__init__)  # type: ignore[misc]
+    def __init__(self, **options: Any) -> None:
+        if options.get("plugins") is not None:
+            # imported where it is needed: most programs pass none
+            plugin_classes = import_module("trainer_hooks.compat.lightning.plugin_classes")
+            plugins, meant = plugin_classes.trainer_options(options["plugins"])
+            for name, value in meant.items():
+                if options.get(name) not in (None, value):
+                    raise OptionError(
+                        f"Trainer({name}={options[name]!r}) and its plugins, which stand for "
+                        f"{name}={value!r}, contradict each other: leave one of them out."
+                    )
+            options = {**options, "plugins": plugins, **meant}
+        super().__init__(**options)
+
     @classmethod
     def default_logger(cls, root: str) -> loggers.Logger:
         """Return the logger of `Trainer(logger=True)`.
@@ -146,6 +163,11 @@ class Trainer(trainer_hooks.Trainer):
             raise not_offered_attribute(self, name, _NOT_OFFERED)
 
 
+def _configure_sharded_model(module: Any) -> None:
+    """Call the method that was called `configure_model` later, as Lightning still does."""
+    module.configure_sharded_model()
+
+
 class LightningModule(_OptionalDataloaderIdx, Module):
     """A `trainer_hooks.Module`, which has the hooks, arguments and results of Lightning's.
 
@@ -160,6 +182,11 @@ class LightningModule(_OptionalDataloaderIdx, Module):
 
     _pickles_hparams: ClassVar[bool] = True
     _makes_default_steps = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "configure_sharded_model" in vars(cls) and "configure_model" not in vars(cls):
+            cls.configure_model = _configure_sharded_model  # type: ignore[method-assign, assignment]
 
     def to_torchscript(self, *args: Any, **kwargs: Any) -> Any:
         """Return the module as TorchScript; a `DeprecationWarning` tells that it is deprecated.

@@ -10,6 +10,7 @@ from trainer_hooks.compat.lightning.command_line_types import LRSchedulerTypeTup
 from trainer_hooks.compat.lightning.command_line_types import LRSchedulerTypeUnion
 from trainer_hooks.compat.lightning.command_line_types import OptimizerCallable
 from trainer_hooks.compat.lightning.command_line_types import ReduceLROnPlateau
+from trainer_hooks.compat.lightning.library_helpers import instantiate_class
 
 __all__ = [
     "ArgsType",
@@ -22,4 +23,5 @@ __all__ = [
     "OptimizerCallable",
     "ReduceLROnPlateau",
     "SaveConfigCallback",
+    "instantiate_class",
 ]

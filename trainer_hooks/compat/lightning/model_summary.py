@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import ast
+from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callbacks.model_table import named_layers, unwrap_module
 from trainer_hooks.callbacks.model_table import summarize as summarize_layers
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
     from trainer_hooks.callbacks.model_table import LayerSummary
 
-__all__ = ["ModelSummary", "summarize"]
+__all__ = ["UNKNOWN_SIZE", "ModelSummary", "parse_batch_shape", "summarize"]
 
 
 class ModelSummary:
@@ -54,14 +55,14 @@ class ModelSummary:
         return [layer.type for layer in self.summarize().values()]
 
     @property
-    def in_sizes(self) -> list[str]:
+    def in_sizes(self) -> list[list[Any] | str]:
         """The shapes of the inputs of the rows, `?` if they are not known."""
-        return [layer.in_sizes for layer in self.summarize().values()]
+        return [_as_shape(layer.in_sizes) for layer in self.summarize().values()]
 
     @property
-    def out_sizes(self) -> list[str]:
+    def out_sizes(self) -> list[list[Any] | str]:
         """The shapes of the outputs of the rows, `?` if they are not known."""
-        return [layer.out_sizes for layer in self.summarize().values()]
+        return [_as_shape(layer.out_sizes) for layer in self.summarize().values()]
 
     @property
     def param_nums(self) -> list[int]:
@@ -102,6 +103,28 @@ class ModelSummary:
         return str(self.table)
 
     __repr__ = __str__
+
+
+UNKNOWN_SIZE = "?"
+"""The size of a value without a shape."""
+
+
+def parse_batch_shape(batch: Any) -> list[Any] | str:
+    """Return the shape of a tensor, a list of those in a list or tuple, or `?`."""
+    if hasattr(batch, "shape"):
+        return list(batch.shape)
+    if isinstance(batch, list | tuple):
+        return [parse_batch_shape(item) for item in batch]
+    return UNKNOWN_SIZE
+
+
+def _as_shape(text: str) -> list[Any] | str:
+    """Return the shape that a cell of the table shows."""
+    try:
+        shape = ast.literal_eval(text.replace(UNKNOWN_SIZE, repr(UNKNOWN_SIZE)))
+    except (SyntaxError, ValueError):  # a text that is cut, or of an object
+        return text
+    return list(shape) if isinstance(shape, list | tuple) else str(shape)
 
 
 def summarize(lightning_module: nn.Module, max_depth: int = 1) -> ModelSummary:

@@ -34,13 +34,15 @@ _ACCELERATORS = f"{_PACKAGE}.accelerator_classes"
 _STRATEGIES = f"{_PACKAGE}.strategy_classes"
 _HPARAMS = f"{_PACKAGE}.hparams_files"
 _FLAGS = f"{_PACKAGE}.package_flags"
+_LIBRARY = f"{_PACKAGE}.library_helpers"
+_PLUGINS = f"{_PACKAGE}.plugin_classes"
 
 EXPORTS = (
     # modules of Lightning, module that defines the names, the names (Lightning's=ours)
     (".", "trainer_hooks", "seed_everything"),
     (".", _CLASSES, "Callback LightningDataModule LightningModule Trainer"),
     (".", _HELPERS, "cli_lightning_logo"),
-    (".", "trainer_hooks._log", "_logger=log"),
+    (".", f"{_PACKAGE}.package_logger", "_logger"),
     ("accelerators fabric.accelerators", _ACCELERATORS, "Accelerator CPUAccelerator"),
     ("accelerators fabric.accelerators", _ACCELERATORS, "CUDAAccelerator MPSAccelerator"),
     ("accelerators fabric.accelerators", _ACCELERATORS, "TPUAccelerator XLAAccelerator"),
@@ -238,6 +240,60 @@ EXPORTS = (
         "PossibleUserWarning=TrainerHooksWarning",
     ),
     ("fabric.utilities.warnings", _HELPERS, "disable_possible_user_warnings"),
+    ("callbacks.progress.tqdm_progress", _LIBRARY, "convert_inf"),
+    ("cli utilities.cli", _LIBRARY, "instantiate_class"),
+    ("core.hooks", _PLUGINS, "CheckpointHooks DataHooks ModelHooks"),
+    ("loggers.base loggers.logger", _LIBRARY, "merge_dicts"),
+    ("utilities.data fabric.utilities.data", _LIBRARY, "has_iterable_dataset has_len"),
+    ("utilities.data", _LIBRARY, "has_len_all_ranks"),
+    ("utilities.parsing", _LIBRARY, "clean_namespace collect_init_args lightning_getattr"),
+    ("utilities.parsing", _LIBRARY, "lightning_hasattr lightning_setattr save_hyperparameters"),
+    (
+        "fabric.utilities.rank_zero utilities.distributed utilities.rank_zero",
+        _LIBRARY,
+        "LightningDeprecationWarning WarningCache",
+    ),
+    ("utilities.warnings fabric.utilities.warnings", _LIBRARY, "WarningCache"),
+    ("utilities.signature_utils", _LIBRARY, "is_param_in_hook_signature"),
+    (
+        "utilities.model_summary utilities.model_summary.model_summary core.memory",
+        f"{_PACKAGE}.model_summary",
+        "UNKNOWN_SIZE parse_batch_shape",
+    ),
+    ("plugins fabric.plugins", _PLUGINS, "DoublePrecision HalfPrecision MixedPrecision Precision"),
+    ("plugins.precision fabric.plugins.precision", _PLUGINS, "DoublePrecision HalfPrecision"),
+    ("plugins.precision fabric.plugins.precision", _PLUGINS, "MixedPrecision Precision"),
+    ("plugins.precision.double fabric.plugins.precision.double", _PLUGINS, "DoublePrecision"),
+    ("plugins.precision.half fabric.plugins.precision.half", _PLUGINS, "HalfPrecision"),
+    ("plugins.precision.amp fabric.plugins.precision.amp", _PLUGINS, "MixedPrecision"),
+    ("plugins.precision.precision fabric.plugins.precision.precision", _PLUGINS, "Precision"),
+    ("plugins plugins.layer_sync", _PLUGINS, "LayerSync TorchSyncBatchNorm"),
+    (
+        "plugins.environments fabric.plugins.environments",
+        _PLUGINS,
+        "ClusterEnvironment LightningEnvironment SLURMEnvironment TorchElasticEnvironment",
+    ),
+    ("fabric.plugins", _PLUGINS, "ClusterEnvironment"),
+    (
+        "plugins.environments.slurm_environment fabric.plugins.environments.slurm",
+        _PLUGINS,
+        "SLURMEnvironment",
+    ),
+    (
+        "plugins.environments.lightning_environment fabric.plugins.environments.lightning",
+        _PLUGINS,
+        "LightningEnvironment",
+    ),
+    (
+        "plugins.environments.torchelastic_environment fabric.plugins.environments.torchelastic",
+        _PLUGINS,
+        "TorchElasticEnvironment",
+    ),
+    (
+        "plugins.environments.cluster_environment fabric.plugins.environments.cluster_environment",
+        _PLUGINS,
+        "ClusterEnvironment",
+    ),
 )
 """The names of all modules; the first column of a row may hold several paths."""
 

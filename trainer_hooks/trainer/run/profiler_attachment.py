@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from trainer_hooks._names import ours
@@ -26,6 +27,9 @@ class ProfilerAttachment:
         assert context.state.fn is not None
         self._stage = context.state.fn
         self._watch = ActionMonitor(profiler)
+        if hasattr(profiler, "batches_expected"):
+            stage = self._stage
+            profiler.batches_expected = lambda: number_of_batches(trainer, stage)
         profiler.setup(
             stage=self._stage,
             local_rank=trainer.local_rank,
@@ -49,3 +53,18 @@ class ProfilerAttachment:
             self._profiler.describe()
         finally:
             self._profiler.teardown(stage=self._stage)
+
+
+def number_of_batches(trainer: Trainer, fn: str) -> float:
+    """Return the number of batches of a run, of a fit those that are trained; perhaps infinite."""
+    if fn == "fit":
+        steps = trainer.max_steps * trainer.accumulate_grad_batches
+        epochs = trainer.max_epochs if trainer.max_epochs >= 0 else math.inf
+        in_epochs = trainer.num_training_batches * epochs if epochs else 0
+        return min(in_epochs, steps if steps >= 0 else math.inf)
+    numbers = {
+        "validate": trainer.num_val_batches,
+        "test": trainer.num_test_batches,
+        "predict": trainer.num_predict_batches,
+    }
+    return sum(numbers.get(fn, ()))

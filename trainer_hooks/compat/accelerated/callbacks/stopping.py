@@ -128,9 +128,9 @@ class EarlyStoppingCallback(EarlyStopping):
         self._resolve_monitor(trainer)
         super().on_train_start(trainer, module)
 
-    def _check(self, trainer: Trainer) -> None:
+    def _run_early_stopping_check(self, trainer: Trainer) -> None:
         self._resolve_monitor(trainer)
-        super()._check(trainer)
+        super()._run_early_stopping_check(trainer)
         has_minimum = bool(trainer.min_epochs or trainer.min_steps)
         # as there, so that `on_stop_training_error` is called; it would pass over a minimum
         if self._request and trainer.stop_reason == self._request and not has_minimum:

@@ -1,6 +1,7 @@
 # made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
 
 from . import datamodule as datamodule
+from . import hooks as hooks
 from . import lightning as lightning
 from . import memory as memory
 from . import mixins as mixins

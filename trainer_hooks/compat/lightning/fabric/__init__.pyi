@@ -2,6 +2,7 @@
 
 from . import accelerators as accelerators
 from . import loggers as loggers
+from . import plugins as plugins
 from . import utilities as utilities
 from trainer_hooks import seed_everything
 

@@ -17,6 +17,7 @@ from . import parameter_tying as parameter_tying
 from . import parsing as parsing
 from . import rank_zero as rank_zero
 from . import seed as seed
+from . import signature_utils as signature_utils
 from . import types as types
 from . import warnings as warnings
 from trainer_hooks.compat.lightning.helpers import AttributeDict

@@ -1,0 +1,17 @@
+# made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
+
+from . import environments as environments
+from . import precision as precision
+from trainer_hooks.compat.lightning.plugin_classes import ClusterEnvironment
+from trainer_hooks.compat.lightning.plugin_classes import DoublePrecision
+from trainer_hooks.compat.lightning.plugin_classes import HalfPrecision
+from trainer_hooks.compat.lightning.plugin_classes import MixedPrecision
+from trainer_hooks.compat.lightning.plugin_classes import Precision
+
+__all__ = [
+    "ClusterEnvironment",
+    "DoublePrecision",
+    "HalfPrecision",
+    "MixedPrecision",
+    "Precision",
+]

@@ -1,0 +1,9 @@
+# made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
+
+from trainer_hooks.compat.lightning.plugin_classes import LayerSync
+from trainer_hooks.compat.lightning.plugin_classes import TorchSyncBatchNorm
+
+__all__ = [
+    "LayerSync",
+    "TorchSyncBatchNorm",
+]
