@@ -82,7 +82,7 @@ def fit_here(handlers):
 
 
 def test_metrics_are_there_at_the_events_of_a_batch():
-    """A handler of each batch reads the batch's values, as with a metric that is taken batchwise."""
+    """A handler of each batch reads the batch's values, as of a metric that is taken batchwise."""
     seen = []
     fit_here(lambda train, _: writing_down(train, seen))
     assert seen == seen_there()

@@ -14,6 +14,7 @@ from trainer_hooks.adapters.export.hook_driver import (
     largest_limit,
 )
 from trainer_hooks.adapters.export.host_trainer import (
+    LOADS_OUR_FILES,
     LOG_EVERY_N_STEPS,
     HostLogger,
     HostModule,
@@ -136,6 +137,8 @@ class AcceleratedHostTrainer(PolledHostTrainer):
     """pytorch-accelerated's Trainer under the names of ours; a name that is not here is its own."""
 
     framework = "pytorch-accelerated"
+
+    refuses: ClassVar[Mapping[str, str]] = {"SaveBestModelCallback": LOADS_OUR_FILES}
 
     lacks: ClassVar[Mapping[str, str]] = {
         "trial_run": _NO_RESTART,

@@ -9,6 +9,7 @@ import torch
 
 from trainer_hooks.adapters.export.hook_driver import HookDriver, find_caller
 from trainer_hooks.adapters.export.host_trainer import (
+    LOADS_OUR_FILES,
     HostLogger,
     HostModule,
     PolledHostTrainer,
@@ -72,6 +73,8 @@ class ComposerHostTrainer(PolledHostTrainer):
     """
 
     framework = "Composer"
+
+    refuses: ClassVar[Mapping[str, str]] = {"SaveBestModelCallback": LOADS_OUR_FILES}
 
     lacks: ClassVar[Mapping[str, str]] = {
         "trial_run": _NO_RESTART,

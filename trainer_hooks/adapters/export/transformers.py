@@ -16,6 +16,7 @@ from trainer_hooks.adapters.export.hook_driver import (
     largest_limit,
 )
 from trainer_hooks.adapters.export.host_trainer import (
+    LOADS_OUR_FILES,
     LOG_EVERY_N_STEPS,
     BatchScheduledHostTrainer,
     HostLogger,
@@ -119,6 +120,7 @@ class TransformersHostTrainer(BatchScheduledHostTrainer):
     }
 
     refuses: ClassVar[Mapping[str, str]] = {
+        "SaveBestModelCallback": LOADS_OUR_FILES,
         "MLPerfCallback": "It counts the samples of the loaders before the first evaluation.",
     }
 
