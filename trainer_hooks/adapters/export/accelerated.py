@@ -267,6 +267,10 @@ class AcceleratedDriver(HookDriver):
 
     def on_init_end(self, trainer: Any, _: Any) -> None:
         """Call `on_init_end`, keep the callback's state with the trainer's, and learn of errors."""
+        rest = self.without_twin(trainer.callback_handler.callbacks)
+        if rest is not None:
+            trainer.callback_handler.callbacks = rest
+            return
         self.trainer.proxy_target = trainer
         self._take_part_in_saves(trainer)
         train = trainer.train

@@ -221,8 +221,12 @@ class ComposerDriver(HookDriver):
 
     # --- the run ---
 
-    def init(self, _: Any) -> None:
+    def init(self, state: Any) -> None:
         """Call `on_init_end`, and learn of errors of `fit`."""
+        rest = self.without_twin(state.callbacks)
+        if rest is not None:
+            state.callbacks = rest
+            return
         self.trainer.composer_trainer = theirs = find_caller("composer", "Trainer")
         if "on_init_end" in self.calls:
             self.calls["on_init_end"](self.trainer)

@@ -263,6 +263,11 @@ class LightningDriver(HookDriver):
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Begin a run."""
+        # those of the module's configure_callbacks are there by now
+        rest = self.without_twin(trainer.callbacks)
+        if rest is not None:
+            trainer.callbacks = rest
+            return
         self.trainer.proxy_target = trainer
         fn = str(getattr(stage, "value", stage))
         if fn == "fit" and "on_init_end" in self.calls:

@@ -310,6 +310,10 @@ class TransformersDriver(HookDriver):
         """Call `on_init_end`, and take part in the Trainer's making of optimizers."""
         trainer = self.trainer
         trainer.proxy_target = theirs = find_caller("transformers", "Trainer")
+        rest = None if theirs is None else self.without_twin(theirs.callback_handler.callbacks)
+        if rest is not None:
+            theirs.callback_handler.callbacks = rest
+            return
         if "on_init_end" in self.calls:
             self.calls["on_init_end"](trainer)
         if theirs is None:
