@@ -241,11 +241,14 @@ def import_host_framework(module: str, framework: str, function: str, install: s
         install: the argument of `pip install`, for the error.
 
     Raises:
-        CallbackError: the framework is not installed.
+        CallbackError: the framework, or a package that it imports, is not installed.
     """
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise CallbackError(
-            f"{function}: {framework} is not installed. Install it: pip install {install}."
-        ) from error
+        if error.name is None or module.partition(".")[0] == error.name.partition(".")[0]:
+            lack, wanted = f"{framework} is not installed", f"pip install {install}"
+        else:
+            lack = f"{framework} cannot be imported, as it lacks {error.name!r}"
+            wanted = f"pip install {error.name.partition('.')[0]}"
+        raise CallbackError(f"{function}: {lack}. Install it: {wanted}.") from error
