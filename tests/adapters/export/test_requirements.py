@@ -10,7 +10,7 @@ from trainer_hooks.errors import CallbackError
 
 def test_a_framework_that_is_not_installed_is_told() -> None:
     """By its own name, with the command that installs it."""
-    with pytest.raises(CallbackError, match="Their Frame is not installed. .* pip install their-f"):
+    with pytest.raises(CallbackError, match=r"Frame is not installed. .* pip install their-f"):
         import_host_framework("no_such_frame.core", "Their Frame", "to_theirs", "their-frame")
 
 
