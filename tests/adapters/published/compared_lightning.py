@@ -42,7 +42,8 @@ def unfreeze_backbone():
 
         return Net
 
-    compared(lambda _: UnfreezeBackbone(1), module=module)
+    # a resume ends in an AttributeError of its own: it saves no state
+    compared(lambda _: UnfreezeBackbone(1), module=module, kills=False)
 
 
 # --- stable-pretraining ---
@@ -113,8 +114,7 @@ class _Loss(dict):
     def __init__(self):
         super().__init__(energy=None, forces=None)
         self.entries = {"energy": _Entry(0.5), "forces": _Entry(0.5)}
-        self.metrics_values_step: dict = {}
-        self.metrics_values_epoch: dict = {}
+        self.metrics_values_step = self.metrics_values_epoch = {"energy": 0.0, "forces": 0.0}
 
     def set_coeffs(self, coeffs):
         total = sum(coeffs.values())
@@ -152,7 +152,7 @@ def loss_coefficients():
 def soft_adapt():
     kind = _nequip("softadapt").SoftAdapt
     compared(
-        lambda _: kind(1.1, "batch", 2), module=_with_terms, differs_when_killed=True,
+        lambda _: kind(1.1, "batch", 4), module=_with_terms, differs_when_killed=True,
     )  # fmt: skip
 
 
@@ -188,59 +188,10 @@ def model_timer():
     compared(lambda _: kind(), pl="pytorch_lightning", ignore=("timer/", "tick_ms"))
 
 
-@case("schnetpack", "`ExponentialMovingAverage`", compared=True)
-def schnet_average():
-    from compare import source_of
-
-    kind = source_of("schnetpack/train/callbacks.py", "ExponentialMovingAverage")
-    compared(lambda _: kind(0.9), pl="pytorch_lightning")
-
-
-@case("pyannote.audio", "`GraduallyUnfreeze`", compared=True)
-def gradually_unfreeze():
-    kind = alone("pyannote.audio.core.callback", "pyannote.audio").GraduallyUnfreeze
-
-    def module(pl):
-        class Net(net_of(pl)):
-            def __init__(self):
-                super().__init__()
-                self.task = None
-
-        return Net
-
-    compared(lambda _: kind([["model"]], epochs_per_stage=1), module=module)
-
-
-@case("asteroid", "`SinkPITBetaScheduler`", compared=True)
-def asteroid_beta():
-    from compare import source_of
-
-    kind = source_of("asteroid/engine/schedulers.py", "SinkPITBetaScheduler")
-
-    def module(pl):
-        class Net(net_of(pl)):
-            def __init__(self):
-                super().__init__()
-                self.loss_func = type("Loss", (), {"beta": 1.0})()
-
-        return Net
-
-    compared(
-        lambda _: kind(lambda epoch: 0.5**epoch), pl="pytorch_lightning", module=module,
-        ignore=("cb",),
-    )  # fmt: skip
-
-
 @case("anomalib", "`TimerCallback`", compared=True)
 def anomalib_timer():
     kind = alone("anomalib.callbacks.timer").TimerCallback
     compared(lambda _: kind(), ignore=("start", "num_images"))
-
-
-@case("terratorch", "`ProgressiveResizing` of Clay", compared=True)
-def progressive_resizing():
-    kind = alone("terratorch.models.backbones.clay_v15.callbacks").ProgressiveResizing
-    compared(lambda _: kind())
 
 
 @case("torch-uncertainty", "`CompoundCheckpoint`", compared=True)
