@@ -69,7 +69,7 @@ def looking(transformers):
     return Look()
 
 
-def fit_there(transformers, look, accumulate, clip):
+def fit_there(transformers, *looks, accumulate=1, clip=None):
     torch.manual_seed(1)
     model = HuggingFaceModel()
     args = transformers.TrainingArguments(
@@ -81,7 +81,7 @@ def fit_there(transformers, look, accumulate, clip):
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     constant = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1)
     trainer = transformers.Trainer(
-        model, args, train_dataset=Named(), eval_dataset=Named(), callbacks=[look],
+        model, args, train_dataset=Named(), eval_dataset=Named(), callbacks=list(looks),
         optimizers=(optimizer, constant),
     )  # fmt: skip
     trainer.remove_callback(transformers.trainer_callback.PrinterCallback)
@@ -128,7 +128,7 @@ def test_logs_and_gradients_are_those_of_home(monkeypatch, tmp_path, accumulate,
     transformers = pytest.importorskip("transformers")
     monkeypatch.chdir(tmp_path)
     home, here = looking(transformers), looking(transformers)
-    fit_there(transformers, home, accumulate, clip)
+    fit_there(transformers, home, accumulate=accumulate, clip=clip)
     fit_here(here, accumulate=accumulate, clip=clip)
     # a step of several batches logs their mean there, and here the last one's
     but = ("loss",) if accumulate > 1 else ()
@@ -136,6 +136,8 @@ def test_logs_and_gradients_are_those_of_home(monkeypatch, tmp_path, accumulate,
     assert without_times(here.history) == nearly(home.history, but)
     assert without_times(here.evaluated) == nearly(home.evaluated)
     assert here.gradients == home.gradients
+    # the docs' table of differences has this row
+    assert ("loss" in but) == (here.logs[0]["loss"] != pytest.approx(home.logs[0]["loss"], 1e-4))
     times = [value for row in here.logs for name, value in row.items() if is_time(name)]
     assert len(times) == 9
     assert all(math.isfinite(value) and value >= 0 for value in times)
@@ -171,3 +173,28 @@ def test_gradients_are_there_again_after_the_event(monkeypatch, tmp_path):
     fit_here(looking(transformers), mine := Ours())
     assert len(mine.norms) == 8
     assert all(norm > 0 for norm in mine.norms)
+
+
+def test_the_summary_and_the_end_come_callback_by_callback(monkeypatch, tmp_path):
+    """There all are told of the summary before the first is told of the end, as the docs say."""
+    transformers = pytest.importorskip("transformers")
+    monkeypatch.chdir(tmp_path)
+
+    def told(fit):
+        calls = []
+
+        class Tells(transformers.TrainerCallback):
+            def on_log(self, args, state, control, logs=None, **kwargs):
+                if "train_runtime" in logs:
+                    calls.append((type(self).__name__, "on_log"))
+
+            def on_train_end(self, args, state, control, **kwargs):
+                calls.append((type(self).__name__, "on_train_end"))
+
+        fit(type("First", (Tells,), {})(), type("Second", (Tells,), {})())
+        return calls
+
+    one, two = (("First", name) for name in ("on_log", "on_train_end"))
+    three, four = (("Second", name) for name in ("on_log", "on_train_end"))
+    assert told(lambda *both: fit_there(transformers, *both)) == [one, three, two, four]
+    assert told(fit_here) == [one, two, three, four]
