@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import FrameType
 
-    from trainer_hooks.adapters.export.hook_driver import HookDriver
     from trainer_hooks.connector.registry import CallbackEntry
 
 SWITCH = "TRAINER_HOOKS_IN_LIGHTNING"
@@ -152,11 +151,10 @@ def _mark_as_plugin(callback: Any) -> None:
         driver.is_from_plugin = True
 
 
-def driver_of(callback: Any) -> HookDriver | None:
+def driver_of(callback: Any) -> Any:
     """Return the driver of a callback of ours in a host's form; None of any other callback."""
     # by the class: one framework's callbacks answer an unknown attribute with another error
-    driver: HookDriver | None = getattr(type(callback), "trainer_hooks_driver", None)
-    return driver
+    return getattr(type(callback), "trainer_hooks_driver", None)
 
 
 def _identity(callback: Any) -> tuple[type, str]:
