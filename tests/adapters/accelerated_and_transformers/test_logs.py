@@ -198,3 +198,31 @@ def test_the_summary_and_the_end_come_callback_by_callback(monkeypatch, tmp_path
     three, four = (("Second", name) for name in ("on_log", "on_train_end"))
     assert told(lambda *both: fit_there(transformers, *both)) == [one, three, two, four]
     assert told(fit_here) == [one, two, three, four]
+
+
+def test_sparse_gradients_have_a_norm(monkeypatch, tmp_path):
+    """Those of an embedding, of which torch itself gives none."""
+    transformers = pytest.importorskip("transformers")
+    monkeypatch.chdir(tmp_path)
+
+    class Words(trainer_hooks.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = torch.nn.Embedding(4, 1, sparse=True)
+
+        def training_step(self, batch, batch_idx):
+            loss = self.table(batch).mul(torch.tensor([[3.0], [4.0]])).sum()
+            self.log("loss", loss)
+            return loss
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    trainer = trainer_hooks.Trainer(
+        callbacks=[look := looking(transformers)], max_epochs=1, accelerator="cpu", logger=False,
+        plugins=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, log_every_n_steps=1,
+    )  # fmt: skip
+    look.__class__.on_optimizer_step = look.__class__.on_pre_optimizer_step = lambda *_, **__: None
+    trainer.fit(Words(), [torch.tensor([0, 1])])
+    assert look.logs[0]["grad_norm"] == pytest.approx(5.0)

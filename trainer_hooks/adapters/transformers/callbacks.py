@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
+from torch.nn.utils import get_total_norm
+
 from trainer_hooks.adapters.callback_adapter import (
     ForeignProgressBar,
     HostedCallback,
@@ -17,7 +19,6 @@ from trainer_hooks.adapters.callback_adapter import (
 )
 from trainer_hooks.callbacks import EarlyStopping
 from trainer_hooks.callbacks.base import will_be_logged
-from trainer_hooks.callbacks.monitors.gradient_norm_monitor import gradient_norms, norm_of_norms
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.data.batch_counts import count_samples
 from trainer_hooks.runtime.rng import isolated
@@ -214,8 +215,10 @@ class EventObjects:
         """Keep the norm of a step's gradients before they are clipped, if the step is logged."""
         # the end of an epoch logs as well
         if will_be_logged(trainer) or trainer.is_last_batch:
-            norms = list(gradient_norms(module).values())
-            norm: Any = norm_of_norms(norms) if norms else None
+            gradients = [p.grad for p in module.parameters() if p.grad is not None]
+            # torch has no norm of a sparse tensor, as of an embedding's gradient
+            entries = [g.coalesce().values() if g.is_sparse else g for g in gradients]
+            norm: Any = get_total_norm(entries) if entries else None
             # of shards the sum is a collective: in this hook, which all ranks come to
             self.grad_norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
 
