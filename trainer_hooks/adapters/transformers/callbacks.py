@@ -75,6 +75,9 @@ _COUNTERPARTS: dict[str, type[Callback]] = {
 }
 """The class of ours that a callback counts as; a default of that class steps back."""
 
+_TIMES = ("_runtime", "_per_second")
+"""The ends of names of logged times and rates."""
+
 _STATE_KEY = "transformers"
 """The entry of a checkpoint for the state that all adapters of a trainer share."""
 
@@ -280,6 +283,12 @@ class EventObjects:
     def state_dict(self) -> dict[str, Any]:
         """Return the part of the state that cannot be computed from our progress."""
         state = {name: getattr(self.state, name) for name in _REMEMBERED}
+        # no times, which differ from run to run: a resumed run has the uncut one's states
+        state["log_history"] = [
+            {name: value for name, value in row.items() if not name.endswith(_TIMES)}
+            for row in state["log_history"]
+            if "train_runtime" not in row
+        ]
         norm = None if self.grad_norm is None else float(self.grad_norm)
         return {**state, "learning_rate": self.learning_rate, "grad_norm": norm}
 
