@@ -37,10 +37,17 @@ def published() -> str:
     found = json.loads(_PUBLISHED.read_text(encoding="utf-8")).values()
     rows = [
         f"| {', by '.join(f'{name} {version}' for name, version in one['packages'].items())} "
-        f"| {one['what']} | {'yes' if one['runs'] else 'no: ' + one['why']} |"
+        f"| {one['what']} | {_outcome(one)} |"
         for one in found
     ]
     return "\n".join(["", "| package | class | runs |", "|---|---|---|", *rows, "", ""])
+
+
+def _outcome(row: Mapping[str, Any]) -> str:
+    """Return what came of a published callback."""
+    if row.get("compared"):
+        return "as at home, whole and killed" if row["runs"] else f"compared: {row['why']}"
+    return "yes" if row["runs"] else f"no: {row['why']}"
 
 
 def hooks_of(framework: str) -> str:

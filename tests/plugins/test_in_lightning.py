@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from pathlib import Path
 
 import pytest
 
@@ -252,6 +253,108 @@ def test_what_the_user_passes_replaces_it(installed, run_with_plugins, package) 
         for heard in (
             [tally, bell], [["mine", 3], bell], [["mine", "rings"], tally],
             [["mine", 3], tally, bell],
+        )
+    ]  # fmt: skip
+
+
+FROM_THE_MODULE = """
+import json, warnings
+warnings.simplefilter("ignore")
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader
+from trainer_hooks.adapters import to_lightning
+from {package}.factories import HEARD, Bell, Tally
+
+class Net(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 1)
+    def training_step(self, batch, batch_idx):
+        return self.layer(batch).pow(2).mean()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+    def configure_callbacks(self):
+        return [to_lightning(Tally("module's")), to_lightning(Bell("module's"))]
+
+trainer = pl.Trainer(
+    accelerator="cpu", max_epochs=1, logger=False, enable_progress_bar=False,
+    enable_model_summary=False,
+)
+trainer.fit(Net(), DataLoader(torch.rand(6, 3), batch_size=2))
+names = [type(callback).__name__ for callback in trainer.callbacks]
+print(json.dumps([sorted(HEARD, key=str), names.count("Tally"), names.count("Bell")]))
+"""
+
+
+def test_what_the_module_brings_replaces_it(installed, run_with_plugins) -> None:
+    """`configure_callbacks` of a LightningModule, as with two callbacks of Lightning itself."""
+    groups = {"trainer_hooks.callbacks_factory": {"tally": "factories:make"}}
+    package = "brought"
+    installed.declare(package, (package, "1.0", {"factories": REPLACED}, groups))
+    done = run_with_plugins(FROM_THE_MODULE.replace("{package}", package), package)
+    assert done.returncode == 0, done.stderr
+    heard = [["module's", "rings"], ["module's", 3]]
+    assert json.loads(done.stdout.splitlines()[-1]) == [heard, 1, 1]
+
+
+ELSEWHERE = """
+import contextlib, json, os, sys, tempfile, warnings
+warnings.simplefilter("ignore")
+folder = tempfile.TemporaryDirectory()
+os.chdir(folder.name)
+sys.path[:0] = {places!r}
+import host_fits
+from trainer_hooks import adapters
+from {package}.factories import HEARD, Bell, Tally
+
+host = host_fits.{host}()
+convert = host.convert
+host.convert = lambda callback: callback
+told = []
+for given in ((), (Tally("mine"),), (Bell("mine"),), (Tally("mine", "other batches"),)):
+    HEARD.clear()
+    # before and after the package's, which the user may write down in either order
+    brought = adapters.plugins_for(host.name)
+    mine = [convert(callback) for callback in given]
+    passed = [*brought, *mine] if len(told) % 2 else [*mine, *brought]
+    with contextlib.redirect_stdout(sys.stderr):
+        fit = host.fit(*passed, epochs=1, saves=True)
+    assert fit.error is None, fit.error
+    told.append(sorted(HEARD, key=str))
+print(json.dumps(told))
+"""
+
+
+@pytest.mark.parametrize(
+    ("host", "package"),
+    [
+        ("InTransformers", "transformers"), ("InComposer", "composer"),
+        ("InAccelerated", "pytorch_accelerated"),
+    ],
+)  # fmt: skip
+def test_what_the_user_passes_replaces_it_elsewhere(
+    installed, run_with_plugins, host, package
+) -> None:
+    """With `plugins_for` beside it, in either order: one of the same class and state_key runs."""
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"needs {package}")
+    adapters = Path(__file__).parents[1] / "adapters"
+    places = [adapters / "export", adapters.parent / "support", adapters / "composer" / "stand_ins"]
+    if package != "composer":
+        places.pop()
+    groups = {"trainer_hooks.callbacks_factory": {"tally": "factories:make"}}
+    name = f"beside_{package}"
+    installed.declare(name, (name.replace("_", "-"), "1.0", {"factories": REPLACED}, groups))
+    code = ELSEWHERE.replace("{places!r}", repr(list(map(str, places)))).replace("{host}", host)
+    done = run_with_plugins(code.replace("{package}", name), name)
+    assert done.returncode == 0, done.stderr[-3000:]
+    bell, tally = ["package's", "rings"], ["package's", 4]
+    assert json.loads(done.stdout.splitlines()[-1]) == [
+        sorted(heard, key=str)
+        for heard in (
+            [tally, bell], [["mine", 4], bell], [["mine", "rings"], tally],
+            [["mine", 4], tally, bell],
         )
     ]  # fmt: skip
 

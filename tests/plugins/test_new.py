@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,38 @@ def test_it_installs_and_passes_its_own_tests(site: Path, project: Path, tmp_pat
     options = ["-q", "-W", "error", "-p", "no:cacheprovider"]
     told = run("-m", "pytest", *options, copied / "tests", cwd=copied, path=path)
     assert "3 passed" in told
+
+
+FRAMEWORKS = {
+    "in_lightning": "pytorch_lightning", "in_accelerated": "pytorch_accelerated",
+    "in_composer": "composer", "in_transformers": "transformers",
+}  # fmt: skip
+STAND_INS = ROOT / "tests" / "adapters" / "composer" / "stand_ins"
+"""For torchvision, which Composer imports for models of its own alone."""
+
+
+@pytest.mark.slow  # trains in four other trainers
+def test_it_passes_the_check_in_the_other_trainers(
+    site: Path, project: Path, tmp_path: Path
+) -> None:
+    """`plugins check --everywhere` finds nothing in any trainer that is installed."""
+    target, copied = tmp_path / "site", tmp_path / "project"
+    shutil.copytree(project, copied)
+    build_and_install(copied, target)
+    # its own tests have run the other checks
+    left_out = [f"--skip={name}" for name in ("orders", "resumes", "costs", "refits")]
+    told = run(
+        *("-m", "trainer_hooks", "plugins", "check", "Acme.Sample-Rate", "--everywhere", "--json"),
+        *left_out,
+        cwd=tmp_path,
+        path=os.pathsep.join(map(str, (target, site, STAND_INS))),
+    )
+    [record] = json.loads(told)
+    outcomes = {result["name"]: result["outcome"] for result in record["results"]}
+    assert {name: outcomes[name] for name in FRAMEWORKS} == {
+        name: "passed" if find_spec(package) is not None else "skipped"
+        for name, package in FRAMEWORKS.items()
+    }
 
 
 @pytest.mark.slow

@@ -25,9 +25,6 @@ class SchedulerStepper:
     Args:
         context: the run context.
 
-    Attributes:
-        has_step_schedulers: whether a scheduler counts optimizer steps.
-        has_waiting_schedulers: whether one of those monitors a metric.
     """
 
     def __init__(self, context: RunContext) -> None:
@@ -35,15 +32,27 @@ class SchedulerStepper:
         configs = context.training.optimization.schedulers
         # with manual optimization the module steps its schedulers itself
         self._configs = configs if context.module.automatic_optimization else []
-        by_step = [config for config in self._configs if config.interval == "step"]
-        self.has_step_schedulers = bool(by_step)
-        self.has_waiting_schedulers = any(config.reduce_on_plateau for config in by_step)
         self._steps = context.training.progress.steps_completed
         self._groups = context.training.optimization.num_groups
         # an overridden `lr_scheduler_step` is called between batches, where a logged value would
         # belong to none: `closed` makes logging there an error
         is_overridden = defines(context.module, "lr_scheduler_step", Module)
         self._closed_metrics = context.training.metrics.closed if is_overridden else nullcontext
+
+    # asked anew each time: a callback may put a scheduler in or take one out, as those that warm up
+    # and StochasticWeightAveraging do
+
+    @property
+    def has_step_schedulers(self) -> bool:
+        """Whether a scheduler counts optimizer steps."""
+        return bool(self._configs) and any(config.interval == "step" for config in self._configs)
+
+    @property
+    def has_waiting_schedulers(self) -> bool:
+        """Whether one of those monitors a metric."""
+        return bool(self._configs) and any(
+            config.interval == "step" and config.reduce_on_plateau for config in self._configs
+        )
 
     def after_step(self) -> None:
         """Step the schedulers that count optimizer steps, unless no step was made.
@@ -57,11 +66,8 @@ class SchedulerStepper:
         if count == self._steps:
             return
         self._steps = count
-        # in the counters, so that a checkpoint from before the due step holds it. Asked anew: a
-        # callback may have taken the scheduler out since, as StochasticWeightAveraging does
-        self._context.training.progress.is_plateau_due = self.has_waiting_schedulers and any(
-            config.interval == "step" and config.reduce_on_plateau for config in self._configs
-        )
+        # in the counters, so that a checkpoint from before the due step holds it
+        self._context.training.progress.is_plateau_due = self.has_waiting_schedulers
         self._step_step_schedulers(on_plateau=False)
 
     def after_validation(self) -> None:

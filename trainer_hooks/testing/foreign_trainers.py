@@ -327,8 +327,15 @@ def _foreign_check(
         return _check_in(harness, framework, convert, fit)
 
     def hindrance() -> str:
-        is_installed = any(map(importlib.util.find_spec, packages))
-        return "" if is_installed else f"{framework} is not installed"
+        found = [package for package in packages if importlib.util.find_spec(package) is not None]
+        if not found:
+            return f"{framework} is not installed"
+        try:
+            importlib.import_module(found[0])
+        except ModuleNotFoundError as error:
+            # it lacks something of its own, for which no callback can do anything
+            return f"{framework} cannot be imported: {error}"
+        return ""
 
     owner = f"{framework}'" if framework.endswith("s") else f"{framework}'s"
     return Check(

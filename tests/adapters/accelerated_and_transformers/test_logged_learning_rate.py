@@ -38,14 +38,14 @@ class Net(trainer_hooks.Module):
 
 
 def test_a_training_log_has_the_learning_rate_of_its_step(tmp_path):
-    """That of the step before the scheduler's, in `logs` and in the history; no evaluation has."""
+    """That of the step before the scheduler's; neither an evaluation nor the summary has one."""
     transformers = pytest.importorskip("transformers")
     told = []
 
     class Look(transformers.TrainerCallback):
         def on_log(self, args, state, control, logs=None, **kwargs):
-            told.append((sorted({*logs} - {"epoch"}), logs.get("learning_rate")))
-            self.last = state.log_history[-1]
+            told.append((sorted({"loss", "eval_loss"} & set(logs)), logs.get("learning_rate")))
+            self.history = list(state.log_history)
 
     look = Look()
     trainer = trainer_hooks.Trainer(
@@ -55,16 +55,17 @@ def test_a_training_log_has_the_learning_rate_of_its_step(tmp_path):
     )  # fmt: skip
     trainer.fit(Net(), list(torch.ones(3, 2, 1)), list(torch.ones(1, 2, 1)))
     assert told == [
-        (["learning_rate", "loss"], pytest.approx(0.1)),
-        (["learning_rate", "loss"], pytest.approx(0.05)),
-        (["learning_rate", "loss"], pytest.approx(0.025)),
+        (["loss"], pytest.approx(0.1)),
+        (["loss"], pytest.approx(0.05)),
+        (["loss"], pytest.approx(0.025)),
         (["eval_loss"], None),
+        ([], None),  # the summary of the training
     ]
-    assert look.last["eval_loss"] > 0
+    assert look.history[-2]["eval_loss"] > 0
 
 
 def test_the_learning_rate_of_the_last_step_survives_a_resume(tmp_path):
-    """The mean of an epoch, logged before the resumed run steps, has the rate of the step saved."""
+    """An epoch's mean, logged before the resumed run steps, has rate and norm of the step saved."""
     transformers = pytest.importorskip("transformers")
 
     def history(path=None):
@@ -79,6 +80,7 @@ def test_the_learning_rate_of_the_last_step_survives_a_resume(tmp_path):
 
     uncut = history()
     assert uncut[-1]["learning_rate"] == pytest.approx(0.025)
-    assert [entry.get("learning_rate") for entry in history(tmp_path / "step=3.ckpt")] == [
-        entry.get("learning_rate") for entry in uncut
-    ]
+    resumed = history(tmp_path / "step=3.ckpt")
+    for name in ("learning_rate", "grad_norm"):
+        assert uncut[-1][name] is not None
+        assert [row.get(name) for row in resumed] == [row.get(name) for row in uncut]

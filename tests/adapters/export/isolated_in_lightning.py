@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from default_fits import NAMES, run_beside_defaults
 from host_fits import InLightning
 from pairs import (
     PAIRS,
@@ -52,3 +53,11 @@ def test_a_hook_that_lightning_never_calls_is_refused(hook):
     callback = type("Listens", (Callback,), {hook: lambda *_: None})()
     with pytest.raises(CallbackError, match=f"none of its hooks '{hook}' is called in Lightning"):
         to_lightning(callback)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", NAMES)
+def test_it_runs_beside_the_defaults_or_is_refused(name, tmp_path, monkeypatch):
+    """With validation, sanity check, bars and loggers on; none dies in the run."""
+    monkeypatch.chdir(tmp_path)
+    run_beside_defaults(name, "lightning")

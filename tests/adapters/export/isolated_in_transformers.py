@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from default_fits import NAMES, run_beside_defaults
 from host_fits import InTransformers
 from pairs import (
     PAIRS,
@@ -42,3 +43,11 @@ def test_it_is_refused_as_it_is_converted(name):
     make, _, reason = REFUSED[name]
     with pytest.raises(CallbackError, match=reason):
         InTransformers().convert(make(InTransformers()))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", NAMES)
+def test_it_runs_beside_the_defaults_or_is_refused(name, tmp_path, monkeypatch):
+    """With validation, sanity check, bars and loggers on; none dies in the run."""
+    monkeypatch.chdir(tmp_path)
+    run_beside_defaults(name, "transformers")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,6 +32,7 @@ class Case:
         fails: part of the error that it ends with, empty if it runs.
         why: why it does not run, for readers.
         by: the distribution that brings what writes for the package, if it is another.
+        compared: whether it is run in its own trainer, too, whole and killed, and compared.
     """
 
     package: str
@@ -37,6 +41,7 @@ class Case:
     fails: str = ""
     why: str = ""
     by: str = ""
+    compared: bool = False
 
     @property
     def name(self) -> str:
@@ -44,14 +49,46 @@ class Case:
         return f"{self.package} {self.what}"
 
 
-def case(package: str, what: str, *, by: str = "", fails: str = "", why: str = "") -> Any:
+def case(
+    package: str, what: str, *, by: str = "", fails: str = "", why: str = "", compared: bool = False
+) -> Any:
     """Add a function to the list; the arguments are those of `Case`."""
 
     def add(run: Callable[[], None]) -> Callable[[], None]:
-        CASES.append(Case(package, what, run, fails, why, by))
+        CASES.append(Case(package, what, run, fails, why, by, compared))
         return run
 
     return add
+
+
+class _Placeholder(ModuleType):
+    """A module of which only names in annotations are used."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {"Type": None})
+
+
+def alone(name: str, *placeholders: str) -> Any:
+    """Return a module of an installed package, of which the packages around it are not run.
+
+    Those import much that the callback does not need.
+
+    Args:
+        name: the module's full name.
+        placeholders: modules that it names in annotations alone.
+    """
+    for placeholder in placeholders:
+        sys.modules.setdefault(placeholder, _Placeholder(placeholder))
+    top, *rest = name.split(".")
+    place = next(Path(path, top) for path in sys.path if Path(path, top).is_dir())
+    for depth in range(len(rest)):
+        package = ".".join([top, *rest[:depth]])
+        if package not in sys.modules:
+            module = sys.modules[package] = ModuleType(package)
+            module.__path__ = [str(place.joinpath(*rest[:depth]))]
+    return importlib.import_module(name)
 
 
 class Net(trainer_hooks.Module):

@@ -7,16 +7,23 @@ docs/foreign-callbacks.md is made. Words choose the cases whose names hold one o
 
 from __future__ import annotations
 
+import atexit
 import importlib.metadata
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).parent
 NOTED = HERE / "published.json"
+SUPPORT = HERE.parents[1] / "support"
+STAND_INS = HERE.parent / "composer" / "stand_ins"
+"""For torchvision, which Composer imports for models of its own alone."""
 
 
 def versions_of(case) -> dict[str, str] | None:
@@ -30,6 +37,20 @@ def versions_of(case) -> dict[str, str] | None:
     return found
 
 
+@cache
+def place_of_lightning() -> str:
+    """Return a folder with the package `lightning`, if only `pytorch_lightning` is installed."""
+    if find_spec("lightning") is not None or find_spec("pytorch_lightning") is None:
+        return ""
+    sys.path.append(str(SUPPORT))
+    from lightning_package import stand_in
+
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder)
+    stand_in(Path(folder))
+    return folder
+
+
 def tried(case, run=subprocess.run) -> str:
     """`run` a case in a process of its own; return an empty text if it did what is expected."""
     with tempfile.TemporaryDirectory() as folder:
@@ -38,7 +59,8 @@ def tried(case, run=subprocess.run) -> str:
                 [sys.executable, __file__, "--one", case.name],
                 cwd=folder, capture_output=True, text=True, timeout=300, check=False,
                 env={**os.environ, "HOME": folder, "PYTHONPATH": os.pathsep.join([
-                    str(HERE.parents[2]), os.environ.get("PYTHONPATH", ""),
+                    str(HERE.parents[2]), place_of_lightning(), os.environ.get("PYTHONPATH", ""),
+                    str(STAND_INS),
                 ])},
             )  # fmt: skip
         except subprocess.TimeoutExpired:
@@ -54,13 +76,10 @@ def all_cases() -> list:
     """Return the cases of all files."""
     sys.path.insert(0, str(HERE))
     import common
-    import of_ignite
-    import of_lightning
-    import of_transformers
 
-    assert of_ignite
-    assert of_lightning
-    assert of_transformers
+    for name in ("of_ignite", "of_lightning", "of_transformers", "compared_lightning",
+                 "compared_transformers", "compared_composer"):  # fmt: skip
+        importlib.import_module(name)
     return common.CASES
 
 
@@ -87,6 +106,7 @@ def main(*words: str) -> int:
         else:
             noted[case.name] = {
                 "packages": versions, "what": case.what, "runs": not case.fails, "why": case.why,
+                "compared": case.compared,
             }  # fmt: skip
     if is_written:
         rows = {case.name: noted[case.name] for case in all_cases() if case.name in noted}

@@ -21,6 +21,9 @@ FRAMEWORKS = {
     "of_ignite.py": "ignite.engine",
     "of_lightning.py": "pytorch_lightning",
     "of_transformers.py": "transformers.trainer",
+    "compared_lightning.py": "pytorch_lightning",
+    "compared_transformers.py": "transformers.trainer",
+    "compared_composer.py": "composer",
 }
 
 

@@ -14,6 +14,7 @@ from trainer_hooks.adapters.export.hook_driver import (
     largest_limit,
 )
 from trainer_hooks.adapters.export.host_trainer import (
+    LOADS_OUR_FILES,
     LOG_EVERY_N_STEPS,
     HostLogger,
     HostModule,
@@ -136,6 +137,8 @@ class AcceleratedHostTrainer(PolledHostTrainer):
     """pytorch-accelerated's Trainer under the names of ours; a name that is not here is its own."""
 
     framework = "pytorch-accelerated"
+
+    refuses: ClassVar[Mapping[str, str]] = {"SaveBestModelCallback": LOADS_OUR_FILES}
 
     lacks: ClassVar[Mapping[str, str]] = {
         "trial_run": _NO_RESTART,
@@ -264,6 +267,10 @@ class AcceleratedDriver(HookDriver):
 
     def on_init_end(self, trainer: Any, _: Any) -> None:
         """Call `on_init_end`, keep the callback's state with the trainer's, and learn of errors."""
+        rest = self.without_twin(trainer.callback_handler.callbacks)
+        if rest is not None:
+            trainer.callback_handler.callbacks = rest
+            return
         self.trainer.proxy_target = trainer
         self._take_part_in_saves(trainer)
         train = trainer.train

@@ -9,6 +9,7 @@ import torch
 
 from trainer_hooks.adapters.export.hook_driver import HookDriver, find_caller
 from trainer_hooks.adapters.export.host_trainer import (
+    LOADS_OUR_FILES,
     HostLogger,
     HostModule,
     PolledHostTrainer,
@@ -73,6 +74,8 @@ class ComposerHostTrainer(PolledHostTrainer):
     """
 
     framework = "Composer"
+
+    refuses: ClassVar[Mapping[str, str]] = {"SaveBestModelCallback": LOADS_OUR_FILES}
 
     lacks: ClassVar[Mapping[str, str]] = {
         "trial_run": _NO_RESTART,
@@ -227,8 +230,12 @@ class ComposerDriver(HookDriver):
 
     # --- the run ---
 
-    def init(self, _: Any) -> None:
+    def init(self, state: Any) -> None:
         """Call `on_init_end`, and learn of errors of `fit`."""
+        rest = self.without_twin(state.callbacks)
+        if rest is not None:
+            state.callbacks = rest
+            return
         self.trainer.composer_trainer = theirs = find_caller("composer", "Trainer")
         if "on_init_end" in self.calls:
             self.calls["on_init_end"](self.trainer)

@@ -18,6 +18,7 @@ import torch
 from trainer_hooks._log import log
 from trainer_hooks._names import ours
 from trainer_hooks.adapters.export.host_trainer import HostTrainer, report_of
+from trainer_hooks.adapters.export.plugins import driver_of
 from trainer_hooks.adapters.export.requirements import check_requirements
 from trainer_hooks.callbacks import ModelPruning
 from trainer_hooks.clock.progress import EpochStage
@@ -100,6 +101,34 @@ class HookDriver:
     def is_open(self) -> bool:
         """Whether a run is open: its `setup` was called, and its `teardown` was not."""
         return bool(self._open_fn)
+
+    is_from_plugin = False
+    """Whether an installed package brings the callback, and not the user."""
+
+    def without_twin(self, callbacks: Sequence[Any]) -> list[Any] | None:
+        """Return a host's callbacks without this one, if the user has passed it as well.
+
+        As in our Trainer, a callback of the user replaces a package's of the same class and
+        state_key. This one calls no hook any more.
+
+        Args:
+            callbacks: the host's callbacks.
+
+        Returns:
+            The others; None if this callback stays.
+        """
+        own = type(self.callback), self.callback.state_key
+        drivers = [driver_of(callback) for callback in callbacks]
+        if not self.is_from_plugin or not any(
+            driver is not None
+            and not driver.is_from_plugin
+            and (type(driver.callback), driver.callback.state_key) == own
+            for driver in drivers
+        ):
+            return None
+        self.calls = {}
+        pairs = zip(callbacks, drivers, strict=True)
+        return [callback for callback, driver in pairs if driver is not self]
 
     # --- hooks ---
 

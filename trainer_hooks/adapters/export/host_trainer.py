@@ -39,6 +39,13 @@ LOG_EVERY_N_STEPS = 50
 """Steps between two logged ones in a host that has no such option; the default of our Trainer."""
 
 
+LOADS_OUR_FILES = (
+    "At the end of a fit it loads the best file, which is in this trainer's form and not in ours: "
+    "pass load_saved_checkpoint=False."
+)
+"""Why hosts whose checkpoints are not in our form refuse a callback that loads its own file."""
+
+
 def missing_host_attribute(name: str, framework: str, callback: Callback) -> AttributeError:
     """Return the error for an attribute of our Trainer that the host's trainer does not have.
 

@@ -18,6 +18,7 @@ from trainer_hooks.adapters.export.hook_driver import (
     largest_limit,
 )
 from trainer_hooks.adapters.export.host_trainer import (
+    LOADS_OUR_FILES,
     LOG_EVERY_N_STEPS,
     HostLogger,
     HostModule,
@@ -106,6 +107,8 @@ class IgniteHostTrainer(PolledHostTrainer):
     }
 
     refuses: ClassVar[Mapping[str, str]] = {
+        "SaveBestModelCallback": LOADS_OUR_FILES,
+        "WSDCheckpointCallback": "Ignite's engines do not tell their schedulers.",
         "MLPerfCallback": "It counts the samples of loaders, which an evaluator does not tell.",
     }
 

@@ -24,6 +24,7 @@ _SAME_HOOKS = tuple(hook for hook, name in LIGHTNING_NAMES.items() if name == "s
 
 LIGHTNING_EVENTS: dict[str, str] = {
     **{hook: hook for hook in _SAME_HOOKS},
+    "on_sanity_check_start": "on_validation_start",  # its own comes before the loaders are made
     "on_configure_model": "setup",
     "on_after_configure_model": "setup",
     "on_before_load": "setup",
@@ -256,10 +257,17 @@ class LightningDriver(HookDriver):
     events = LIGHTNING_EVENTS
     trainer: LightningHostTrainer
 
+    _is_checking = False
+
     # --- the run ---
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Begin a run."""
+        # those of the module's configure_callbacks are there by now
+        rest = self.without_twin(trainer.callbacks)
+        if rest is not None:
+            trainer.callbacks = rest
+            return
         self.trainer.proxy_target = trainer
         fn = str(getattr(stage, "value", stage))
         if fn == "fit" and "on_init_end" in self.calls:
@@ -387,8 +395,20 @@ class LightningDriver(HookDriver):
 
     # --- evaluations ---
 
-    def on_validation_start(self, *_: Any) -> None:
-        """Begin a validation."""
+    def on_sanity_check_start(self, *_: Any) -> None:
+        """Wait for the loaders, which are there when the check's validation starts."""
+
+    def on_sanity_check_end(self, *_: Any) -> None:
+        """End a sanity check, if it had anything to validate."""
+        if self._is_checking:
+            self._is_checking = False
+            self.fire("on_sanity_check_end")
+
+    def on_validation_start(self, trainer: Any, *_: Any) -> None:
+        """Begin a validation, and with the first one the sanity check."""
+        if trainer.sanity_checking:
+            self._is_checking = True
+            self.fire("on_sanity_check_start")
         self.begin_validation_run()
         self.begin_validation()
 

@@ -46,7 +46,8 @@ def plugins_for(
 
     The packages are those that a `Trainer(plugins=...)` would load, by the same environment
     variables and with the same messages. A callback that the framework cannot run is told like a
-    plugin that fails, and left out.
+    plugin that fails, and left out. One that you pass yourself, of the same class and state_key,
+    replaces a package's as the framework's Trainer is made.
 
     Args:
         framework: `"lightning"`, `"transformers"`, `"composer"`, `"accelerated"` or `"ignite"`.
@@ -85,10 +86,13 @@ def _converted(entries: Iterable[CallbackEntry], framework: str, errors: str) ->
             converted.append(guest)  # one of that framework's own callbacks
             continue
         try:
-            converted.append(convert(entry.callback))
+            made = convert(entry.callback)
         except TrainerHooksError as error:
             assert entry.plugin is not None
             report_plugin_error(entry.plugin, f"cannot run in {framework}: {error}", errors, error)
+        else:
+            _mark_as_plugin(made)
+            converted.append(made)
     return converted
 
 
@@ -134,11 +138,27 @@ def without_users_own(made: list[Any]) -> list[Any]:
         frame = frame.f_back
     trainer = None if frame is None else getattr(frame.f_locals.get("self"), "trainer", None)
     given = {_identity(callback) for callback in getattr(trainer, "callbacks", None) or ()}
-    return [callback for callback in made if _identity(callback) not in given]
+    rest = [callback for callback in made if _identity(callback) not in given]
+    for callback in rest:
+        # it steps back for one that the module brings later
+        _mark_as_plugin(callback)
+    return rest
+
+
+def _mark_as_plugin(callback: Any) -> None:
+    driver = driver_of(callback)
+    if driver is not None:  # none in Ignite, where each callback is attached by hand
+        driver.is_from_plugin = True
+
+
+def driver_of(callback: Any) -> Any:
+    """Return the driver of a callback of ours in a host's form; None of any other callback."""
+    # by the class: one framework's callbacks answer an unknown attribute with another error
+    return getattr(type(callback), "trainer_hooks_driver", None)
 
 
 def _identity(callback: Any) -> tuple[type, str]:
     """Return class and state_key of a callback of Lightning, or of ours that it stands for."""
-    driver = getattr(callback, "trainer_hooks_driver", None)
+    driver = driver_of(callback)
     own = callback if driver is None else driver.callback
     return type(own), own.state_key

@@ -44,8 +44,14 @@ _ONLY_IN = ("on_test_", "on_predict_", "on_validation_")
 
 _USED_WITH: dict[str, Callable[[Any], bool]] = {
     "save_in_background": lambda callback: bool(callback.async_save),
+    "validate_again": lambda callback: getattr(callback, "evaluate_during_training", True),
 }
 """Names of our Trainer that a callback reads with some options only, and whether it does."""
+
+_REFUSED_WITH: dict[str, Callable[[Any], bool]] = {
+    "SaveBestModelCallback": lambda callback: callback.load_saved_checkpoint,
+}
+"""Callbacks among those that a host refuses that it refuses with some options only."""
 
 
 def check_requirements(
@@ -70,7 +76,8 @@ def check_requirements(
     view = type(trainer)
     name, framework = type(callback).__qualname__, view.framework
     for kind in type(callback).__mro__:
-        if kind.__name__ in view.refuses and kind.__module__.startswith(_PACKAGE):
+        is_refused = kind.__name__ in view.refuses and kind.__module__.startswith(_PACKAGE)
+        if is_refused and _REFUSED_WITH.get(kind.__name__, lambda _: True)(callback):
             raise CallbackError(
                 f"{function}({name}): it cannot run in {framework}. {view.refuses[kind.__name__]} "
                 "Run the callback in trainer_hooks.Trainer."
@@ -128,9 +135,16 @@ def used_attributes(callback: Callback, calls: Iterable[Callable[..., Any]]) -> 
     """
     used: dict[str, str] = {}
     seen: set[CodeType] = set()
+    read: set[FunctionType] = set()
     waiting = [function for call in calls if (function := _function_of(call)) is not None]
     while waiting:
         function = waiting.pop()
+        if function in read:
+            continue
+        read.add(function)
+        # a function that calls others for a hook, such as a class's own and that of an event; all
+        # of them have one code, so that it comes before the look at the code
+        waiting += _enclosed_functions(function)
         if function.__code__ in seen:
             continue
         for code in _nested(function.__code__):
@@ -149,7 +163,20 @@ def used_attributes(callback: Callback, calls: Iterable[Callable[..., Any]]) -> 
 def _function_of(call: Any) -> FunctionType | None:
     inner = getattr(call, "func", call)  # a partial
     inner = inner.__func__ if isinstance(inner, MethodType) else inner
+    declared = declared_hook(inner)
+    inner = declared if isinstance(declared, FunctionType) else inner
     return inner if isinstance(inner, FunctionType) else None
+
+
+def _enclosed_functions(function: FunctionType) -> Iterator[FunctionType]:
+    """Yield the functions of the package that a function encloses."""
+    for cell in function.__closure__ or ():
+        try:
+            inner = _function_of(cell.cell_contents)
+        except ValueError:  # a name that its function has not set yet
+            continue
+        if inner is not None and inner.__module__.startswith(_PACKAGE):
+            yield inner
 
 
 def _functions_named(callback: Callback, name: str) -> Iterator[FunctionType]:
@@ -158,10 +185,9 @@ def _functions_named(callback: Callback, name: str) -> Iterator[FunctionType]:
     if part.__module__.startswith(_PACKAGE) and not issubclass(part, Callback):
         yield from (item for item in vars(part).values() if isinstance(item, FunctionType))
     value = getattr(type(callback), name, None)
-    value = value.fget if isinstance(value, property) else value
-    if isinstance(value, FunctionType):
-        declared = declared_hook(value)
-        yield declared if isinstance(declared, FunctionType) else value
+    function = _function_of(value.fget if isinstance(value, property) else value)
+    if function is not None:
+        yield function
 
 
 def _called_functions(function: FunctionType, code: CodeType) -> Iterator[FunctionType]:
@@ -215,11 +241,14 @@ def import_host_framework(module: str, framework: str, function: str, install: s
         install: the argument of `pip install`, for the error.
 
     Raises:
-        CallbackError: the framework is not installed.
+        CallbackError: the framework, or a package that it imports, is not installed.
     """
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise CallbackError(
-            f"{function}: {framework} is not installed. Install it: pip install {install}."
-        ) from error
+        if error.name is None or module.partition(".")[0] == error.name.partition(".")[0]:
+            lack, wanted = f"{framework} is not installed", f"pip install {install}"
+        else:
+            lack = f"{framework} cannot be imported, as it lacks {error.name!r}"
+            wanted = f"pip install {error.name.partition('.')[0]}"
+        raise CallbackError(f"{function}: {lack}. Install it: {wanted}.") from error

@@ -16,6 +16,7 @@ from trainer_hooks.adapters.export.hook_driver import (
     largest_limit,
 )
 from trainer_hooks.adapters.export.host_trainer import (
+    LOADS_OUR_FILES,
     LOG_EVERY_N_STEPS,
     BatchScheduledHostTrainer,
     HostLogger,
@@ -119,6 +120,7 @@ class TransformersHostTrainer(BatchScheduledHostTrainer):
     }
 
     refuses: ClassVar[Mapping[str, str]] = {
+        "SaveBestModelCallback": LOADS_OUR_FILES,
         "MLPerfCallback": "It counts the samples of the loaders before the first evaluation.",
     }
 
@@ -308,6 +310,10 @@ class TransformersDriver(HookDriver):
         """Call `on_init_end`, and take part in the Trainer's making of optimizers."""
         trainer = self.trainer
         trainer.proxy_target = theirs = find_caller("transformers", "Trainer")
+        rest = None if theirs is None else self.without_twin(theirs.callback_handler.callbacks)
+        if rest is not None:
+            theirs.callback_handler.callbacks = rest
+            return
         if "on_init_end" in self.calls:
             self.calls["on_init_end"](trainer)
         if theirs is None:

@@ -119,16 +119,31 @@ def _state_class() -> Any:
     base: Any = importlib.import_module("ignite.engine").State
 
     class DrivenState(base):  # type: ignore[misc]  # a base that is not known before
-        """State that looks its loader up in the run.
+        """State that looks its loader and metrics up in the run.
 
         It must not hold the loader: checkpoints save the random generators that can be reached from
         a callback, and those of the loaders are saved already, with their positions.
 
         Attributes:
             find_dataloader: returns the loader.
+            find_metrics: returns the run's metrics since the last event; None once they were read.
         """
 
         find_dataloader: Callable[[], Any]
+        find_metrics: Callable[[], Any] | None = None
+
+        @property
+        def metrics(self) -> dict[str, Any]:
+            """The logged metrics as numbers, beside those that handlers have set."""
+            # to read a value waits for the device, so it is done where a handler looks
+            if self.find_metrics is not None:
+                found, self.find_metrics = self.find_metrics(), None
+                self._metrics.update((name, value.item()) for name, value in found.items())
+            return self._metrics
+
+        @metrics.setter
+        def metrics(self, metrics: dict[str, Any]) -> None:
+            self.find_metrics, self._metrics = None, metrics
 
         @property
         def dataloader(self) -> Any:
@@ -365,6 +380,7 @@ class EnginePair:
             self._max_epochs = None if trainer.max_epochs < 0 else trainer.max_epochs
             state.max_epochs = self._max_epochs
             state.find_dataloader = lambda: trainer.train_dataloader
+        state.find_metrics = lambda: trainer.callback_metrics
         if event == "ITERATION_COMPLETED":
             state.epoch = progress.epochs_completed + 1
             state.iteration = progress.batches_completed
@@ -387,8 +403,6 @@ class EnginePair:
         if event in _WITH_METRICS:
             started_at = self._started_at if event == "COMPLETED" else self._epoch_started_at
             state.times[event] = time.monotonic() - started_at
-        if event in _WITH_METRICS or event == _VALIDATION:
-            _copy_metrics(state, trainer)
 
     def _refresh_validation(self, trainer: Any, event: str, arguments: tuple[Any, ...]) -> None:
         """Fill the validation engine's state for an event."""
@@ -408,7 +422,7 @@ class EnginePair:
             state.output, state.batch = arguments[:2]
             state.iteration = arguments[2] + 1
         if event in _WITH_METRICS:
-            _copy_metrics(state, trainer)
+            state.find_metrics = lambda: trainer.callback_metrics
 
     # --- requests of handlers ---
 
@@ -451,11 +465,6 @@ def _refuse_new_batch(engine: Any, event: str, arguments: tuple[Any, ...]) -> No
             "the trainer's own batch, and would not see the new one. Change the batch's tensors in "
             "place, or replace the batch in the module's on_before_batch_transfer."
         )
-
-
-def _copy_metrics(state: Any, trainer: Any) -> None:
-    for name, value in trainer.callback_metrics.items():
-        state.metrics[name] = value.item()
 
 
 def output_of(outputs: Any) -> Any:

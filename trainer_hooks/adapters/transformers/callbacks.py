@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import time
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
+
+from torch.nn.utils import get_total_norm
 
 from trainer_hooks.adapters.callback_adapter import (
     ForeignProgressBar,
@@ -14,11 +18,15 @@ from trainer_hooks.adapters.callback_adapter import (
     choose_adapter,
 )
 from trainer_hooks.callbacks import EarlyStopping
+from trainer_hooks.callbacks.base import will_be_logged
 from trainer_hooks.clock.progress import EpochStage
+from trainer_hooks.data.batch_counts import count_samples
 from trainer_hooks.runtime.rng import isolated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    from torch import Tensor, nn
 
     from trainer_hooks.callback import Callback
 
@@ -55,6 +63,9 @@ _EVENT_ARGUMENTS = (
 _PREFIXES = {"on_evaluate": "eval_", "on_predict": "test_"}
 """Prefix of the names in the `metrics` of an event."""
 
+_WITH_GRADIENTS = ("on_pre_optimizer_step", "on_optimizer_step", "on_substep_end")
+"""Events at which the parameters have gradients; their Trainer clears them right after a step."""
+
 _REMEMBERED = ("best_metric", "best_global_step", "log_history")
 """Attributes of the TrainerState that cannot be computed from our progress."""
 
@@ -63,6 +74,9 @@ _COUNTERPARTS: dict[str, type[Callback]] = {
     f"{_MODULE}.EarlyStoppingCallback": EarlyStopping,
 }
 """The class of ours that a callback counts as; a default of that class steps back."""
+
+_TIMES = ("_runtime", "_per_second")
+"""The ends of names of logged times and rates."""
 
 _STATE_KEY = "transformers"
 """The entry of a checkpoint for the state that all adapters of a trainer share."""
@@ -82,6 +96,7 @@ class EventObjects:
         control: the TrainerControl, in which callbacks make requests.
         lasting: keyword arguments of events that last for an epoch: the model and the loaders.
         learning_rate: the learning rate of the last optimizer step, before its scheduler stepped.
+        grad_norm: the norm of the gradients before clipping, of the last step that is logged.
         is_endless: whether the training loader of this fit has no length.
     """
 
@@ -92,7 +107,13 @@ class EventObjects:
         self.control = callbacks.TrainerControl()
         self.lasting: dict[str, Any] = {}
         self.learning_rate: float | None = None
+        self.grad_norm: Tensor | float | None = None
         self.is_endless = False
+        self._evaluation = _Meter()
+        self._training = _Meter()
+        self._steps_before = self._samples_before = 0
+        self._loss: Tensor | float = 0.0
+        self._summary: dict[str, Any] | None = None
         root = str(trainer.default_root_dir)
         if trainer.is_global_zero and "://" not in root:
             Path(root).mkdir(parents=True, exist_ok=True)  # as their Trainer does
@@ -193,6 +214,67 @@ class EventObjects:
             self.state.best_metric = value
             self.state.best_global_step = self.state.global_step
 
+    def note_gradients(self, trainer: Any, module: nn.Module) -> None:
+        """Keep the norm of a step's gradients before they are clipped, if the step is logged."""
+        # the end of an epoch logs as well
+        if will_be_logged(trainer) or trainer.is_last_batch:
+            gradients = [p.grad for p in module.parameters() if p.grad is not None]
+            # torch has no norm of a sparse tensor, as of an embedding's gradient
+            entries = [g.coalesce().values() if g.is_sparse else g for g in gradients]
+            norm: Any = get_total_norm(entries) if entries else None
+            # of shards the sum is a collective: in this hook, which all ranks come to
+            self.grad_norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
+
+    def begin_training(self, trainer: Any) -> None:
+        """Start to count a training, of a resumed one the part from here on, as there."""
+        self._training.start()
+        self._steps_before = trainer.progress.steps_completed
+        self._samples_before = trainer.progress.samples_completed
+        self._loss, self._summary = 0.0, None
+
+    def count_training_batch(self, trainer: Any, outputs: Any) -> None:
+        """Add the loss of a training batch, once however many adapters report it."""
+        if not outputs or not self._training.is_new(trainer.progress.batches_completed):
+            return
+        # the Trainer of compat.lightning has divided it for all hooks
+        is_divided = type(trainer)._divides_outputs  # noqa: SLF001 - of ours
+        share = 1 if is_divided else trainer.accumulate_grad_batches
+        self._loss = self._loss + outputs["loss"].detach() / share
+
+    def summarize_training(self, trainer: Any) -> dict[str, Any]:
+        """Return what a training logs at its end, and append it to the history, once."""
+        if self._summary is None:
+            progress = trainer.progress
+            steps = progress.steps_completed - self._steps_before
+            self._summary = {
+                **self._training.rates(
+                    "train", progress.samples_completed - self._samples_before, steps
+                ),
+                "total_flos": self.state.total_flos,
+                "train_loss": float(self._loss) / max(steps, 0.001),
+                "epoch": self.state.epoch,
+            }
+            self.append_log({**self._summary, "step": self.state.global_step})
+        return dict(self._summary)
+
+    def begin_evaluation(self) -> None:
+        """Start to time an evaluation."""
+        self._evaluation.start()
+
+    def count_evaluation_batch(self, batch: Any, batch_idx: int, dataloader_idx: int) -> None:
+        """Count a batch of an evaluation, once however many adapters report it."""
+        if self._evaluation.is_new((dataloader_idx, batch_idx)):
+            self._evaluation.samples += count_samples(batch)
+            self._evaluation.steps += 1
+
+    def evaluation_rates(self, split: str) -> dict[str, float]:
+        """Return how long an evaluation took, and its samples and batches in a second.
+
+        Callbacks that are told of the same evaluation get the same numbers.
+        """
+        meter = self._evaluation
+        return meter.rates(split, meter.samples, meter.steps)
+
     def append_log(self, entry: dict[str, Any]) -> None:
         """Append logged values to the history, once however many adapters report them."""
         if entry not in self.state.log_history[-1:]:
@@ -201,7 +283,14 @@ class EventObjects:
     def state_dict(self) -> dict[str, Any]:
         """Return the part of the state that cannot be computed from our progress."""
         state = {name: getattr(self.state, name) for name in _REMEMBERED}
-        return {**state, "learning_rate": self.learning_rate}
+        # no times, which differ from run to run: a resumed run has the uncut one's states
+        state["log_history"] = [
+            {name: value for name, value in row.items() if not name.endswith(_TIMES)}
+            for row in state["log_history"]
+            if "train_runtime" not in row
+        ]
+        norm = None if self.grad_norm is None else float(self.grad_norm)
+        return {**state, "learning_rate": self.learning_rate, "grad_norm": norm}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Restore it."""
@@ -209,6 +298,62 @@ class EventObjects:
             setattr(self.state, name, state_dict[name])
         # the end of an epoch logs before the next step
         self.learning_rate = state_dict["learning_rate"]
+        self.grad_norm = state_dict.get("grad_norm")
+
+
+class _Meter:
+    """The duration of a training or an evaluation, and what was counted in it.
+
+    Attributes:
+        samples: the number of samples.
+        steps: the number of batches.
+    """
+
+    def __init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        """Start the time, and count from 0."""
+        self.samples = self.steps = 0
+        self._last: Any = None
+        self._seconds: float | None = None
+        self._started_at = time.perf_counter()
+
+    def is_new(self, key: Any) -> bool:
+        """Return whether a batch is another one than the last, which several adapters report."""
+        is_new: bool = key != self._last
+        self._last = key
+        return is_new
+
+    def rates(self, split: str, samples: int, steps: int) -> dict[str, float]:
+        """Return the seconds until the first call, and the counts in a second, by their names.
+
+        Args:
+            split: the word that the names begin with.
+            samples: the number of samples.
+            steps: the number of steps.
+        """
+        if self._seconds is None:
+            self._seconds = time.perf_counter() - self._started_at
+        found = {f"{split}_runtime": round(self._seconds, 4)}
+        if self._seconds:
+            found[f"{split}_samples_per_second"] = round(samples / self._seconds, 3)
+            found[f"{split}_steps_per_second"] = round(steps / self._seconds, 3)
+        return found
+
+
+@contextmanager
+def _without_gradients(module: nn.Module) -> Iterator[None]:
+    """Show a module whose gradients are cleared; here they stay until the next window begins."""
+    gradients = [(p, p.grad) for p in module.parameters() if p.grad is not None]
+    for parameter, _ in gradients:
+        parameter.grad = None
+    try:
+        yield
+    finally:
+        for parameter, gradient in gradients:
+            if parameter.grad is None:
+                parameter.grad = gradient
 
 
 _EVENT_OBJECTS: WeakKeyDictionary[Any, EventObjects] = WeakKeyDictionary()
@@ -264,10 +409,23 @@ def _note_learning_rate(trainer: Any, _module: Any, optimizer: Any) -> None:
     _event_objects(trainer).learning_rate = float(optimizer.param_groups[0]["lr"])
 
 
+def _note_gradients(trainer: Any, module: Any, _optimizer: Any) -> None:
+    """Keep the norm of the gradients, which is logged with the step."""
+    _event_objects(trainer).note_gradients(trainer, module)
+
+
+def _begin_evaluation(trainer: Any, _module: Any) -> None:
+    """Start to time an evaluation."""
+    _event_objects(trainer).begin_evaluation()
+
+
 _SHARED_HOOKS: dict[str, Callable[..., object]] = {
     "on_save_checkpoint": _save,
     "on_load_checkpoint": _load,
     "on_fit_start": _show_fit,
+    "on_before_optimizer_step": _note_gradients,
+    "on_validation_start": _begin_evaluation,
+    "on_test_start": _begin_evaluation,
 }
 """Hooks at which every adapter does the same: they keep the shared objects up to date."""
 
@@ -295,20 +453,25 @@ class TransformersAdapter(HostedCallback):
         if hook == "on_validation_run_end":
             return self._update_best
         event = EVENTS.get(hook)
-        if event == "on_optimizer_step":
-            return self._after_step()
-        if event == "on_step_end":
-            return self._after_batch()
-        if event == "on_log":
-            return self._log
+        # these do something else, too, that callbacks without such a method need
+        own: dict[str, Callable[..., object]] = {
+            "on_train_begin": self._begin_training,
+            "on_optimizer_step": self._after_step,
+            "on_step_end": self._after_batch,
+            "on_log": self._log,
+            "on_train_end": self._end_training,
+        }
+        if event in own:
+            return own[event]
+        if hook in ("on_validation_batch_end", "on_test_batch_end"):
+            return self._after_evaluation_batch
         if event is None or not self.guest_has(event):
             return None
-        method = getattr(self.guest, event)
         if event == "on_init_end":
-            return lambda trainer: self._call(method, trainer, None)
+            return lambda trainer: self._call(event, trainer, None)
         if event in _PREFIXES:
-            return partial(self._call_with_metrics, method, _PREFIXES[event])
-        return lambda trainer, module, *_: self._call(method, trainer, module)
+            return partial(self._call_with_metrics, event)
+        return lambda trainer, module, *_: self._call(event, trainer, module)
 
     @property
     def is_stateful(self) -> bool:
@@ -325,11 +488,16 @@ class TransformersAdapter(HostedCallback):
         for name, value in state.get("attributes", {}).items():
             setattr(self.guest, name, value)
 
-    def _call_with_metrics(
-        self, method: Callable[..., object], prefix: str, trainer: Any, module: Any
-    ) -> None:
+    def _call_with_metrics(self, event: str, trainer: Any, module: Any) -> None:
         if not trainer.sanity_checking:
-            self._call(method, trainer, module, metrics=_current_metrics(trainer, prefix))
+            objects, prefix = _event_objects(trainer), _PREFIXES[event]
+            objects.refresh(trainer, module)
+            metrics = {
+                **_current_metrics(trainer, prefix),
+                **objects.evaluation_rates(prefix.removesuffix("_")),
+                "epoch": objects.state.epoch,
+            }
+            self._call(event, trainer, module, metrics=metrics)
 
     def _update_best(self, trainer: Any, module: Any) -> None:
         """Update the best value at a validation's end, after the event of all callbacks."""
@@ -347,41 +515,51 @@ class TransformersAdapter(HostedCallback):
         # there, only what a training step logs has it
         if trainer.training and objects.learning_rate is not None:
             logs.setdefault("learning_rate", objects.learning_rate)
+            if objects.grad_norm is not None:
+                logs.setdefault("grad_norm", float(objects.grad_norm))
+        elif trainer.validating:
+            logs |= objects.evaluation_rates("eval")
         objects.append_log({**logs, "step": objects.state.global_step})
-        # the callback is handed the names without the step, as there
-        if self.guest_has("on_log"):
-            self._call(self.guest.on_log, trainer, module, logs=logs)
+        self._call_if_there("on_log", trainer, module, logs=logs)
 
-    def _after_step(self) -> Callable[..., object]:
-        """Return the function that notes the learning rate, and calls the event if it is there."""
-        if not self.guest_has("on_optimizer_step"):
-            return _note_learning_rate
-        method = self.guest.on_optimizer_step
+    def _begin_training(self, trainer: Any, module: Any) -> None:
+        _event_objects(trainer).begin_training(trainer)
+        self._call_if_there("on_train_begin", trainer, module)
 
-        def call(trainer: Any, module: Any, optimizer: Any) -> None:
-            _note_learning_rate(trainer, module, optimizer)
-            # fired there before the step is counted
-            self._call(method, trainer, module, is_counted=False)
+    def _end_training(self, trainer: Any, module: Any) -> None:
+        """Log the summary of the training, and call the event of its end."""
+        objects = _event_objects(trainer)
+        objects.refresh(trainer, module)
+        logs = objects.summarize_training(trainer)
+        self._call_if_there("on_log", trainer, module, logs=logs)
+        self._call_if_there("on_train_end", trainer, module)
 
-        return call
+    def _after_step(self, trainer: Any, module: Any, optimizer: Any) -> None:
+        """Note the learning rate, and call the event, there fired before the step is counted."""
+        _note_learning_rate(trainer, module, optimizer)
+        self._call_if_there("on_optimizer_step", trainer, module, is_counted=False)
 
-    def _after_batch(self) -> Callable[..., object] | None:
-        step = self.guest.on_step_end if self.guest_has("on_step_end") else None
-        substep = self.guest.on_substep_end if self.guest_has("on_substep_end") else None
-        if step is None and substep is None:
-            return None
+    def _after_batch(self, trainer: Any, module: Any, outputs: Any, *_: Any) -> None:
+        """Count a batch; inside a window it ends with another event than the window's last."""
+        _event_objects(trainer).count_training_batch(trainer, outputs)
+        event = "on_substep_end" if trainer.progress.batches_in_window else "on_step_end"
+        self._call_if_there(event, trainer, module)
 
-        def call(trainer: Any, module: Any, *_: Any) -> None:
-            # there a batch inside a window ends with another event than the window's last
-            method = substep if trainer.progress.batches_in_window else step
-            if method is not None:
-                self._call(method, trainer, module)
+    def _after_evaluation_batch(
+        self, trainer: Any, module: Any, _: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        if trainer.sanity_checking:  # there is none there
+            return
+        _event_objects(trainer).count_evaluation_batch(batch, batch_idx, dataloader_idx)
+        self._call_if_there("on_prediction_step", trainer, module)
 
-        return call
+    def _call_if_there(self, event: str, trainer: Any, module: Any, **more: Any) -> None:
+        if self.guest_has(event):
+            self._call(event, trainer, module, **more)
 
     def _call(
         self,
-        method: Callable[..., object],
+        event: str,
         trainer: Any,
         module: Any,
         *,
@@ -399,7 +577,10 @@ class TransformersAdapter(HostedCallback):
             more["optimizer"] = optimizers[0] if optimizers else None
             more["lr_scheduler"] = schedulers[0].scheduler if schedulers else None
             more |= objects.lasting
-        method(self.args or objects.args, objects.state, objects.control, **more)
+        has_gradients = module is None or event in _WITH_GRADIENTS
+        with nullcontext() if has_gradients else _without_gradients(module):
+            method = getattr(self.guest, event)
+            method(self.args or objects.args, objects.state, objects.control, **more)
         if module is not None:
             self._serve_requests(objects.control, trainer)
 
