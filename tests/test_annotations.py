@@ -21,7 +21,8 @@ PACKAGE = Path(_annotations.__file__).parent
 READS = {"signature", "get_annotations", "getfullargspec"}
 
 OF_THE_PACKAGE = {("_annotations.py", "signature"), ("cli/hooks/listing.py", "signature"),
-                  ("_annotations.py", "get_annotations")}  # fmt: skip
+                  ("_annotations.py", "get_annotations"),
+                  ("_annotations.py", "__annotations__")}  # fmt: skip
 """Where annotations of the package's own functions are read, which has them as texts."""
 
 

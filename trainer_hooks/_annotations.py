@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import inspect
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 if sys.version_info >= (3, 14):
     import functools
@@ -20,4 +24,9 @@ else:
     signature_of = inspect.signature
     own_annotations = inspect.get_annotations
 
-__all__ = ["own_annotations", "signature_of"]
+__all__ = ["own_annotations", "set_annotation", "signature_of"]
+
+
+def set_annotation(function: Callable[..., object], name: str, kind: object) -> None:
+    """Give an argument of a function a type in place of the text that its annotation is."""
+    inspect.unwrap(function).__annotations__[name] = kind

@@ -44,6 +44,7 @@ def test_from_fit_to_a_training_step(bare, tiny, batches) -> None:
         assert len({file for file, _ in frames}) <= 3, frames
 
 
+@pytest.mark.filterwarnings("ignore:.*nothing calls the method 'on_epoch_end'")
 def test_names_left_to_the_user_cost_no_frame(bare, tiny, batches) -> None:
     """A LightningModule's step is as near, also where the module uses our names for its own."""
     found = []

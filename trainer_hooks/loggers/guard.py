@@ -549,6 +549,17 @@ class BackgroundGuard(Guard):
                 self._reset_pause()
 
 
+@dataclass(frozen=True, slots=True)
+class _KeywordCall:
+    """Calls `log_metrics` with `metrics` and `step` by name; no closure, which no copy takes."""
+
+    log_metrics: Callable[..., Any]
+
+    def __call__(self, metrics: Any, step: int | None = None) -> Any:
+        """Log the metrics."""
+        return self.log_metrics(metrics=metrics, step=step)
+
+
 def _by_keyword(log_metrics: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that calls `log_metrics` with `metrics` and `step` by name, if it can.
 
@@ -562,11 +573,7 @@ def _by_keyword(log_metrics: Callable[..., Any]) -> Callable[..., Any]:
     takes_any = Parameter.VAR_KEYWORD in kinds.values()
     if not all(kinds.get(name) in by_name or takes_any for name in ("metrics", "step")):
         return log_metrics
-
-    def call(metrics: Any, step: int | None = None) -> Any:
-        return log_metrics(metrics=metrics, step=step)
-
-    return call
+    return _KeywordCall(log_metrics)
 
 
 def is_disk_error(error: BaseException) -> bool:

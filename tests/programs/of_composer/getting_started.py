@@ -11,7 +11,6 @@ from torch.utils.data import DataLoader
 from torchmetrics.classification import MulticlassAccuracy
 
 DIFFERENCES = {
-    "ported:result.names": "names of logged values",
     "ported:result.accuracy": "open: F8, dropout and shuffled data with Composer's seed",
     "ported:result.halfway": "open: F8",
     "runs.0.losses": "open: F8",

@@ -13,7 +13,6 @@ from composer.utils import dist, reproducibility
 from torch.utils.data import DataLoader, Dataset
 
 DIFFERENCES = {
-    "ported:result.lines": "names of logged values",
     "ported:runs.0.weights.*": "the loss of a microbatch",
 }
 HOSTED = "the Trainer's options, such as microbatches and savers, are Composer's"

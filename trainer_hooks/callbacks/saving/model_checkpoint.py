@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import time
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from trainer_hooks._annotations import set_annotation
 from trainer_hooks._files import replace_file
 from trainer_hooks._log import log
 from trainer_hooks._options import (
@@ -492,9 +492,7 @@ class ModelCheckpoint(Saver):
 
 
 # a type and no text, for parsers that take it from the signature: code for Lightning does so
-inspect.unwrap(ModelCheckpoint.__init__).__annotations__["save_last"] = (
-    bool | Literal["link"] | None
-)
+set_annotation(ModelCheckpoint.__init__, "save_last", bool | Literal["link"] | None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,12 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from inspect import currentframe, getargvalues, signature
+from inspect import currentframe, getargvalues
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
+from trainer_hooks._annotations import signature_of
 from trainer_hooks._log import warn
 from trainer_hooks.compat.lightning.helpers import get_init_args, is_picklable, sized_len
 from trainer_hooks.errors import TrainerHooksWarning
@@ -272,7 +273,7 @@ def is_param_in_hook_signature(
         explicit: whether it must be named; otherwise `*args` and `**kwargs` take it, too.
         min_args: the number of positional arguments from which any name counts.
     """
-    parameters = signature(hook_fx).parameters.values()
+    parameters = signature_of(hook_fx).parameters.values()
     if param in {one.name for one in parameters}:
         return True
     takes_any = any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in parameters)
