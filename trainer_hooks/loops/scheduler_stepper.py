@@ -24,7 +24,6 @@ class SchedulerStepper:
 
     Args:
         context: the run context.
-
     """
 
     def __init__(self, context: RunContext) -> None:

@@ -453,7 +453,6 @@ class _LearningRateRamp(Callback):
 
     def __init__(self, low: float, make_scheduler: Callable[[Any], Any]) -> None:
         self._low, self._make_scheduler = low, make_scheduler
-        self._scheduler: Any = None
 
     def on_train_start(self, trainer: Any, module: Any) -> None:  # noqa: ARG002 - a hook
         """Set the lowest rate and make the scheduler."""
@@ -461,21 +460,9 @@ class _LearningRateRamp(Callback):
         for group in optimizer.param_groups:
             # both: a scheduler starts from an initial_lr that an earlier one has left there
             group["lr"] = group["initial_lr"] = self._low
-        self._scheduler = self._make_scheduler(optimizer)
-        # where `_LRCallback` looks for the rate; it is stepped here
-        trainer.lr_scheduler_configs.append(LRSchedulerConfig(self._scheduler, interval="step"))
-
-    def on_train_batch_end(
-        self,
-        trainer: Any,
-        module: Any,  # noqa: ARG002 - a hook
-        outputs: Any,  # noqa: ARG002
-        batch: Any,  # noqa: ARG002
-        batch_idx: int,  # noqa: ARG002
-    ) -> None:
-        """Raise the rate after the last batch of an accumulation window."""
-        if trainer.progress.batches_in_window == 0:
-            self._scheduler.step()
+        # where `_LRCallback` looks for the rate
+        scheduler = self._make_scheduler(optimizer)
+        trainer.lr_scheduler_configs.append(LRSchedulerConfig(scheduler, interval="step"))
 
 
 def _most_steps(trainer: Any, steps: int) -> int:
