@@ -72,6 +72,28 @@ from trainer_hooks import Trainer
 Trainer(callbacks=[StopOnPlateau()]).describe_hooks(Digits(), "fit")
 """
 
+_COMPARED = """
+import itertools, torch
+from digits import Digits, loaders
+from trainer_hooks import Trainer, seed_everything
+
+class Wide(Digits):
+    def __init__(self, lr, width):
+        super().__init__()
+        self.save_hyperparameters()
+        self.net = torch.nn.Sequential(
+            torch.nn.Linear(64, width), torch.nn.ReLU(), torch.nn.Linear(width, 10)
+        )
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=self.hparams.lr)
+
+for lr, width in itertools.product((0.0003, 0.003, 0.03), (16, 64)):
+    seed_everything(7)
+    trainer = Trainer(max_epochs=4, default_root_dir="compared", enable_progress_bar=False)
+    trainer.fit(Wide(lr, width), *loaders())
+"""
+
 
 def pictures() -> dict[str, str | bytes]:
     """Return each picture by its file's name."""
@@ -111,7 +133,7 @@ def terminal_pictures() -> dict[str, str]:
 
 
 def report_pictures() -> dict[str, bytes]:
-    """Return the first screen of a resumed run's report, as a browser draws it."""
+    """Return the first screen of a resumed run's report and of several runs' by a browser."""
     browser_path = chromium()
     from playwright.sync_api import sync_playwright
 
@@ -120,27 +142,40 @@ def report_pictures() -> dict[str, bytes]:
         folder = Path(name)
         _write_programs(folder)
         _train_killed(folder)
-        command = [sys.executable, "-m", "trainer_hooks", "report", "killed", "-o", "report.html"]
-        subprocess.run(command, cwd=folder, env=_environ(), capture_output=True, check=True)
+        (folder / "compared.py").write_text(_COMPARED, encoding="utf-8")
+        report = ["-m", "trainer_hooks", "report"]
+        for words in (
+            [*report, "killed", "-o", "report.html"],
+            ["compared.py"],
+            [*report, "compared", "--monitor", "val_acc", "-o", "compared.html"],
+        ):
+            command = [sys.executable, *words]
+            subprocess.run(command, cwd=folder, env=_environ(), capture_output=True, check=True)
         browser = play.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
         for theme in THEMES:
             page = browser.new_page(
                 viewport={"width": REPORT_WIDTH, "height": 900}, color_scheme=theme
             )
-            page.goto((folder / "report.html").as_uri())
-            for figure in page.locator("#curves figure.chart").all():
-                figure.scroll_into_view_if_needed()  # a chart is drawn when it is seen
-                figure.locator(".uplot").first.wait_for()
-            page.evaluate("scrollTo(0, 0)")
-            box = page.locator("#curves").bounding_box()
-            assert box is not None
-            height = box["y"] + box["height"] + 12
-            png = page.screenshot(
-                full_page=True, animations="disabled",
-                clip={"x": 0, "y": 0, "width": REPORT_WIDTH, "height": height},
-            )  # fmt: skip
-            words = [page.locator(part).inner_text() for part in ("header", "#overview", "#curves")]
-            made[f"run-report-{theme}.png"] = _with_words(png, "\n".join(words))
+            for name, file, parts in (
+                ("run-report", "report.html", ("header", "#overview", "#curves")),
+                ("runs-compared", "compared.html", ("header", "#comparison", "#parallel")),
+            ):
+                page.goto((folder / file).as_uri())
+                for figure in page.locator(f"{parts[-1]} figure.chart").all():
+                    figure.scroll_into_view_if_needed()  # a chart is drawn when it is seen
+                    figure.locator(".uplot").first.wait_for()
+                page.evaluate("scrollTo(0, 0)")
+                box = page.locator(parts[-1]).bounding_box()
+                assert box is not None
+                height = box["y"] + box["height"] + 12
+                png = page.screenshot(
+                    full_page=True, animations="disabled",
+                    clip={"x": 0, "y": 0, "width": REPORT_WIDTH, "height": height},
+                )  # fmt: skip
+                texts = [page.locator(part).inner_text() for part in parts[:2]]
+                if name == "run-report":
+                    texts.append(page.locator(parts[-1]).inner_text())
+                made[f"{name}-{theme}.png"] = _with_words(png, "\n".join(texts))
         browser.close()
     return made
 
