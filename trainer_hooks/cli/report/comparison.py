@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from trainer_hooks.cli.report.logged_run import LoggedRun
+    from trainer_hooks.cli.report.logged_run import LoggedRun, RunReader
 
 MAX_IN_DETAIL = 10
 """The number of runs up to which a page has all that it has about a single run."""
@@ -145,6 +145,7 @@ def read_comparison(
     objective: Objective | None,
     *,
     with_machine: bool,
+    read: RunReader = read_run,
 ) -> Comparison:
     """Read several runs and compare them, more than ten in the order of their results.
 
@@ -153,6 +154,7 @@ def read_comparison(
         chosen: those that the user named; of the others, a run that another resumed is part of it.
         objective: the metric by which they are compared; None: the most likely one.
         with_machine: whether settings may hold absolute paths.
+        read: reads a run.
 
     Raises:
         RunFolderError: there are too many runs.
@@ -175,7 +177,7 @@ def read_comparison(
     for folder in folders:
         try:
             most = _FEWEST_POINTS if is_large else points_for(sum(counts.values()))
-            run = read_run(folder, "", most, _others(chosen, folder))
+            run = read(folder, "", most, _others(chosen, folder))
         except (TrainerHooksError, OSError) as error:
             failure = error
             notes.append(f"{folder} is left out: {error}")
@@ -197,14 +199,19 @@ def read_comparison(
     comparison = compare_rows(rows, objective, *([] if with_machine else [filtered.text]))
     comparison.notes = notes
     comparison.runs = [run for run, _ in shown]
-    _choose_drawn(comparison, counts, chosen, is_large=is_large)
+    _choose_drawn(comparison, counts, chosen, read, is_large=is_large)
     for run, row in zip(comparison.runs, comparison.rows, strict=True):
         run.label = row.name
     return comparison
 
 
 def _choose_drawn(
-    comparison: Comparison, counts: Mapping[Path, int], chosen: Collection[Path], *, is_large: bool
+    comparison: Comparison,
+    counts: Mapping[Path, int],
+    chosen: Collection[Path],
+    read: RunReader,
+    *,
+    is_large: bool,
 ) -> None:
     """Sort trials and many runs by their results; read as many curves as the page has room for."""
     objective = comparison.objective
@@ -226,7 +233,7 @@ def _choose_drawn(
     for index in drawn:
         folder = comparison.rows[index].folder
         # read a second time: the curves of all runs would not fit into memory
-        comparison.runs[index] = read_run(folder, "", most, _others(chosen, folder))
+        comparison.runs[index] = read(folder, "", most, _others(chosen, folder))
 
 
 def _others(chosen: Collection[Path], folder: Path) -> list[Path]:

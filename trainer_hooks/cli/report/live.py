@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pickle
 import secrets
 import threading
 import time
@@ -19,6 +20,7 @@ from trainer_hooks.cli.report.logged_run import (
     RunFolderError,
     files_signature,
     pause_after,
+    read_run,
     runs_in,
     set_outcomes,
 )
@@ -33,6 +35,36 @@ if TYPE_CHECKING:
     from trainer_hooks.cli.report.logged_run import LoggedRun
 
 _HOST = "127.0.0.1"
+
+
+class ChangedRunReader:
+    """Reads a run as `read_run` does, from its files only where they have changed.
+
+    Each page changes what it was given, as it hides the machine: it gets a copy of its own.
+    """
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[object, ...], tuple[object, bytes]] = {}
+
+    def __call__(
+        self, folder: Path, label: str, most: int, beside: Sequence[Path] = ()
+    ) -> LoggedRun:
+        """Return the run in a folder."""
+        key = (folder, most, *beside)
+        known = self._read.get(key)
+        if known is not None:
+            run: LoggedRun = pickle.loads(known[1])
+            if known[0] == _signature(run):
+                set_outcomes(run.starts)
+                run.label = label
+                return run
+        run = read_run(folder, label, most, beside)
+        self._read[key] = _signature(run), pickle.dumps(run)
+        return run
+
+
+def _signature(run: LoggedRun) -> object:
+    return [files_signature(folder) for folder in (*run.earlier, run.folder)]
 
 
 @dataclass(slots=True)
@@ -70,6 +102,7 @@ class LiveReport:
     ) -> None:
         self._run_paths, self._objective = run_paths, objective
         self._with_machine = with_machine
+        self._read = ChangedRunReader()
         self._pages: dict[str, _RenderedPage] = {}
         # a page of an earlier server is never taken for one of this
         self._started = secrets.token_hex(4)
@@ -122,7 +155,7 @@ class LiveReport:
             try:
                 made, runs, _ = collect_page(
                     paths, folders, self._objective, link_to,
-                    with_machine=with_machine, is_live=True,
+                    with_machine=with_machine, is_live=True, read=self._read,
                 )  # fmt: skip
             except (TrainerHooksError, OSError):
                 if not page.text:

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from trainer_hooks._system import is_running, process_start
 from trainer_hooks._text import printable
@@ -385,6 +385,15 @@ class LoggedRun:
         """The last start of training in its own folder; None without one."""
         fits = [fit for fit in self.fits if fit.folder == self.folder]
         return fits[-1] if fits else None
+
+
+class RunReader(Protocol):
+    """Reads a run, as `read_run` does."""
+
+    def __call__(
+        self, folder: Path, label: str, most: int, beside: Sequence[Path] = ()
+    ) -> LoggedRun:
+        """Return the run in a folder."""
 
 
 def read_run(

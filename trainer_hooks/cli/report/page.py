@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
     from trainer_hooks.cli.report.comparison import Comparison, Objective
-    from trainer_hooks.cli.report.logged_run import JournaledRun, LoggedRun
+    from trainer_hooks.cli.report.logged_run import JournaledRun, LoggedRun, RunReader
     from trainer_hooks.cli.report.metrics import CurvePoint
 
 _MINUTE, _HOUR = 60, 3600
@@ -569,6 +569,7 @@ def collect_page(
     *,
     with_machine: bool,
     is_live: bool = False,
+    read: RunReader = read_run,
 ) -> tuple[ReportPage, Sequence[LoggedRun], list[str]]:
     """Read runs, and return their page, the runs that it shows, and notes on those it leaves out.
 
@@ -579,15 +580,18 @@ def collect_page(
         link_to: returns the address of a run's own page, empty where there is none.
         with_machine: whether absolute paths and the names of hosts are shown.
         is_live: whether the page follows the runs.
+        read: reads a run.
     """
     comparison, notes = None, []
     if len(folders) == 1:
         most = points_for(count_metrics(folders[0]))
-        runs = [read_run(folders[0], labels_of(folders)[0], most)]
+        runs = [read(folders[0], labels_of(folders)[0], most)]
     else:
         objective = chosen or sweep_objective(run_paths[0])
         named = [path for path in run_paths if path in folders]
-        comparison = read_comparison(folders, named, objective, with_machine=with_machine)
+        comparison = read_comparison(
+            folders, named, objective, with_machine=with_machine, read=read
+        )
         notes, runs = comparison.notes, comparison.runs
         if len(runs) == 1:
             # the others could not be read, or this one resumed them
