@@ -242,7 +242,7 @@ class EventObjects:
         self._loss = self._loss + outputs["loss"].detach() / share
 
     def summarize_training(self, trainer: Any) -> dict[str, Any]:
-        """Return what a training logs at its end, and append it to the history, once."""
+        """Return the summary that a training logs at its end; append it to the history, once."""
         if self._summary is None:
             progress = trainer.progress
             steps = progress.steps_completed - self._steps_before
@@ -302,7 +302,7 @@ class EventObjects:
 
 
 class _Meter:
-    """The duration of a training or an evaluation, and what was counted in it.
+    """The duration of a training or an evaluation, with its counts.
 
     Attributes:
         samples: the number of samples.

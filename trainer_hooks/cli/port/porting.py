@@ -575,7 +575,7 @@ class _Porter(cst.CSTTransformer):
 
 
 def _names_set_in(node: cst.ClassDef) -> set[str]:
-    """Return the names of a class's methods, and of what it and its methods assign to."""
+    """Return the names of a class's methods, and of the attributes that it and they set."""
     names = {
         cst.ensure_type(method, cst.FunctionDef).name.value
         for method in matchers.findall(node, matchers.FunctionDef())

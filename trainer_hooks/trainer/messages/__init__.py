@@ -1,1 +1,1 @@
-"""What a run tells at its start and its end, and how it is started again."""
+"""The lines of a run at its start and its end, and the line that starts it again."""
