@@ -253,8 +253,8 @@ def test_combining_nothing(empty) -> None:
 def test_a_loader_that_cannot_be_repeated() -> None:
     """In a cycle a loader that gives nothing again is an error, and no batch of None."""
     for short in ([], iter([1])):
-        combined = CombinedLoader([short, [1, 2, 3]], "max_size_cycle")
-        with pytest.raises(DataError, match="of a CombinedLoader gives no batch"):
+        combined = CombinedLoader({"a": {"x": [1, 2, 3], "y": short}}, "max_size_cycle")
+        with pytest.raises(DataError, match=r"loader \['a'\]\['y'\] of .* gives no batch"):
             list(combined)
 
 

@@ -141,6 +141,16 @@ def iterate_loaders(source: Any) -> Iterator[Any]:
             yield item
 
 
+def loader_places(source: Any, before: str = "") -> Iterator[str]:
+    """Yield the place of each loader in nested lists and dicts, as `['digits'][0]`, in order."""
+    for key, item in source.items() if isinstance(source, Mapping) else enumerate(source):
+        place = f"{before}[{key!r}]"
+        if is_loader_collection(item):
+            yield from loader_places(item, place)
+        else:
+            yield place
+
+
 def map_loaders(source: Any, convert_loader: Callable[[Any], Any]) -> Any:
     """Return lists and dicts nested like `source`, with `convert_loader` applied to each loader."""
     items = source.items() if isinstance(source, Mapping) else enumerate(source)
@@ -285,10 +295,12 @@ class CombinedLoader:
                     if self.mode == "max_size_cycle":
                         iterators[position], batch = start(partial(_open, loader))
                         if batch is _END:
+                            place = list(loader_places(self.loaders))[position]
                             raise DataError(
-                                f"loader {loader!r} of a CombinedLoader gives no batch: it cannot "
-                                "be repeated until the longest has ended. Leave it out, or give a "
-                                "loader that can be iterated more than once."
+                                f"loader {place} of a CombinedLoader, {describe_loader(loader)}, "
+                                "gives no batch: it cannot be repeated until the longest has "
+                                "ended. Leave it out, or give a loader that can be iterated more "
+                                "than once."
                             )
                 batches.append(batch)
             yield _nest_batches(batches, positions)
