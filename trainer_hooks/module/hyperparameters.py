@@ -186,7 +186,8 @@ class HyperparametersMixin:
 
         `saved_hparams` itself stays as it was, since it tells runs apart.
         """
-        saved, kept = ours(self).saved_hparams, self._kept
+        saved: Mapping[str, Any] | None = ours(self).saved_hparams
+        kept = self._kept
         if kept is None or saved is None or not isinstance(kept.current, dict):
             return saved
         nothing = object()
