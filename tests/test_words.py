@@ -90,14 +90,14 @@ def test_an_option_of_another_trainer(given, told) -> None:
 def test_several_options_of_another_trainer() -> None:
     """One error answers all of them, so that a call is moved in one go."""
     with pytest.raises(OptionError) as caught:
-        Trainer(num_train_epochs=3, max_epochs=3, max_epoch=2, bf16=True, push_to_hub=True)
+        Trainer(num_train_epochs=3, max_epochs=3, max_epoch=2, bf16=True, neftune_noise_alpha=5)
     first, *lines = str(caught.value).splitlines()
     assert first.startswith("Trainer(...): there are no such 4 options.")
     assert lines == [
         "  num_train_epochs: Write max_epochs=3 instead.",
         "  max_epoch: Did you mean 'max_epochs'?",
         '  bf16: Write precision="bf16-mixed" instead.',
-        "  push_to_hub: no option is like it.",
+        "  neftune_noise_alpha: no option is like it.",
     ]
 
 

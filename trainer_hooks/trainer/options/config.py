@@ -652,11 +652,17 @@ def takes_options(
             if args:
                 kind = type(args[0]).__name__
                 is_short = isinstance(args[0], str | int | float)
-                hint = " The options of its fields are in docs/coming-from.md."
+                hints = ""
+                if hasattr(args[0], "named_parameters"):
+                    hints += " Pass the module to trainer.fit."
+                if any(type(given).__name__.endswith("TrainingArguments") for given in args):
+                    hints += (
+                        " The options of the fields of TrainingArguments are in "
+                        "docs/coming-from.md."
+                    )
                 raise OptionError(
                     f"Trainer({repr(args[0]) if is_short else kind + '(...)'}, ...): options are "
-                    "given by keyword, as in Trainer(max_epochs=3)."
-                    f"{hint if kind.endswith('TrainingArguments') else ''}"
+                    f"given by keyword, as in Trainer(max_epochs=3).{hints}"
                 )
             unknown = {name: kwargs[name] for name in kwargs if name not in options.parameters}
             if unknown:
