@@ -202,6 +202,9 @@ def test_options_in_an_object() -> None:
     theirs = type("TrainingArguments", (), {"__repr__": lambda self: "x" * 5000})
     with pytest.raises(OptionError, match=r"^Trainer\(TrainingArguments\(\.\.\.\).*coming-from"):
         Trainer(theirs())
+    told = r"^Trainer\(Linear\(\.\.\.\), .* Pass the module to trainer.fit. .*coming-from"
+    with pytest.raises(OptionError, match=told):
+        Trainer(torch.nn.Linear(1, 1), theirs())
 
 
 def test_two_equal_savers() -> None:

@@ -71,7 +71,7 @@ def test_a_word_has_one_answer() -> None:
         ({"evaluation_strategy": "epoch"}, "Write check_val_every_n_epoch=1 instead."),
         (
             {"save_total_limit": 2},
-            'Write callbacks=[ModelCheckpoint(monitor="step", mode="max", save_top_k=2)] instead.',
+            'Write callbacks=[ModelCheckpoint(monitor="step", mode="max", save_top_k=2)]; if there',
         ),
         ({"batch_size": 32}, "DataLoader(data, batch_size=32)"),
         ({"output_dir": "out"}, "Write default_root_dir='out' instead."),
@@ -85,6 +85,20 @@ def test_an_option_of_another_trainer(given, told) -> None:
     with pytest.raises(OptionError) as caught:
         Trainer(**given)
     assert f"there is no option {next(iter(given))!r}. {told}" in str(caught.value)
+
+
+def test_several_options_of_another_trainer() -> None:
+    """One error answers all of them, so that a call is moved in one go."""
+    with pytest.raises(OptionError) as caught:
+        Trainer(num_train_epochs=3, max_epochs=3, max_epoch=2, bf16=True, neftune_noise_alpha=5)
+    first, *lines = str(caught.value).splitlines()
+    assert first.startswith("Trainer(...): there are no such 4 options.")
+    assert lines == [
+        "  num_train_epochs: Write max_epochs=3 instead.",
+        "  max_epoch: Did you mean 'max_epochs'?",
+        '  bf16: Write precision="bf16-mixed" instead.',
+        "  neftune_noise_alpha: no option is like it.",
+    ]
 
 
 def test_hooks_of_other_trainers() -> None:

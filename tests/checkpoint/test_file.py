@@ -212,6 +212,16 @@ def test_a_folder_is_no_checkpoint(tmp_path):
     assert "Give the path of a file; a fit finds its own with ckpt_path='last'." in text
 
 
+@pytest.mark.parametrize("run", ["", "trainer_logs/version_0"], ids=["of a run", "of runs"])
+def test_a_folder_of_runs_names_their_checkpoints(tmp_path, run):
+    """Who gives the folder of a run reads which file to give."""
+    folder = tmp_path / run / "checkpoints"
+    folder.mkdir(parents=True)
+    write_checkpoint(GOOD, folder / "step=3.ckpt")
+    text = message(lambda: read_checkpoint(tmp_path), CheckpointNotFoundError)
+    assert f"In it there are: {(folder / 'step=3.ckpt').relative_to(tmp_path).as_posix()}." in text
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [

@@ -234,6 +234,28 @@ def test_loggers_are_given_them_unless_told_otherwise():
     assert changed.logged_hparams["width"] == 3
 
 
+def test_hyperparameters_that_are_set_later_are_saved(fitted, net_type, tmp_path):
+    """Assigned values go into checkpoints; a run is still told from others by the arguments."""
+
+    class Noted(net_type):
+        def __init__(self, width=2, note="first"):
+            super().__init__(width)
+            self.save_hyperparameters()
+
+    changed = Noted()
+    changed.hparams.note = "second"
+    changed.hparams["hook"] = print  # no plain data: it is left out, and no other is
+    assert changed.saved_hparams["note"] == "first"
+    fitted(changed).save_checkpoint(tmp_path / "a.ckpt")
+    saved = torch.load(tmp_path / "a.ckpt", weights_only=True)["hyper_parameters"]
+    assert saved == {**changed.saved_hparams, "note": "second"}
+    again = Noted.load_from_checkpoint(tmp_path / "a.ckpt")
+    assert again.hparams == saved
+    again.hparams.note = "third"
+    fitted(again).save_checkpoint(tmp_path / "b.ckpt")
+    assert Noted.load_from_checkpoint(tmp_path / "b.ckpt").hparams.note == "third"
+
+
 def test_a_list_of_names_says_how_names_are_passed():
     """It is no object with hyperparameters, and no name."""
 

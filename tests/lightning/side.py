@@ -44,7 +44,7 @@ class Side:
     Attributes:
         package: where the names come from.
         folder: a new folder for this program's files.
-        utilities: the package of Lightning's helpers.
+        utilities: the name of the package of Lightning's utilities; ours is with Lightning's names.
     """
 
     def __init__(self, framework: str, folder: Path) -> None:
@@ -60,7 +60,6 @@ class Side:
             self.package.LightningDataModule if has_its_names else self.package.DataModule
         )
         self.Callback: Any = self.package.Callback
-        # ours are under Lightning's names alone
         names = package if has_its_names else PACKAGES["ported"]
         self.utilities = f"{names}.utilities"
         combined = importlib.import_module(f"{self.utilities}.combined_loader")

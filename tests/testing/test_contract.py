@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import warnings
@@ -104,6 +105,34 @@ def test_each_entry_point_comes_first_after_each_other_one_and_last() -> None:
     full = [order for order in whole if len(order) == 4]
     assert {pair for order in full for pair in pairwise(order)} == set(permutations(stages, 2))
     assert {order[-1] for order in full if set(order) == set(stages)} == set(stages)
+
+
+class ReadsSecondLoader(Callback):
+    """Needs a module with two validation loaders."""
+
+    def on_validation_end(self, trainer, module):
+        assert trainer.callback_metrics["val_loss/dataloader_idx_1"] > 0
+
+
+class TwoLoaders(TinyModule):
+    def val_dataloader(self):
+        return [super().val_dataloader(), super().val_dataloader()]
+
+
+def test_a_module_with_two_validation_loaders() -> None:
+    """The kit's module may be given another loader, for a callback that needs it."""
+    check_callback(ReadsSecondLoader, module=TwoLoaders)
+
+
+def test_an_error_is_placed_in_the_callback() -> None:
+    """The defect names the callback's line, not that of the library which it called."""
+    line = inspect.getsourcelines(ReadsSecondLoader.on_validation_end)[1] + 1
+    with pytest.raises(ContractError) as caught:
+        check_callback(ReadsSecondLoader)
+    text = str(caught.value)
+    assert f", at {__file__}:{line}" in text
+    assert "no metric 'val_loss/dataloader_idx_1' of the last run." in text
+    assert "check_callback(..., module=...)" in text
 
 
 def test_teardown_gets_its_stage_as_in_a_run() -> None:

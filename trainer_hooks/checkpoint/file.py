@@ -477,8 +477,13 @@ def _others(file: Path) -> str:
 def _checkpoints_in(folder: Path, name: str = "it") -> str:
     """List the checkpoints in a folder, in one sentence; empty where there is none."""
     # sharded folders too: they are named as files are
-    names = sorted(printable(entry.name) for entry in folder.glob("*.ckpt"))
-    if not names:
+    # of the folder of a run or of several runs, those below it: a search of all could take minutes
+    for pattern in ("*.ckpt", "checkpoints/*.ckpt", "*/*/checkpoints/*.ckpt"):
+        found = [entry.relative_to(folder).as_posix() for entry in folder.glob(pattern)]
+        if found:
+            break
+    else:
         return ""
+    names = sorted(map(printable, found))
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f" In {name} there are: {', '.join(names[:_SHOWN])}{more}."

@@ -97,11 +97,15 @@ def require_fitting(
     # also if not strict: torch refuses a tensor of another shape in any case
     problems += _listed("of another shape", shapes)
     if problems:
-        way_out = ", or load what fits with load_from_checkpoint(..., strict=False)"
+        way_out = (
+            "; for other layers there, replace them after load_from_checkpoint"
+            if shapes
+            else ", or load what fits with load_from_checkpoint(..., strict=False)"
+        )
         raise CheckpointError(
             f"the weights in {source!r} do not fit {type(module).__qualname__}: "
             f"{'; '.join(problems)}. Build the module with the arguments it was "
-            f"saved with{'' if shapes else way_out}."
+            f"saved with{way_out}."
         )
 
 

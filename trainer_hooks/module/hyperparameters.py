@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks._annotations import signature_of
-from trainer_hooks._names import own_property
+from trainer_hooks._names import ours, own_property
 from trainer_hooks.errors import ModuleError, error_summary
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ class SavedHyperparameters:
         is_logged: whether loggers get them.
         name: the argument of `__init__` that held all of them, or None.
         initial: their values when they were saved; an object that is no plain data is not copied.
+        given: the values of `current` then, each the very object; one that is no longer the same
+            was set later.
     """
 
     current: HyperParameters
@@ -58,6 +60,7 @@ class SavedHyperparameters:
     is_logged: bool
     name: str | None
     initial: Mapping[str, Any]
+    given: Mapping[str, Any]
 
 
 _CONFIG: ContextVar[Mapping[type, Mapping[str, Any]] | None] = ContextVar("config", default=None)
@@ -175,7 +178,9 @@ class HyperparametersMixin:
         objects, initial = others if self._pickles_hparams else {}, _snapshot(hparams)
         # Lightning gives the config itself
         shown = args[0] if is_config else hparams
-        self._kept = SavedHyperparameters(shown, saved, objects, logger, name, initial)
+        # not of a config, which is saved as a whole
+        given = dict(hparams)
+        self._kept = SavedHyperparameters(shown, saved, objects, logger, name, initial, given)
 
     @property
     def hparams(self) -> HyperParameters:
@@ -184,7 +189,7 @@ class HyperparametersMixin:
             from trainer_hooks.checkpoint.hparams import HyperParameters
 
             # kept, so that `self.hparams.width = 3` works without save_hyperparameters
-            self._kept = SavedHyperparameters(HyperParameters(), None, {}, False, None, {})
+            self._kept = SavedHyperparameters(HyperParameters(), None, {}, False, None, {}, {})
         return self._kept.current
 
     @property
@@ -203,6 +208,29 @@ class HyperparametersMixin:
 
         # pickled at each save: a network has other weights by then
         return {**(self._kept.saved or {}), **pickled_hparams(self._kept.objects)[0]}
+
+    def _hparams_for_checkpoint(self) -> Mapping[str, Any] | None:
+        """Return the hyperparameters for a checkpoint: `saved_hparams`, with values set since then.
+
+        `saved_hparams` itself stays as it was, since it tells runs apart.
+        """
+        saved: Mapping[str, Any] | None = ours(self).saved_hparams
+        kept = self._kept
+        if kept is None or saved is None or not isinstance(kept.current, dict):
+            return saved
+        nothing = object()
+        later = {
+            name: value
+            for name, value in kept.current.items()
+            # by identity: == of arrays and tensors gives no single truth value
+            if kept.given.get(name, nothing) is not value
+        }
+        if not later:
+            return saved
+        from trainer_hooks.checkpoint.hparams import savable_hparams
+
+        # those that are no plain data stay as they were saved, if they were
+        return {**saved, **savable_hparams(later, type(self))}
 
     @own_property
     def hparams_name(self) -> str | None:

@@ -145,7 +145,13 @@ def check_first_fit(harness: CallbackHarness) -> Findings:
         ("close", "by trainer.close()"),
     ):
         if part in harness.first_run.errors:
-            yield defect_from_error(harness.first_run.errors[part], during)
+            yield defect_from_error(
+                harness.first_run.errors[part],
+                during,
+                "Mend that line, or make the hook bear what it was given. A callback that needs "
+                "another module gets it by check_callback(..., module=...); one of a plugin is in "
+                "every run, whatever its module.",
+            )
 
 
 def check_orders(harness: CallbackHarness) -> Findings:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer_hooks.hooks.relay import error_summary_with_notes
@@ -83,7 +85,11 @@ def defect_from_error(error: Exception, during: str, remedy: str = "") -> Defect
         remedy: the advice to the author; a general one unless given.
     """
     frames = traceback.extract_tb(error.__traceback__)
-    location = f", at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    # the callback's line, and not one of the library that it called
+    libraries = {Path(sys.modules[name].__path__[0]) for name in ("trainer_hooks", "torch")}
+    own = [frame for frame in frames if libraries.isdisjoint(Path(frame.filename).parents)]
+    own = own or frames  # a callback of the library itself
+    location = f", at {own[-1].filename}:{own[-1].lineno}" if own else ""
     return Defect(
         expected=f"nothing is raised {during}",
         seen=f"{error_summary_with_notes(error)}{location}",

@@ -50,7 +50,7 @@ class TinyModule(Module):
         return nn.functional.cross_entropy(outputs, batch[1])
 
     def on_validation_batch_end(
-        self, outputs: Tensor, batch: tuple[Tensor, Tensor], batch_idx: int
+        self, outputs: Tensor, batch: tuple[Tensor, Tensor], batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         """Log the accuracy."""
         self.log("val_acc", (outputs.argmax(dim=1) == batch[1]).float().mean(), batch_size=_SIZE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -11,9 +12,11 @@ import sys
 import time
 
 import pytest
+from rich.console import Console
 
 from trainer_hooks._system import IS_WINDOWS, process_start
 from trainer_hooks.cli.main import main
+from trainer_hooks.cli.report.comparison import Objective
 from trainer_hooks.cli.report.watch import RunWatcher
 
 
@@ -64,6 +67,36 @@ def test_the_table_of_runs(tmp_path, capsys) -> None:
     assert len(lines) == 5
     assert lines[3].split()[:6] == ["lr=0.1", "finished", "epoch", "4/4", "40", "2"]
     assert lines[3].split()[6] == "3"
+
+
+def test_the_best_run_stands_first(tmp_path) -> None:
+    """Of the runs that have ended, by the last value of the metric; those without one are last."""
+    for name, lr, value in (("a", 0.1, 3), ("b", 0.2, 1), ("c", 0.3, None), ("d", 0.4, 2)):
+        folder = begin(tmp_path / name, lr=lr)
+        if value is not None:
+            log(folder, 0, value)
+        record(folder, "end", status="finished", epoch=4, global_step=40, time=1e9 + 9.6)
+    rows = RunWatcher(tmp_path, None).rows()[1]
+    assert [row.cells[0] for row in rows] == ["lr=0.2", "lr=0.4", "lr=0.1", "lr=0.3"]
+    assert rows[0].cells[-1] == "10 s"
+    highest = RunWatcher(tmp_path, Objective("val_loss", "max")).rows()[1]
+    assert [row.cells[0] for row in highest] == ["lr=0.1", "lr=0.4", "lr=0.2", "lr=0.3"]
+
+
+@pytest.mark.parametrize(("width", "has_bar"), [(60, False), (80, False), (120, True)])
+def test_names_stay_on_a_narrow_terminal(tmp_path, width, has_bar) -> None:
+    """The bar and the lesser columns give way; no cell is cut off."""
+    for name, lr in (("a", 0.001), ("b", 0.002)):
+        folder = begin(tmp_path / name, lr=lr, epochs=400)
+        log(folder, 0, 123.456)
+        record(folder, "sample", epoch=200, global_step=123_456, time=1e9 + 5000)
+    console = Console(width=width, height=24, file=io.StringIO(), legacy_windows=False)
+    console.print(RunWatcher(tmp_path, None).table(console))
+    lines = console.file.getvalue().splitlines()
+    for shown in ("lr=0.001", "running", "epoch 200/400", "123.456"):
+        assert any(shown in line for line in lines), lines
+    assert any("━" in line for line in lines) == has_bar
+    assert any("123,456" in line for line in lines) == has_bar
 
 
 def test_a_run_that_does_not_change_is_read_once(tmp_path, monkeypatch) -> None:

@@ -51,6 +51,14 @@ CASES = {
         LINE + "trainr: {max_epochs: 3}",
         "run.yaml, line 4: trainr: there is no 'trainr'. Did you mean 'trainer'? Known: ckpt_path,",
     ),
+    "an option without its group": (
+        LINE + "max_epochs: 3",
+        "run.yaml, line 4: max_epochs: there is no 'max_epochs'. Did you mean 'trainer.max_epochs'",
+    ),
+    "an argument of the module without its group": (
+        LINE + "width: 3",
+        "run.yaml, line 4: width: there is no 'width'. An argument of the module is 'model.width'.",
+    ),
     "a misspelt argument of the module": (
         "model:\n  class_path: configured.Line\n  init_args: {widht: 3}",
         (

@@ -132,6 +132,21 @@ def hyperparameters_can_be_changed(x):
     }  # fmt: skip
 
 
+def changed_hyperparameters_in_a_checkpoint(x):
+    """The arguments with which `load_from_checkpoint` makes the module again."""
+
+    class Net(x.Net):
+        def __init__(self, width=1):
+            super().__init__()
+            self.save_hyperparameters()
+
+    module, trainer = Net(), x.trainer()
+    module.hparams.width = 5
+    trainer.fit(module, x.loader(1))
+    trainer.save_checkpoint(x.folder / "a.ckpt")
+    return {"width": Net.load_from_checkpoint(x.folder / "a.ckpt").hparams.width}
+
+
 def without_hyperparameters(x):
     """A module that saves none."""
     return {"hparams": dict(x.Net().hparams)}

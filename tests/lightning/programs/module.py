@@ -206,8 +206,7 @@ def verbs_in_a_row(x):
 
 def rank_zero_only(x):
     """A function of the first process is called, and returns."""
-    where = x.utilities
-    only = importlib.import_module(where).rank_zero_only
+    only = importlib.import_module(x.utilities).rank_zero_only
     return {"returned": only(lambda value: value + 1)(2)}
 
 

@@ -246,8 +246,7 @@ def steps_inside_optimizer_step(x):
 
 def grad_norm(x):
     """`grad_norm` of a module's gradients."""
-    where = x.utilities
-    norms = importlib.import_module(where).grad_norm
+    norms = importlib.import_module(x.utilities).grad_norm
     seen = []
 
     class Net(x.Net):

@@ -112,6 +112,10 @@ class RunRow:
     replicate: dict[str, str] = field(default_factory=dict)
     is_drawn: bool = True
 
+    def last(self, objective: Objective) -> float:
+        """Return the last value of the objective's metric; NaN without one."""
+        return self.metrics.get(objective.metric, (math.nan,))[0]
+
     def best(self, objective: Objective) -> float:
         """Return the best value of the objective's metric; NaN without one."""
         values = self.metrics.get(objective.metric)

@@ -496,7 +496,7 @@ def _read_metrics(run: LoggedRun, folder: Path) -> None:
     elif folder == run.folder:
         run.notes.append(
             f"There is no {METRICS}, from which curves are drawn: nothing was logged yet, or only "
-            "by loggers other than CSVLogger."
+            "by loggers other than CSVLogger. Give the Trainer a CSVLogger beside them."
         )
 
 

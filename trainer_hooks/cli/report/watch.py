@@ -34,12 +34,17 @@ from trainer_hooks.errors import TrainerHooksError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
     from trainer_hooks.cli.report.logged_run import LoggedRun
 
 _FEWEST_POINTS = 8
 _BAR_WIDTH = 20
+_MINUTE = 60
+_CELL_PADDING = 3
+_NAME_WIDTH = 16
+_NEEDED_LEAST = ("steps", "time", "best")
+"""The columns that a narrow terminal lacks, the first one first."""
 _LINES_BESIDE_ROWS = 6
 _COLORS = {"good": "green", "live": "cyan", "warn": "yellow", "bad": "red"}
 """The color of each tone of an outcome."""
@@ -77,7 +82,9 @@ class RunWatcher:
         self._read: dict[Path, _ReadRun] = {}
 
     def rows(self) -> tuple[list[str], list[_WatchedRow]]:
-        """Return the names of the columns, and the rows of the runs, those still running first.
+        """Return the names of the columns, and the rows of the runs.
+
+        Those still running stand first, the others by their metric, the best one first.
 
         Raises:
             RunFolderError: the folder is gone.
@@ -90,22 +97,23 @@ class RunWatcher:
         objective = compare_rows(rows, self.objective or sweep_objective(self.folder)).objective
         if len(rows) == 1:
             rows[0].name = labels_of([rows[0].folder])[0]
-        read.sort(key=lambda each: _outcome(each.run) not in (Outcome.RUNNING, Outcome.UNKNOWN))
+        read.sort(key=lambda each: _order(each, objective))
         names = [] if objective is None else [objective.metric, "best"]
         header = ["run", "state", "progress", "steps", *names, "time"]
         return header, [_watched_row(each, objective) for each in read]
 
-    def table(self, lines: int) -> RenderableType:
-        """Return the table of the runs as they are now, with a bar for each.
+    def table(self, console: Console) -> RenderableType:
+        """Return the table of the runs as they are now, with a bar for each if there is room.
 
         Args:
-            lines: the lines that the table may have.
+            console: the terminal, whose size limits the table.
 
         Raises:
             RunFolderError: the folder is gone.
             UsageError: no run logged the metric that the user chose.
         """
         from rich import box
+        from rich.cells import cell_len
         from rich.progress_bar import ProgressBar
         from rich.table import Table
         from rich.text import Text
@@ -113,17 +121,34 @@ class RunWatcher:
         header, rows = self.rows()
         if not rows:
             return Text(self.nothing())
-        table = Table(box=box.SIMPLE_HEAD)
-        for name in header:
-            table.add_column(Text(printable(name)), no_wrap=name != "run", overflow="fold")
-        table.add_column("", width=_BAR_WIDTH)
         # the head, its lines, the caption, and the line of the cursor
-        shown = rows[: max(1, lines - _LINES_BESIDE_ROWS)]
+        shown = rows[: max(1, console.height - _LINES_BESIDE_ROWS)]
+        lines = [header, *(row.cells for row in shown)]
+        widths = [
+            max(map(cell_len, map(printable, column))) + _CELL_PADDING
+            for column in zip(*lines, strict=True)
+        ]
+        # rich would take the width that lacks from the names of the runs, down to nothing
+        has_bar = sum(widths) + _CELL_PADDING + _BAR_WIDTH <= console.width
+        widths[0] = min(widths[0], _NAME_WIDTH + _CELL_PADDING)  # a longer one is folded
+        columns = list(range(len(header)))
+        for name in _NEEDED_LEAST:
+            if sum(widths[column] for column in columns) <= console.width:
+                break
+            columns = [column for column in columns if header[column] != name]
+        table = Table(box=box.SIMPLE_HEAD)
+        for column in columns:
+            table.add_column(Text(printable(header[column])), no_wrap=column != 0, overflow="fold")
+        if has_bar:
+            table.add_column("", width=_BAR_WIDTH)
         for row in shown:
-            cells = [Text(printable(cell)) for cell in row.cells]
-            cells[1].stylize(row.style)
-            bar = ProgressBar(total=1.0, completed=row.share or 0.0, width=_BAR_WIDTH)
-            table.add_row(*cells, "" if row.share is None else bar)
+            cells: list[RenderableType] = []
+            for column in columns:
+                style = row.style if header[column] == "state" else ""
+                cells.append(Text(printable(row.cells[column]), style))
+            if has_bar and row.share is not None:
+                cells.append(ProgressBar(total=1.0, completed=row.share, width=_BAR_WIDTH))
+            table.add_row(*cells)
         if len(shown) < len(rows):
             table.caption = f"and {len(rows) - len(shown):,} more"
         return table
@@ -184,11 +209,18 @@ def watch(folder: Path, objective: Objective | None) -> None:
         with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
             while True:
                 began = time.monotonic()
-                live.update(watcher.table(console.height), refresh=True)
+                live.update(watcher.table(console), refresh=True)
                 spent = time.monotonic() - began
                 time.sleep(pause_after(spent))
     except KeyboardInterrupt:
         return  # the way to end it
+
+
+def _order(read: _ReadRun, objective: Objective | None) -> tuple[bool, float]:
+    """Return the key that sorts running runs first, in their order, then the others by metric."""
+    if _outcome(read.run) in (Outcome.RUNNING, Outcome.UNKNOWN):
+        return False, 0.0  # in one place, whatever their metrics do
+    return True, 0.0 if objective is None else objective.key(read.row.last(objective))
 
 
 def _outcome(run: LoggedRun) -> Outcome | None:
@@ -201,9 +233,9 @@ def _watched_row(read: _ReadRun, objective: Objective | None) -> _WatchedRow:
     share, progress = _progress(run)
     values = []
     if objective is not None:
-        last = row.metrics.get(objective.metric, (math.nan,))[0]
         values = [
-            "" if math.isnan(value) else f"{value:.6g}" for value in (last, row.best(objective))
+            "" if math.isnan(value) else f"{value:.6g}"
+            for value in (row.last(objective), row.best(objective))
         ]
     return _WatchedRow(
         [
@@ -212,7 +244,7 @@ def _watched_row(read: _ReadRun, objective: Objective | None) -> _WatchedRow:
             progress,
             f"{row.steps:,}",
             *values,
-            duration_words(round(run.seconds)) if run.seconds >= 1 else "0 s",
+            f"{run.seconds:.0f} s" if run.seconds < _MINUTE else duration_words(run.seconds),
         ],
         share,
         "" if outcome is None else _COLORS[TONES[outcome]],

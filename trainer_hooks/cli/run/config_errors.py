@@ -290,7 +290,7 @@ def _unknown_below(key: str, keys: frozenset[str]) -> _ConfigError:
     first, dot, name = key.partition(".")
     roots = {known.partition(".")[0] for known in keys}
     return (
-        _unknown(f"{first}.", name, keys) if dot and first in roots else _unknown("", first, roots)
+        _unknown(f"{first}.", name, keys) if dot and first in roots else _unknown("", first, keys)
     )
 
 
@@ -300,11 +300,22 @@ def _unknown(prefix: str, name: str, keys: Iterable[str]) -> _ConfigError:
     # options that jsonargparse adds to every parser: nobody meant one of them
     below -= {"help", "print_config", "print_shtab"}
     hint = suggest("options", name, below) if prefix == "trainer." else did_you_mean(name, below)
+    if not prefix and not hint:
+        hint = _place_below(name, keys)
     return _ConfigError(
         f"{prefix}{name}",
         f"there is no {name!r}" + (f" in {prefix.rstrip('.')}" if prefix else ""),
         f"{hint} {list_known(below)}",
     )
+
+
+def _place_below(name: str, keys: Iterable[str]) -> str:
+    """Return a sentence about the group below which a key that stands at the top may belong."""
+    places = sorted(key for key in keys if key.rpartition(".")[2] == name)
+    if places:
+        return f" Did you mean {' or '.join(map(repr, places))}?"
+    # the arguments of a class that its class path chooses are no keys of the parser
+    return f" An argument of the module is 'model.{name}'."
 
 
 def _of_key(message: str, key: str, parser: TrainerParser | None) -> _ConfigError:

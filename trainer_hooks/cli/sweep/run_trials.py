@@ -51,7 +51,8 @@ def locked(folder: Path) -> Iterator[int]:
         except BlockingIOError:
             raise UsageError(
                 f"a sweep is running in {str(folder)!r}, or a trial of one that was killed: "
-                f"{_running(_noted(descriptor))}. Wait for its end, or stop it."
+                f"{_running(_noted(descriptor))}. Wait for its end, or stop it by `kill`: it "
+                "saves a checkpoint, from which the same line goes on."
             ) from None
         _note_processes(descriptor, ())
         yield descriptor

@@ -616,6 +616,22 @@ def option_docs() -> list[tuple[str, str, str]]:
     return [(item.name, repr(item.default), item.metadata["doc"]) for item in fields(TrainerConfig)]
 
 
+def _unknown_options_text(unknown: dict[str, Any], options: Iterable[str]) -> str:
+    """Return the message about options that there are not, with advice for each of them."""
+    from trainer_hooks._words import advice, instead_of
+
+    hints = {}
+    for name, value in unknown.items():
+        answer = instead_of("options", name)
+        hints[name] = did_you_mean(name, options) if answer is None else advice(answer, value)
+    listed = "help(trainer_hooks.Trainer) lists them."
+    if len(hints) == 1:
+        ((name, hint),) = hints.items()
+        return f"Trainer({name}=...): there is no option {name!r}.{hint} {listed}"
+    lines = [f"  {name}:{hint or ' no option is like it.'}" for name, hint in hints.items()]
+    return "\n".join([f"Trainer(...): there are no such {len(hints)} options. {listed}", *lines])
+
+
 def takes_options(
     config: Callable[_P, _C],
 ) -> Callable[[Callable[[_S, _C], None]], Callable[Concatenate[_S, _P], None]]:
@@ -636,25 +652,21 @@ def takes_options(
             if args:
                 kind = type(args[0]).__name__
                 is_short = isinstance(args[0], str | int | float)
-                hint = " The options of its fields are in docs/coming-from.md."
+                hints = ""
+                if hasattr(args[0], "named_parameters"):
+                    hints += " Pass the module to trainer.fit."
+                if any(type(given).__name__.endswith("TrainingArguments") for given in args):
+                    hints += (
+                        " The options of the fields of TrainingArguments are in "
+                        "docs/coming-from.md."
+                    )
                 raise OptionError(
                     f"Trainer({repr(args[0]) if is_short else kind + '(...)'}, ...): options are "
-                    "given by keyword, as in Trainer(max_epochs=3)."
-                    f"{hint if kind.endswith('TrainingArguments') else ''}"
+                    f"given by keyword, as in Trainer(max_epochs=3).{hints}"
                 )
-            for name in [name for name in kwargs if name not in options.parameters]:
-                from trainer_hooks._words import advice, instead_of
-
-                answer = instead_of("options", name)
-                hint = (
-                    did_you_mean(name, options.parameters)
-                    if answer is None
-                    else advice(answer, kwargs[name])
-                )
-                raise OptionError(
-                    f"Trainer({name}=...): there is no option {name!r}.{hint} "
-                    "help(trainer_hooks.Trainer) lists them."
-                )
+            unknown = {name: kwargs[name] for name in kwargs if name not in options.parameters}
+            if unknown:
+                raise OptionError(_unknown_options_text(unknown, options.parameters))
             init(self, config(*args, **kwargs))
 
         parameters = [

@@ -305,10 +305,11 @@ def _contents(
         "trainer_hooks": {"format": FORMAT, "version": __version__},
     }
     own = ours(module)
-    if own.saved_hparams is not None:
+    hparams = own._hparams_for_checkpoint()  # noqa: SLF001 - of the package
+    if hparams is not None:
         # Lightning's word for hyperparameters that are passed one by one
         checkpoint["hparams_name"] = own.hparams_name or "kwargs"
-        checkpoint["hyper_parameters"] = dict(own.saved_hparams)
+        checkpoint["hyper_parameters"] = dict(hparams)
         if own.hparams_type is not None:
             checkpoint["hparams_type"] = PickledObject.of(own.hparams_type)
     # a hook that logs while it saves would change the metrics that are being saved
@@ -316,9 +317,10 @@ def _contents(
         datamodule = core.datamodule
         if datamodule is not None:
             own = ours(datamodule)
-            if own.saved_hparams is not None:
+            hparams = own._hparams_for_checkpoint()  # noqa: SLF001 - of the package
+            if hparams is not None:
                 checkpoint["datamodule_hparams_name"] = own.hparams_name or "kwargs"
-                checkpoint[lightning.DATA_HPARAMS] = dict(own.saved_hparams)
+                checkpoint[lightning.DATA_HPARAMS] = dict(hparams)
                 if own.hparams_type is not None:
                     checkpoint["datamodule_hparams_type"] = PickledObject.of(own.hparams_type)
             state = datamodule.state_dict()
