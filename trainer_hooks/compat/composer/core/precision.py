@@ -48,8 +48,8 @@ _AUTOCAST_TYPES = {"16-mixed": torch.float16, "bf16-mixed": torch.bfloat16}
 
 def get_precision_context(
     precision: str | Precision,
-    precision_config: dict[str, Any] | None = None,
-    fp8_autocast_enabled: bool = True,
+    precision_config: dict[str, Any] | None = None,  # noqa: ARG001 - Composer passes it
+    fp8_autocast_enabled: bool = True,  # noqa: ARG001 - Composer passes it
 ) -> AbstractContextManager[Any]:
     """Return a context in which a callback or model computes in a precision.
 
