@@ -33,7 +33,6 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
     },
     "options": {},
     "trainer": {
-        "distributed_sampler_kwargs": "give the loader a DistributedSampler",
         "predict_loop": _LOOP,
         "test_loop": _LOOP,
         "val_check_batch": "`trainer.val_check_interval`",
@@ -236,6 +235,11 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "`reload_dataloaders_every_n_epochs`",
             "makes validation loaders before a validation; a resume does so at its own epochs",
             "makes both before the epoch; a resume does so at the epochs of the interrupted run",
+        ),
+        (
+            "A training loader that `reload_dataloaders_every_n_epochs` makes anew",
+            "is begun twice, so that a generator of its own is a draw ahead",
+            "is begun once",
         ),
         (
             "Persistent workers of a loader",
@@ -450,6 +454,26 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "A resume inside an epoch",
             "loaders start again, and random numbers are not restored",
             "continues with the next batch, bit for bit",
+        ),
+        (
+            "`trainer.state.stage` as a saver saves after a validation",
+            "is `validate`",
+            "is `train`, as the validation is over",
+        ),
+        (
+            "Random numbers on a resume at the end of an epoch",
+            "are not restored",
+            "are restored: the order of the samples is that of the run that was not interrupted",
+        ),
+        (
+            "The folder of a logger without a `version` on a resume",
+            "is a new one",
+            "is that of the run that goes on",
+        ),
+        (
+            "Another `patience` of `EarlyStopping` on a resume",
+            "is replaced by that of the checkpoint",
+            "is used",
         ),
         (
             "Callbacks and counters on a resume",

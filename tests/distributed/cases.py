@@ -487,7 +487,7 @@ def unknown_length(folder: Path) -> dict:
     return {
         "batches": fit.progress.batches_completed, "steps": fit.global_step,
         "limited": limited, "known": known.progress.batches_completed,
-        "told": [str(w.message) for w in told],
+        "told": [str(w.message) for w in told], "sampler": fit.distributed_sampler_kwargs,
     }  # fmt: skip
 
 

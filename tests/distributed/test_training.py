@@ -119,6 +119,9 @@ def test_loaders_of_unequal_length_end_together(ended):
     assert all(one == first["limited"][0] for one in first["limited"] + second["limited"])
     assert any("[5, 3] batches: each takes 3" in text for text in first["told"])
     assert second["told"] == []
+    assert [found["sampler"] for found in (first, second)] == [
+        {"num_replicas": 2, "rank": rank} for rank in (0, 1)
+    ]
 
 
 def test_what_cannot_be_shared_is_told_once(ended):

@@ -54,6 +54,12 @@ ELSEWHERE = {
     ),
     "Environment variables `PL_TRAINER_...`": _ATTRIBUTES,
     "Files in the folder of a logger": "tests/programs",
+    "Random numbers on a resume at the end of an epoch": (
+        "tests/programs/of_lightning/text_to_speech.py"
+    ),
+    "The folder of a logger without a `version` on a resume": (
+        "tests/programs/of_lightning/protein_folding.py"
+    ),
     "`StochasticWeightAveraging` of a module with BatchNorm": (
         "tests/programs/of_lightning/weight_averaging.py"
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import signal
 import sys
 from pathlib import Path
 
@@ -63,6 +64,29 @@ def test_a_program_does_what_it_does_at_home(results_of, places, framework, name
         here = found[way][name]["values"]
         wrong = objections(own, here, way, known.get("DIFFERENCES", {}))
         assert wrong == {}, "\n".join(f"{way} {value}: {text}" for value, text in wrong.items())
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", programs("lightning"))
+def test_a_killed_program_goes_on_as_if_it_had_not_been(results_of, places, name, way) -> None:
+    """Ported or hosted, a resumed fit has the losses, rates, metrics and weights of the whole."""
+    if not _is_installed("lightning"):
+        pytest.skip("needs pytorch_lightning")
+    known = constants(programs("lightning")[name])
+    if "KILLED" in known or (way == "hosted" and "HOSTED" in known):
+        pytest.skip(known.get("KILLED", known.get("HOSTED")))
+    words = ("lightning", way, name)
+    found = results_of(HERE / "kill_programs.py", *places["lightning"], words=words)[name]
+    assert (found["signal"], found["saved"]) == (signal.SIGKILL, True)
+    assert "raised" not in {**found["whole"], **found["resumed"]}
+    whole, resumed = (found[run]["runs"]["0"] for run in ("whole", "resumed"))
+    count = len(resumed["losses"])
+    assert 0 < count < len(whole["losses"])
+    for values in ("losses", "rates"):
+        assert resumed[values] == whole[values][-count:]
+    assert resumed["metrics"][-1:] == whole["metrics"][-1:]
+    assert resumed["weights"] == whole["weights"] != {}
 
 
 def test_each_reason_is_a_row_of_the_docs() -> None:

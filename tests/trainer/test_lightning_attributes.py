@@ -310,3 +310,8 @@ def test_a_module_has_its_own_hyperparameters() -> None:
     outer = Outer(depth=2)
     assert dict(outer.hparams) == {"depth": 2}
     assert dict(outer.inner.hparams) == {"width": 3}
+
+
+def test_one_process_has_nothing_to_shard(bare) -> None:
+    """`distributed_sampler_kwargs` is None where the strategy is not distributed."""
+    assert bare().distributed_sampler_kwargs is None

@@ -1140,6 +1140,16 @@ class Trainer:
         """Whether saved hyperparameters are passed to the loggers."""
         return self._core.config.enable_autolog_hparams
 
+    @property
+    def distributed_sampler_kwargs(self) -> dict[str, int] | None:
+        """`num_replicas` and `rank` for a sampler that shards the data itself, or None.
+
+        It is None where the strategy is not distributed, so that there is nothing to shard.
+        """
+        if not self.strategy.is_distributed:
+            return None
+        return {"num_replicas": self.world_size, "rank": self.global_rank}
+
     # --- requests: hooks return None, and act on the run by calling one of these ---
 
     def stop(self, reason: str = "") -> None:

@@ -55,7 +55,6 @@ def test_a_member_of_the_trainer_that_is_not_here(make, name) -> None:
         (".profiler", "JSONTraceHandler"),
         (".functional", "apply_blurpool"),
         (".core", "AlgorithmPass"),
-        (".core", "get_precision_context"),
         (".models", "HuggingFaceModel"),
     ],
 )

@@ -307,3 +307,24 @@ def backbone_resumed_after_its_unfreezing(x):
     module = Net()
     x.trainer(tuning(), max_epochs=3).fit(module, x.loader(3), ckpt_path=path)
     return {"trains": module.trains}
+
+
+@differs(
+    "`trainer.state.stage` as a saver saves after a validation",
+    stages=(["validate", "validate"], ["train", "train"]),
+)
+def stage_of_a_save(x):
+    """A module notes the stage of each checkpoint, as those do that skip a repeated validation."""
+    stages = []
+
+    class Net(x.Net):
+        def validation_step(self, batch, batch_idx):
+            self.log("val", float(self.current_epoch))
+
+        def on_save_checkpoint(self, checkpoint):
+            stages.append(str(self.trainer.state.stage.value))
+
+    saver = x.callbacks.ModelCheckpoint(str(x.folder), monitor="val", save_top_k=-1)
+    trainer = x.trainer(saver, val_check_interval=2, enable_checkpointing=True)
+    trainer.fit(Net(), x.loader(4), x.loader(1))
+    return {"stages": stages}

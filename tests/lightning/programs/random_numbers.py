@@ -178,3 +178,28 @@ def seeds_that_are_no_integers(x):
         "text": seed("7"),
         "word": x.error(lambda: seed("x")),
     }
+
+
+@differs(
+    "A training loader that `reload_dataloaders_every_n_epochs` makes anew",
+    orders=(
+        [[1, 4, 3, 5, 2, 0], [3, 2, 5, 4, 0, 1], [3, 2, 5, 4, 0, 1]],
+        [[1, 4, 3, 5, 2, 0], [1, 4, 3, 5, 2, 0], [1, 4, 3, 5, 2, 0]],
+    ),
+)
+def loaders_made_anew(x):
+    """Each loader has a generator of the same seed."""
+    orders = []
+
+    class Net(x.Net):
+        def train_dataloader(self):
+            orders.append([])
+            generator = torch.Generator().manual_seed(4)
+            return DataLoader(_Samples(False), 2, shuffle=True, generator=generator)
+
+        def training_step(self, batch, batch_idx):
+            orders[-1] += batch.flatten().int().tolist()
+            return self.cost(torch.ones(1, 2))
+
+    x.trainer(max_epochs=3, reload_dataloaders_every_n_epochs=1).fit(Net())
+    return {"orders": orders}

@@ -166,3 +166,27 @@ def early_stopping_reason(x):
 def early_stopping_tolerance(x):
     """With a negative `min_delta` a value may be a little worse."""
     return _stopped(x, [1.0, 1.05, 1.1, 1.5, 2.0], min_delta=-0.2, patience=1)
+
+
+@differs(
+    "Another `patience` of `EarlyStopping` on a resume",
+    given=([2, 4, True], [2, 3, True]),
+    patience=(3, 2),
+)
+def patience_of_a_resume(x):
+    """A resumed run is given a stopper of less patience."""
+    values = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+
+    def trained(epochs, patience, **options):
+        stopper = x.callbacks.EarlyStopping("val", patience=patience)
+        trainer = x.trainer(stopper, max_epochs=epochs)
+        trainer.fit(_decaying(x, values)(), x.loader(2), x.loader(1), **options)
+        return trainer, stopper
+
+    first, _ = trained(2, 3)
+    first.save_checkpoint(x.folder / "a.ckpt")
+    second, stopper = trained(6, 2, ckpt_path=x.folder / "a.ckpt")
+    return {
+        "given": [first.current_epoch, second.current_epoch, second.should_stop],
+        "patience": stopper.patience,
+    }

@@ -12,6 +12,7 @@ from lightning.pytorch.demos.boring_classes import (
 )
 from torch.utils.data import DataLoader
 
+KILLED = "its run is too short to be cut"
 DIFFERENCES = {
     "runs.3.hooks": "`on_before_zero_grad` in manual optimization",
 }

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from torchmetrics.functional import accuracy
 
+KILLED = "the callbacks' momentum and their optimizer are in no checkpoint"
+
 
 class BYOLMAWeightUpdate(Callback):
     def __init__(self, initial_tau: float = 0.9):

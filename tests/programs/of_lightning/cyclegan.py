@@ -9,6 +9,7 @@ from tiny_data import digits
 from torch import nn
 from torch.utils.data import DataLoader
 
+KILLED = "its pool of images is in no checkpoint"
 DIFFERENCES = {"runs.0.hooks": "`on_before_zero_grad` in manual optimization"}
 
 

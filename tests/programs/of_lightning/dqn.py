@@ -12,6 +12,8 @@ from torch.utils.data.dataset import IterableDataset
 
 Experience = namedtuple("Experience", ["state", "action", "reward", "done", "new_state"])
 
+KILLED = "its replay buffer is in no checkpoint"
+
 
 class Walk:
     """A walk on a line that ends at either side."""

@@ -7,6 +7,7 @@ import lightning.pytorch as pl
 import torch
 from torch.utils.data import DataLoader
 
+KILLED = "its first run is too short to be cut"
 DIFFERENCES = {"result.moves": "The method `to` of a batch, in a run on the CPU"}
 
 

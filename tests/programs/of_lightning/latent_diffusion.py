@@ -16,6 +16,8 @@ from torch.utils.data import DataLoader, Dataset
 
 DIFFERENCES: dict[str, str] = {}
 
+KILLED = "a callback sets an attribute as an epoch begins, and reads it at its end"
+
 
 def instantiate_from_config(config):
     module, _, cls = config["target"].rpartition(".")

@@ -9,9 +9,10 @@ from lightning.pytorch.utilities import rank_zero_only
 from torch.utils.data import DataLoader
 
 DIFFERENCES = {
+    "ported:port": "Private methods of built-in callbacks, such as `ModelCheckpoint._save_checkpoint`",
     "ported:files.saved/*.txt": (
         "Private methods of built-in callbacks, such as `ModelCheckpoint._save_checkpoint`"
-    )
+    ),
 }
 
 

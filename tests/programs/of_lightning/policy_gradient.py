@@ -8,6 +8,8 @@ from torch import nn
 from torch.distributions import Categorical
 from torch.utils.data import DataLoader, IterableDataset
 
+KILLED = "its environment is in no checkpoint"
+
 
 class LineEnv:
     """A cart on a line, which is to stay near the middle; as `gymnasium.make` would return it."""

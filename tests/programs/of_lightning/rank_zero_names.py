@@ -11,6 +11,8 @@ from torch.utils.data import DataLoader
 
 ModelCheckpoint.CHECKPOINT_NAME_LAST = "latest"
 
+KILLED = "its run is too short to be cut"
+
 
 class Watch(pl.callbacks.Callback):
     def __init__(self):

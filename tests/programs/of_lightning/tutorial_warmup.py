@@ -10,6 +10,8 @@ from torch.utils.data import DataLoader
 
 DIFFERENCES: dict[str, str] = {}
 
+KILLED = "it steps a schedule that is in no checkpoint"
+
 
 class CosineWarmupScheduler(optim.lr_scheduler._LRScheduler):
     def __init__(self, optimizer, warmup, max_iters):

@@ -6,6 +6,7 @@ from .evaluator import Evaluator as Evaluator
 from .evaluator import ensure_evaluator as ensure_evaluator
 from .event import Event as Event
 from .precision import Precision as Precision
+from .precision import get_precision_context as get_precision_context
 from .state import State as State
 from .time import Time as Time
 from .time import Timestamp as Timestamp

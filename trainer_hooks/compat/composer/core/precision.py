@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+
 from trainer_hooks.compat.composer.core.event import StringEnum
 from trainer_hooks.compat.composer.modules import package_getattr
 from trainer_hooks.errors import OptionError
 
-__all__ = ["Precision", "native_precision"]
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+__all__ = ["Precision", "get_precision_context", "native_precision"]
 
 __getattr__ = package_getattr(__name__)
 
@@ -33,3 +41,29 @@ def native_precision(precision: str) -> str:
     if known is Precision.AMP_FP8:
         raise OptionError("Trainer(precision='amp_fp8'): FP8 is not available. Pass 'amp_bf16'.")
     return _NATIVE[known.value]
+
+
+_AUTOCAST_TYPES = {"16-mixed": torch.float16, "bf16-mixed": torch.bfloat16}
+
+
+def get_precision_context(
+    precision: str | Precision,
+    precision_config: dict[str, Any] | None = None,  # noqa: ARG001 - Composer passes it
+    fp8_autocast_enabled: bool = True,  # noqa: ARG001 - Composer passes it
+) -> AbstractContextManager[Any]:
+    """Return a context in which a callback or model computes in a precision.
+
+    It casts on GPUs alone, as in Composer: elsewhere nothing is cast.
+
+    Args:
+        precision: such as `state.precision`.
+        precision_config: of FP8, which is not available.
+        fp8_autocast_enabled: of FP8, which is not available.
+
+    Raises:
+        OptionError: the precision is FP8.
+    """
+    dtype = _AUTOCAST_TYPES.get(native_precision(precision))
+    if not torch.cuda.is_available():
+        return nullcontext()
+    return torch.autocast("cuda", dtype=dtype, enabled=dtype is not None)
