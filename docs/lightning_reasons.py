@@ -26,7 +26,9 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "demos": "`trainer-hooks demo`",
         "loops": _LOOP,
         "overrides": "DDP needs none here; [several processes](distributed.md)",
-        "plugins": "`Trainer(precision=...)` takes names; plugins are [packages](plugins.md) here",
+        "plugins": "`Trainer(precision=...)` takes names; `plugins` takes a "
+        "[CheckpointIO](checkpoints.md#a-checkpointio-of-your-own) and names of "
+        "[packages](plugins.md)",
         "serve": "not available",
         "strategies": "`DDPStrategy`, `FSDPStrategy`; [several processes](distributed.md)",
         "tuner": "`Tuner`",

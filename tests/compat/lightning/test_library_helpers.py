@@ -187,8 +187,8 @@ def test_plugins_that_contradict_each_other_are_refused():
             pl.Trainer(**options, **QUIET)
     with pytest.raises(OptionError, match="the scaler of gradients itself"):
         plugins.MixedPrecision("16-mixed", "cuda", scaler=object())
-    with pytest.raises(ImportError, match="CheckpointIO is not in trainer_hooks"):
-        from trainer_hooks.compat.lightning.plugins.io import CheckpointIO  # noqa: F401
+    with pytest.raises(ImportError, match="XLACheckpointIO is not in trainer_hooks"):
+        from trainer_hooks.compat.lightning.plugins.io import XLACheckpointIO  # noqa: F401
     assert "precision" in inspect.signature(pl.Trainer).parameters
 
 

@@ -268,6 +268,11 @@ EXPORTS = (
     ("plugins.precision.amp fabric.plugins.precision.amp", _PLUGINS, "MixedPrecision"),
     ("plugins.precision.precision fabric.plugins.precision.precision", _PLUGINS, "Precision"),
     ("plugins plugins.layer_sync", _PLUGINS, "LayerSync TorchSyncBatchNorm"),
+    ("plugins plugins.io", _PLUGINS, "AsyncCheckpointIO CheckpointIO TorchCheckpointIO"),
+    ("plugins.io.async_plugin", _PLUGINS, "AsyncCheckpointIO"),
+    ("fabric.plugins fabric.plugins.io", _PLUGINS, "CheckpointIO TorchCheckpointIO"),
+    ("plugins.io.checkpoint_plugin fabric.plugins.io.checkpoint_io", _PLUGINS, "CheckpointIO"),
+    ("plugins.io.torch_plugin fabric.plugins.io.torch_io", _PLUGINS, "TorchCheckpointIO"),
     (
         "plugins.environments fabric.plugins.environments",
         _PLUGINS,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from trainer_hooks.callback import Callback
     from trainer_hooks.checkpoint.background import BackgroundSaves
+    from trainer_hooks.checkpoint.custom_io import CustomIO
     from trainer_hooks.clock.timing import Time
     from trainer_hooks.connector.callback_state import LoadReport
     from trainer_hooks.context.context import RunContext
@@ -105,6 +106,7 @@ class TrainerCore:
         run_lock: the lock that keeps a callback from being in two runs at once.
         hook_profile: the active or last profile of the hooks.
         profiler: the profiler of its runs, or None.
+        custom_io: the user's `CheckpointIO` as the trainer calls it, or None.
         module: the module of the last run.
         compiled: the wrapper that `torch.compile` returned, if it was passed; or None.
         datamodule: the data module of the last run.
@@ -137,6 +139,7 @@ class TrainerCore:
     run_lock: RunLock = field(default_factory=RunLock)
     hook_profile: HookProfile | None = None
     profiler: Profiler | None = None
+    custom_io: CustomIO | None = None
     module: Module | None = None
     compiled: Any = None
     datamodule: DataModule | None = None
@@ -270,6 +273,21 @@ class TrainerCore:
         parts = (self.datamodule, self.module)
         logged = [ours(part).logged_hparams for part in parts if part is not None]
         return {name: value for one in logged for name, value in (one or {}).items()}
+
+
+def make_custom_io(config: TrainerConfig) -> CustomIO | None:
+    """Return the `CheckpointIO` among the plugins as the trainer calls it, or None."""
+    io = config.checkpoint_io
+    if io is None:
+        return None
+    # imported where it is needed: most programs pass none
+    from trainer_hooks.checkpoint.custom_io import CustomIO
+
+    log.info(
+        "checkpoints are written, read and removed by %s: that they are whole is up to that class",
+        type(io).__name__,
+    )
+    return CustomIO(io)
 
 
 def make_processes(config: TrainerConfig) -> tuple[Processes, torch.device]:

@@ -28,6 +28,7 @@ from torch.multiprocessing.spawn import (
 
 from trainer_hooks._output import flush_output
 from trainer_hooks.checkpoint.atomic_write import open_atomically
+from trainer_hooks.checkpoint.file import copy_checkpoint
 from trainer_hooks.checkpoint.paths import absolute_path
 from trainer_hooks.context.run_state import TrainerFn, TrainerStatus
 from trainer_hooks.context.training import TrainingState
@@ -95,16 +96,21 @@ class ForkedRuns:
         self._folder = tempfile.TemporaryDirectory(prefix="trainer_hooks-")
         self._place = Path(self._folder.name)
         self._runs = 0
+        # whether the user's own CheckpointIO has it, which need not write files
+        self._is_kept_elsewhere = False
 
     @property
     def kept(self) -> Path | None:
         """The checkpoint at the end of this module's last fit, if there is one."""
         path = self._place / "fit.ckpt"
-        return path if path.exists() else None
+        return path if self._is_kept_elsewhere or path.exists() else None
 
     def copy_kept(self, path: str | os.PathLike[str]) -> str:
         """Copy that checkpoint to another path; return its absolute path."""
-        target = absolute_path(path)
+        target, io = absolute_path(path), self._core.custom_io
+        if io is not None:
+            copy_checkpoint(str(self._place / "fit.ckpt"), target, io)
+            return target
         with (self._place / "fit.ckpt").open("rb") as kept, open_atomically(Path(target)) as file:
             shutil.copyfileobj(kept, file)
         return target
@@ -162,6 +168,7 @@ class ForkedRuns:
         if inputs.module is not training.module:
             self._core.training = TrainingState(inputs.module)
             (self._place / "fit.ckpt").unlink(missing_ok=True)
+            self._is_kept_elsewhere = False
         elif inputs.ckpt_path is None and self.kept is not None:
             return replace(inputs, ckpt_path=str(self.kept))
         return inputs
@@ -216,6 +223,8 @@ class ForkedRuns:
         core.module, core.compiled, core.datamodule = module, inputs.compiled, inputs.datamodule
         core.has_run, core.state.fn = True, TrainerFn(inputs.fn)
         core.state.status = TrainerStatus(result.status)
+        if result.is_kept and core.custom_io is not None:
+            self._is_kept_elsewhere = True
         if result.weights is not None and result.parts is not None:
             if result.weights.keys() != module.state_dict().keys():
                 # only the forks have the layers that it builds so far
