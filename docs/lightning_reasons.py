@@ -346,7 +346,14 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ),
     ),
     "Logging": (
-        ("Default logger", "TensorBoard, `lightning_logs`", "CSV, `trainer_logs`"),
+        (
+            "Default logger",
+            "TensorBoard, `lightning_logs`",
+            (
+                "CSV, `trainer_logs`, for a LightningModule too: a Trainer logs to one place, "
+                'whichever module it trains; `logger="tensorboard"` is the other'
+            ),
+        ),
         (
             "A subclass of `CSVLogger` or `TensorBoardLogger` that overrides `name` or `version`",
             "writes into the folder of that name",
