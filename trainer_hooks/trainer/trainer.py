@@ -530,7 +530,9 @@ class Trainer:
         """
         from trainer_hooks.trainer.core.trainer_core import picklable_core
 
-        return {**vars(self), "_core": picklable_core(self._core, type(self).__qualname__)}
+        core = picklable_core(self._core, type(self).__qualname__)
+        # the ranks of a run start no others
+        return {**vars(self), "_core": core, "_forks": None if self._core.is_sent else self._forks}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return a copy; inside the copy of another object, the same trainer."""
@@ -1538,13 +1540,13 @@ class Trainer:
 
         inputs = inputs.normalized()
         # not true in the forks: there the ranks run already, and come by here with the same inputs
-        if self._core.processes.topology.starts == "fork":
+        if self._core.processes.topology.starts_each_run:
             from trainer_hooks.trainer.run.forking import ForkedRuns
 
             self._forks = self._forks or ForkedRuns(self._core, self)
             return self._forks.run(inputs, self._run)
         result = None
-        # once more, for ranks that were forked: they come by here alone
+        # once more, for ranks that were started for this run: they come by here alone
         with ending_at_once(), RunScope(self._core, self, inputs) as run:
             loop = run.prepare()
             result = loop.run()

@@ -117,6 +117,7 @@ class TrainerCore:
         advised: subjects on which advice was given.
         was_stopping: whether the last run was requested to stop.
         has_run: whether there has been a run.
+        is_sent: whether it is being pickled for the ranks of a run.
         is_trial: whether its runs are trial runs, which are not reported.
         inputs: the arguments of the running call; None between runs.
         context: the running run; None between runs.
@@ -150,6 +151,7 @@ class TrainerCore:
     advised: set[str] = field(default_factory=set)
     was_stopping: bool = False
     has_run: bool = False
+    is_sent: bool = False
     is_trial: bool = False
     inputs: RunInputs | None = None
     context: RunContext | None = None
@@ -298,8 +300,8 @@ def make_processes(config: TrainerConfig) -> tuple[Processes, torch.device]:
     """
     topology, options = resolve_strategy(config.strategy, config.devices, config.num_nodes)
     device = pick_device(config.accelerator, config.devices, topology)
-    # ranks that are forked for each run make their process group there, see `ForkedRuns`
-    if topology.world_size > 1 and topology.starts != "fork":
+    # ranks that are started for each run make their process group there, see `ForkedRuns`
+    if topology.world_size > 1 and not topology.starts_each_run:
         processes = make_process_group(device, topology, options)
         if config.sync_batchnorm and device.type != "cuda":
             raise OptionError(
@@ -336,7 +338,7 @@ def picklable_core(core: TrainerCore, name: str) -> TrainerCore:
             "have given out, belong to it alone. Do it before or after, or save what is trained "
             "with save_checkpoint."
         )
-    if core.processes.topology.world_size > 1:
+    if core.processes.topology.world_size > 1 and not core.is_sent:
         raise TypeError(
             f"a {name} of several processes cannot be copied or pickled, as the others would not "
             "know of the copy. Make another one with the same options."
@@ -344,7 +346,7 @@ def picklable_core(core: TrainerCore, name: str) -> TrainerCore:
     # threads and their buffers cannot be copied
     core.background.finish()
     core.background.release()
-    return replace(core, hook_profile=None)
+    return replace(core, hook_profile=None, is_sent=False)
 
 
 def trainer_repr(name: str, core: TrainerCore) -> str:

@@ -226,8 +226,8 @@ class TrainerConfig:
     strategy: str | DDPStrategy | FSDPStrategy = option(
         "auto",
         '`"auto"` (DDP if there are several processes), `"ddp"`, `"ddp_notebook"`, '
-        '`"fsdp"`, `"single_device"`, or a `DDPStrategy(...)` or `FSDPStrategy(...)` with '
-        "options.",
+        '`"ddp_spawn"`, `"fsdp"`, `"single_device"`, or a `DDPStrategy(...)` or '
+        "`FSDPStrategy(...)` with options.",
     )
     sync_batchnorm: bool = option(
         False,

@@ -2,10 +2,14 @@
 
 This is for notebooks, whose cells no launcher can start again. The notebook's process never trains
 itself, so it can fork for any number of runs, on GPUs too, and survives their errors.
+
+Processes may be spawned instead: each is a fresh Python, which imports the program's main module
+and gets the trainer, the module and the data as a pickle.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pickle
 import shutil
@@ -26,6 +30,7 @@ from torch.multiprocessing.spawn import (
     start_processes,
 )
 
+from trainer_hooks._log import ensure_visible_log
 from trainer_hooks._output import flush_output
 from trainer_hooks.checkpoint.atomic_write import open_atomically
 from trainer_hooks.checkpoint.file import copy_checkpoint
@@ -34,7 +39,8 @@ from trainer_hooks.context.run_state import TrainerFn, TrainerStatus
 from trainer_hooks.context.training import TrainingState
 from trainer_hooks.errors import TerminationSignal, UsageError, add_note
 from trainer_hooks.module.optimization import import_compiler
-from trainer_hooks.runtime.device import pick_device
+from trainer_hooks.runtime import rng
+from trainer_hooks.runtime.device import pick_device, usable_cpus
 from trainer_hooks.runtime.launcher import end_with_parent, how_ended, rank_environment
 from trainer_hooks.runtime.nested_tensors import map_tensors
 from trainer_hooks.runtime.process_group import ProcessGroup
@@ -89,12 +95,16 @@ class ForkedRuns:
     Args:
         core: the trainer's core.
         trainer: the trainer, for the hooks.
+        place: the folder of the process that spawned this one, where this one is a rank.
     """
 
-    def __init__(self, core: TrainerCore, trainer: Trainer) -> None:
+    def __init__(self, core: TrainerCore, trainer: Trainer, place: Path | None = None) -> None:
         self._core, self._trainer = core, trainer
-        self._folder = tempfile.TemporaryDirectory(prefix="trainer_hooks-")
-        self._place = Path(self._folder.name)
+        # deleted with the object that made it, and so not by a spawned rank
+        if place is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="trainer_hooks-")
+            place = Path(self._folder.name)
+        self._place = place
         self._runs = 0
         # whether the user's own CheckpointIO has it, which need not write files
         self._is_kept_elsewhere = False
@@ -126,13 +136,20 @@ class ForkedRuns:
             UsageError: CUDA is initialised here, so that no process can be forked; or a process was
                 killed.
         """
-        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        is_spawned = self._core.processes.topology.starts == "spawn"
+        if torch.cuda.is_initialized() and not is_spawned:  # type: ignore[no-untyped-call]
             raise UsageError(
                 "this process has used CUDA already, which a process that is forked from it "
                 "cannot: restart the notebook, and put nothing on a GPU before fit. The trainer "
                 "does that in its processes."
             )
         core, topology = self._core, self._core.processes.topology
+        if is_spawned and getattr(multiprocessing.current_process(), "_inheriting", False):
+            raise UsageError(
+                f"{inputs.fn} was called as a process of strategy='ddp_spawn' imported the "
+                "program: put the calls of the main module below `if __name__ == '__main__':`, "
+                "or take strategy='ddp'."
+            )
         inputs = self._going_on(inputs)
         # asked for here, so that a logger's version is fixed once, and not anew in each fork
         _ = [(logger.name, logger.version) for logger in core.loggers]
@@ -145,10 +162,14 @@ class ForkedRuns:
         import_compiler()
         # a fork copies unwritten buffers, and would print them once more
         flush_output()
+        if is_spawned:
+            function: Callable[..., None] = _work_spawned
+            arguments: tuple[Any, ...] = (os.getpid(), meeting, self._pickled(inputs))
+        else:
+            function, arguments = self._work, (os.getpid(), meeting, inputs, work)
         context = start_processes(  # type: ignore[no-untyped-call]
-            self._work, (os.getpid(), meeting, inputs, work), topology.world_size, join=False,
-            start_method="fork",
-        )  # fmt: skip
+            function, arguments, topology.world_size, join=False, start_method=topology.starts
+        )
         self._wait(context)
         meeting.unlink(missing_ok=True)
         result = self._ended(0)
@@ -159,6 +180,28 @@ class ForkedRuns:
         return result.result
 
     # --- in this process ---
+
+    def _pickled(self, inputs: RunInputs) -> Path:
+        """Write the trainer, the inputs and the random states to a file for spawned processes.
+
+        Raises:
+            UsageError: something cannot be pickled.
+        """
+        path = self._place / "run.pickle"
+        self._core.is_sent = True
+        try:
+            # by pickle itself: multiprocessing's own would share the memory of tensors, so that all
+            # ranks trained one set of weights
+            content = pickle.dumps((self._trainer, inputs, rng.capture()))
+        except (pickle.PicklingError, TypeError, AttributeError, RuntimeError) as error:
+            raise UsageError(
+                f"strategy='ddp_spawn' cannot send the run to its processes: {error}. Define its "
+                "classes and functions in a module, or take strategy='ddp', which pickles nothing."
+            ) from error
+        finally:
+            self._core.is_sent = False
+        path.write_bytes(content)
+        return path
 
     def _going_on(self, inputs: RunInputs) -> RunInputs:
         """Return the inputs for the processes: a second fit resumes at the end of the first."""
@@ -248,8 +291,6 @@ class ForkedRuns:
     ) -> None:
         end_with_parent(parent)
         os.setpgid(0, 0)  # a process group of its own: the parent passes Ctrl-C on
-        # a fork does not copy the threads of the parent's OpenMP pool: waiting for them would hang
-        torch.set_num_threads(1)
         core, before = self._core, self._core.processes.topology
         os.environ.update(rank_environment(before, rank))
         config = core.config
@@ -259,6 +300,12 @@ class ForkedRuns:
         core.device = pick_device(config.accelerator, config.devices, topology)
         processes = ProcessGroup(core.device, topology, options)
         core.processes = processes
+        if before.starts == "fork":
+            # a fork does not copy the threads of the parent's OpenMP pool, so that waiting for
+            # them would hang
+            torch.set_num_threads(1)
+        elif "OMP_NUM_THREADS" not in os.environ:  # as `LaunchedProcesses` does
+            torch.set_num_threads(max(1, usable_cpus() // before.local_world_size))
         ended = _ForkResult(0.0)
         try:
             ended.result = work(inputs)
@@ -293,6 +340,22 @@ class ForkedRuns:
         ended.weights, ended.parts = map_tensors(
             (inputs.module.state_dict(), parts), lambda tensor: tensor.detach().cpu()
         )
+
+
+def _work_spawned(rank: int, parent: int, meeting: Path, pickled: Path) -> None:
+    """Run one rank in a spawned process.
+
+    Args:
+        rank: the rank.
+        parent: the id of the process that spawned it.
+        meeting: the file of the rendezvous.
+        pickled: the file with the trainer, the inputs and the random states.
+    """
+    trainer, inputs, random_states = pickle.loads(pickled.read_bytes())
+    ensure_visible_log()
+    rng.restore(random_states)
+    runs = ForkedRuns(trainer._core, trainer, pickled.parent)  # noqa: SLF001 - its own part
+    runs._work(rank, parent, meeting, inputs, trainer._run)  # noqa: SLF001 - as above
 
 
 def _sendable(error: BaseException) -> BaseException:
