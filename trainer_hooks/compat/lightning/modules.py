@@ -118,6 +118,7 @@ EXPORTS = (
     ("demos.boring_classes", _DEMOS, "ManualOptimBoringModel Net RandomDataset"),
     ("demos.boring_classes", _DEMOS, "RandomDictDataset RandomIterableDataset"),
     ("demos.boring_classes", _DEMOS, "RandomIterableDatasetWithLen"),
+    ("demos demos.transformer", _DEMOS, "Transformer"),
     ("fabric fabric.utilities.seed", "trainer_hooks", "seed_everything"),
     ("fabric.loggers", _LOG_CLASSES, "CSVLogger TensorBoardLogger"),
     ("fabric.loggers fabric.loggers.logger", _CLASSES, "Logger"),
