@@ -387,7 +387,7 @@ class Trainer:
             check_option("storage_options", storage_options, owner, rule, is_call=True)
         # this process has the weights of a forked fit, but not all that a resume needs
         if self._forks is not None and self._forks.kept is not None and not weights_only:
-            self._forks.copy_kept(filepath)
+            self._forks.copy_kept(filepath, storage_options)
         else:
             save_checkpoint(self._core, self, filepath, bool(weights_only), storage_options)
 

@@ -33,7 +33,6 @@ from torch.multiprocessing.spawn import (
 from trainer_hooks._log import ensure_visible_log
 from trainer_hooks._output import flush_output
 from trainer_hooks.checkpoint.atomic_write import open_atomically
-from trainer_hooks.checkpoint.file import copy_checkpoint
 from trainer_hooks.checkpoint.paths import absolute_path
 from trainer_hooks.context.run_state import TrainerFn, TrainerStatus
 from trainer_hooks.context.training import TrainingState
@@ -115,11 +114,12 @@ class ForkedRuns:
         path = self._place / "fit.ckpt"
         return path if self._is_kept_elsewhere or path.exists() else None
 
-    def copy_kept(self, path: str | os.PathLike[str]) -> str:
+    def copy_kept(self, path: str | os.PathLike[str], storage_options: Any = None) -> str:
         """Copy that checkpoint to another path; return its absolute path."""
         target, io = absolute_path(path), self._core.custom_io
         if io is not None:
-            copy_checkpoint(str(self._place / "fit.ckpt"), target, io)
+            kept_path = str(self._place / "fit.ckpt")
+            io.write(io.read(kept_path), target, storage_options=storage_options)
             return target
         with (self._place / "fit.ckpt").open("rb") as kept, open_atomically(Path(target)) as file:
             shutil.copyfileobj(kept, file)
