@@ -26,7 +26,9 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "demos": "`trainer-hooks demo`",
         "loops": _LOOP,
         "overrides": "DDP needs none here; [several processes](distributed.md)",
-        "plugins": "`Trainer(precision=...)` takes names; plugins are [packages](plugins.md) here",
+        "plugins": "`Trainer(precision=...)` takes names; `plugins` takes a "
+        "[CheckpointIO](checkpoints.md#a-checkpointio-of-your-own) and names of "
+        "[packages](plugins.md)",
         "serve": "not available",
         "strategies": "`DDPStrategy`, `FSDPStrategy`; [several processes](distributed.md)",
         "tuner": "`Tuner`",
@@ -348,7 +350,14 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ),
     ),
     "Logging": (
-        ("Default logger", "TensorBoard, `lightning_logs`", "CSV, `trainer_logs`"),
+        (
+            "Default logger",
+            "TensorBoard, `lightning_logs`",
+            (
+                "CSV, `trainer_logs`, for a LightningModule too: a Trainer logs to one place, "
+                'whichever module it trains; `logger="tensorboard"` is the other'
+            ),
+        ),
         (
             "A subclass of `CSVLogger` or `TensorBoardLogger` that overrides `name` or `version`",
             "writes into the folder of that name",

@@ -53,6 +53,7 @@ class FakeTrainer:
         self.stop_reason = ""
         self.stop_calls = []
         self.ckpt_path = self.named_ckpt_path = None
+        self.custom_io = None
         self.is_global_zero = True
         self.world_size = 1
         self.saved = []

@@ -60,8 +60,7 @@ def test_what_tells_too_little_is_refused(environ, words):
     [
         ("auto", 2, 1, {**TORCHRUN, "WORLD_SIZE": "1", "RANK": "0"}, "would start 1 more"),
         ("single_device", 2, 1, {}, "each device takes a process"),
-        ("ddp_notebook", 2, 1, TORCHRUN, "would fork more"),
-        ("ddp_spawn", 2, 1, {}, "use 'ddp'"),
+        ("ddp_notebook", 2, 1, TORCHRUN, "would start more"),
         ("auto", 4, 1, SLURM, "SLURM has 2 processes on this machine"),
         ("auto", 2, 2, SLURM, "6 processes on 3 machine"),
         ("auto", "auto", 2, {}, "torchrun --nnodes 2"),
@@ -170,7 +169,7 @@ def test_tasks_that_are_to_train_alone_may():
     ("kind", "options", "words"),
     [
         (DDPStrategy, {"process_group_backend": "mpi"}, "process_group_backend='mpi'.*'nccl' or"),
-        (DDPStrategy, {"start_method": "spawn"}, "start_method='spawn'.* must be 'popen'"),
+        (DDPStrategy, {"start_method": "other"}, "start_method='other'.* must be 'popen'"),
         (FSDPStrategy, {"process_group_backend": "x"}, r"FSDPStrategy\(process_group_backend='x'"),
         (FSDPStrategy, {"limit_all_gathers": False}, "limit_all_gathers=False.* Leave it out"),
         (FSDPStrategy, {"use_orig_params": False}, "use_orig_params=False.* Leave it out"),
@@ -203,7 +202,12 @@ def test_older_options_of_lightnings_fsdp_are_taken():
 
 
 @pytest.mark.posix  # Windows forks no process
-def test_processes_are_forked_for_a_start_method():
-    """`DDPStrategy(start_method="fork")` is the strategy `ddp_fork`."""
-    forked = resolve_strategy(DDPStrategy(start_method="fork"), 2, 1, {})[0]
-    assert forked == resolve_strategy("ddp_fork", 2, 1, {})[0]
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_processes_are_started_by_a_start_method(method):
+    """`DDPStrategy(start_method="fork")` is the strategy `ddp_fork`; so is `ddp_spawn`."""
+    started = resolve_strategy(DDPStrategy(start_method=method), 2, 1, {})[0]
+    assert started == resolve_strategy(f"ddp_{method}", 2, 1, {})[0]
+    name = f"ddp_{method}_find_unused_parameters_true"
+    topology, options = resolve_strategy(name, 2, 1, {})
+    assert (topology, options.find_unused_parameters) == (started, True)
+    assert (topology.starts, topology.starts_each_run) == (method, True)

@@ -7,3 +7,4 @@ from .export.lightning import lightning_factory as lightning_factory
 from .export.lightning import to_lightning as to_lightning
 from .export.plugins import plugins_for as plugins_for
 from .export.transformers import to_transformers as to_transformers
+from .lightning.cli_trainer import lightning_cli_trainer as lightning_cli_trainer

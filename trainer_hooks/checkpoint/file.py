@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import IO
 
+    from trainer_hooks.checkpoint.custom_io import CustomIO
     from trainer_hooks.checkpoint.seal import Checksums
 
 _SHOWN = 10
@@ -55,6 +56,8 @@ def write_checkpoint(
     path: str | os.PathLike[str],
     *,
     dump: Callable[[dict[str, Any], IO[bytes]], None] | None = None,
+    io: CustomIO | None = None,
+    storage_options: Any = None,
     module: str = "",
     saved_at: int | None = None,
     origin: str = "",
@@ -73,6 +76,8 @@ def write_checkpoint(
         path: the file, or an address.
         dump: writes the checkpoint into an open file in another format; by default it is a
             sealed `torch.save` file.
+        io: writes the file instead, in a format of its own; `dump` is not used then.
+        storage_options: passed to the IO.
         module: the name of the module's class, for the summary.
         saved_at: when it is saved, in nanoseconds since 1970; now, unless given.
         origin: the run's origin, for the summary.
@@ -86,6 +91,11 @@ def write_checkpoint(
     target = absolute_path(path)
     now = time.time_ns() if saved_at is None else saved_at
     summary = CheckpointSummary.of(checkpoint, now, module, origin, process, command, identity)
+    if io is not None:
+        # of a mapping that a user's code has made, nothing is known
+        is_ours = "trainer_hooks" in checkpoint
+        io.write(checkpoint, target, summary if is_ours else None, storage_options)
+        return target
 
     def write() -> None:
         with _open_upload(target) if is_remote(target) else open_atomically(Path(target)) as file:
@@ -112,14 +122,22 @@ def write_checkpoint(
     return target
 
 
-def copy_checkpoint(source: str, target: str) -> None:
+def copy_checkpoint(source: str, target: str, io: CustomIO | None = None) -> None:
     """Copy a checkpoint, a file or a sharded folder, to another path of the same store.
 
     As with `write_checkpoint`, the copy is there whole or not at all.
 
+    Args:
+        source: the checkpoint.
+        target: the path of the copy.
+        io: reads and writes it instead.
+
     Raises:
         CheckpointError: it cannot be written; the checkpoint that was there before is untouched.
     """
+    if io is not None:
+        io.write(io.read(source), target)
+        return
     if is_remote(target):
         from trainer_hooks.checkpoint import remote
 
@@ -140,7 +158,11 @@ def copy_checkpoint(source: str, target: str) -> None:
 
 
 def load_checkpoint(
-    path: str | os.PathLike[str], map_location: Any = "cpu", *, reads_shards: bool = True
+    path: str | os.PathLike[str],
+    map_location: Any = "cpu",
+    *,
+    reads_shards: bool = True,
+    io: CustomIO | None = None,
 ) -> dict[str, Any]:
     """Return the checkpoint at `path` in the present format, its values decoded.
 
@@ -151,13 +173,16 @@ def load_checkpoint(
         map_location: where its tensors go, as in `torch.load`.
         reads_shards: False to leave the tensors of a sharded folder on the meta device;
             `read_shards` then reads those that a rank needs.
+        io: reads the file instead; it puts the tensors where it likes.
 
     Raises:
         CheckpointNotFoundError: there is no such file.
         CheckpointError: it is damaged, no checkpoint, of a newer format, or would need code to be
             run.
     """
-    if Path(path).suffix == SAFETENSORS_SUFFIX:  # has neither a seal nor a format
+    if io is not None:
+        checkpoint = io.read(path)
+    elif Path(path).suffix == SAFETENSORS_SUFFIX:  # has neither a seal nor a format
         if not is_remote(path):
             require_file(Path(absolute_path(path)), str(path))
         checkpoint = read_safetensors(path, map_location)
@@ -224,13 +249,20 @@ def read_checkpoint(path: str | os.PathLike[str], map_location: Any = "cpu") -> 
             raise _unreadable(name, error) from error
 
 
-def verify_checkpoint(path: str | os.PathLike[str]) -> None:
+def verify_checkpoint(path: str | os.PathLike[str], io: CustomIO | None = None) -> None:
     """Raise unless the file at `path` is as it was written. Nothing of it is loaded.
+
+    Args:
+        path: the checkpoint.
+        io: reads the file, which passes if it can; such a file has no seal to compare it with.
 
     Raises:
         CheckpointNotFoundError: there is no such file.
         CheckpointError: it is truncated or damaged.
     """
+    if io is not None:
+        io.read(path)
+        return
     if _is_folder(path):
         _require_undamaged_folder(path)
         return
@@ -238,15 +270,21 @@ def verify_checkpoint(path: str | os.PathLike[str]) -> None:
         _require_undamaged(file, str(path))
 
 
-def summarize(path: str) -> CheckpointSummary:
+def summarize(path: str, io: CustomIO | None = None) -> CheckpointSummary:
     """Return the summary of the checkpoint at `path` from its last bytes. Nothing is verified.
 
     A file that another tool wrote has no seal: its data is loaded without the tensors.
+
+    Args:
+        path: the checkpoint.
+        io: reads the file instead, all of it.
 
     Raises:
         CheckpointNotFoundError: there is no such file.
         CheckpointError: it is no checkpoint, or too damaged for a summary.
     """
+    if io is not None:
+        return io.summarize(path)
     # the end alone: a search reads the summary of every file in a folder
     if is_remote(path):
         from trainer_hooks.checkpoint import remote

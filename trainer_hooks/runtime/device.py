@@ -63,7 +63,7 @@ def pick_device(
             f"{count - 1}, and device {max(requested_indices)} is asked for. Ask for others, or "
             "start fewer processes."
         )
-    if topology.starts == "fork":
+    if topology.starts_each_run:
         # a CUDA context does not survive a fork, so only the forked ranks may make one
         return torch.device("cpu")
     return torch.device("cuda", index)

@@ -25,7 +25,7 @@ from trainer_hooks._log import log
 from trainer_hooks._system import IS_WINDOWS
 from trainer_hooks.errors import UsageError
 from trainer_hooks.runtime.launcher import LaunchedProcesses
-from trainer_hooks.runtime.topology import NOTEBOOK
+from trainer_hooks.runtime.topology import NOTEBOOK, PROGRAM
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -111,7 +111,7 @@ def _arrival_hint(topology: Topology) -> str:
     """Return the end of a message on missing ranks: how they are to arrive."""
     if topology.starts:
         return ", which runs the same script up to here"
-    if topology.launcher == NOTEBOOK:
+    if topology.launcher in (NOTEBOOK, PROGRAM):
         return ""
     return f" at {topology.address}; were all started with srun?"
 

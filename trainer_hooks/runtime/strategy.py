@@ -16,6 +16,7 @@ from trainer_hooks.errors import OptionError, did_you_mean
 from trainer_hooks.runtime.strategy_options import DDPStrategy, FSDPStrategy
 from trainer_hooks.runtime.topology import (
     NOTEBOOK,
+    PROGRAM,
     SCRIPT,
     SINGLE_PROCESS,
     STARTED,
@@ -28,17 +29,25 @@ if TYPE_CHECKING:
 
     from trainer_hooks.runtime.process_group import ProcessGroup
 
-_FORKS = ("ddp_notebook", "ddp_fork")
-_UNUSED = {"ddp_find_unused_parameters_true": True, "ddp_find_unused_parameters_false": False}
-_NAMES = ("auto", "ddp", *_UNUSED, "fsdp", *_FORKS, "single_device")
-_ALTERNATIVES = {
-    "ddp_spawn": " Processes that are spawned get pickled copies of all that is trained with: use "
-    "'ddp', which runs the script again, or 'ddp_notebook', which forks.",
+_STARTS = {"ddp_notebook": "fork", "ddp_fork": "fork", "ddp_spawn": "spawn"}
+"""The strategies that start all ranks for each run, and how."""
+_UNUSED = {
+    f"{name}_find_unused_parameters_{word}": word == "true"
+    for name in ("ddp", *_STARTS)
+    for word in ("true", "false")
 }
+_NAMES = ("auto", "ddp", *_UNUSED, "fsdp", *_STARTS, "single_device")
+
+
+def _start_of(name: object) -> str:
+    """Return how a strategy of a name starts all ranks for each run; empty if it does not."""
+    if not isinstance(name, str):
+        return ""
+    return next((how for start, how in _STARTS.items() if name.startswith(start)), "")
 
 
 def _plan_launch(
-    may_fork: bool,
+    start: str,
     devices: int | str | Sequence[int],
     count: int,
     environ: Mapping[str, str] | None,
@@ -46,7 +55,7 @@ def _plan_launch(
     """Return the topology of the ranks that this single process has to launch; nothing starts yet.
 
     Args:
-        may_fork: whether to fork the ranks even in a script.
+        start: `"fork"` or `"spawn"` for ranks that are started so even in a script; else empty.
         devices: the Trainer's option.
         count: the number of ranks that it asks for.
         environ: environment variables; by default those of this process.
@@ -64,22 +73,27 @@ def _plan_launch(
         )
     from trainer_hooks.runtime.launcher import can_rerun_command
 
-    is_script = not may_fork and can_rerun_command()
+    is_script = not start and can_rerun_command()
+    if start == "spawn" and IS_WINDOWS:
+        raise OptionError(
+            f"Trainer(devices={devices!r}, strategy='ddp_spawn'): not on Windows. Take "
+            "strategy='ddp', which runs the script again."
+        )
     if not is_script and IS_WINDOWS:
         raise OptionError(
             f"Trainer(devices={devices!r}): this process would have to fork, which Windows cannot. "
             "Run a script or `python -m MODULE`, with strategy='ddp'; a notebook trains in one "
             "process there."
         )
-    if not is_script:
+    if not is_script and start != "spawn":
         # by default torch.cuda.is_available initialises the driver, after which no forked process
         # can use CUDA; the check through NVML does not
         os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     return Topology(
         count,
         local_world_size=count,
-        launcher=SCRIPT if is_script else NOTEBOOK,
-        starts="script" if is_script else "fork",
+        launcher=SCRIPT if is_script else PROGRAM if start == "spawn" else NOTEBOOK,
+        starts="script" if is_script else start or "fork",
         reason=f"devices={devices!r}",
     )
 
@@ -124,7 +138,8 @@ def resolve_strategy(
 
     Args:
         strategy: `"auto"`, `"ddp"`, `"ddp_find_unused_parameters_true"` or `..._false`,
-            `"ddp_notebook"`, `"fsdp"`, `"single_device"`, a `DDPStrategy`, or an `FSDPStrategy`.
+            `"ddp_notebook"`, `"ddp_spawn"`, `"fsdp"`, `"single_device"`, a `DDPStrategy`, or an
+            `FSDPStrategy`.
         devices: the Trainer's option.
         num_nodes: the Trainer's option.
         environ: environment variables; by default those of this process.
@@ -143,7 +158,7 @@ def resolve_strategy(
             else DDPStrategy(find_unused_parameters=finds_unused)
         )
     else:
-        hint = _ALTERNATIVES.get(str(strategy)) or did_you_mean(str(strategy), _NAMES)
+        hint = did_you_mean(str(strategy), _NAMES)
         owner = type(strategy).__module__.partition(".")[0]
         if owner in ("lightning", "pytorch_lightning"):
             name = type(strategy).__name__
@@ -171,19 +186,20 @@ def resolve_strategy(
                 "process. Leave strategy at 'auto', or devices."
             )
         if count > 1:
-            may_fork = strategy in _FORKS or getattr(options, "start_method", "") == "fork"
-            topology = _plan_launch(may_fork, devices, count, environ)
+            method = getattr(options, "start_method", "popen")
+            start = _start_of(strategy) or ("" if method == "popen" else method)
+            topology = _plan_launch(start, devices, count, environ)
         return topology, options
     if strategy == "single_device":
         raise OptionError(
             f"Trainer(strategy='single_device'): {topology.launcher} has {topology.world_size} "
             "processes, and each would train alone. Leave strategy at 'auto', or start one."
         )
-    if strategy in _FORKS and topology.launcher != NOTEBOOK:
+    if _start_of(strategy) and topology.launcher not in (NOTEBOOK, PROGRAM):
         raise OptionError(
             f"Trainer(strategy={strategy!r}): {topology.launcher} has started "
-            f"{topology.world_size} processes already, and this would fork more. Leave strategy at "
-            "'auto'."
+            f"{topology.world_size} processes already, and this would start more. Leave strategy "
+            "at 'auto'."
         )
     _require_matching_counts(topology, devices, num_nodes)
     return topology, options

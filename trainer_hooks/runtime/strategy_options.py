@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 _BACKENDS = (None, "gloo", "nccl")
-_START_METHODS = ("popen", "fork")
+_START_METHODS = ("popen", "fork", "spawn")
 
 
 def _check_backend(owner: str, value: object) -> None:
@@ -53,7 +53,8 @@ class DDPStrategy:
         process_group_backend: `"gloo"` or `"nccl"`, the backend for tensors on the device; None for
             that of the device.
         start_method: how one process starts the others: `"popen"` runs the script again, `"fork"`
-            forks, as the strategy `"ddp_fork"` does.
+            forks, as the strategy `"ddp_fork"` does, and `"spawn"` starts a fresh Python for each
+            rank of each run, as `"ddp_spawn"` does.
         timeout: longest time that a rank waits for another in a collective.
         patience: time for which all ranks must wait for different collectives until they are ended,
             as none can go on. A rank that computes ends no run.
@@ -80,8 +81,7 @@ class DDPStrategy:
         if self.start_method not in _START_METHODS:
             raise OptionError(
                 f"DDPStrategy(start_method={self.start_method!r}): must be 'popen', which runs the "
-                "script again, or 'fork'. Processes that are spawned would get pickled copies of "
-                "all that is trained with."
+                "script again, 'fork' or 'spawn'."
             )
         hook, wrapper = self.ddp_comm_hook, self.ddp_comm_wrapper
         for name, value in (("ddp_comm_hook", hook), ("ddp_comm_wrapper", wrapper)):

@@ -123,7 +123,8 @@ class Topology:
         launcher: name of the launcher, for messages; empty for one rank.
         nodes: number of nodes; 0 if it follows from the other numbers.
         address: `host:port` of the rendezvous; empty if torch reads it from the environment.
-        starts: how this process is to launch the others, `"script"` or `"fork"`; empty if they run.
+        starts: how this process is to launch the others: `"script"`, `"fork"` or `"spawn"`; empty
+            if they run.
         reason: why the ranks were launched, for messages.
     """
 
@@ -144,6 +145,11 @@ class Topology:
         return self.global_rank == 0
 
     @property
+    def starts_each_run(self) -> bool:
+        """Whether this process launches all ranks for each run, and is none itself."""
+        return self.starts in ("fork", "spawn")
+
+    @property
     def num_nodes(self) -> int:
         """Number of nodes."""
         # rounded up: the last node may have fewer ranks
@@ -154,7 +160,7 @@ class Topology:
         """Phrase for messages on who launched the ranks, and why."""
         if self.launcher == EXISTING:
             return f"in {EXISTING}"
-        verb = "forked from" if self.launcher == NOTEBOOK else "started by"
+        verb = {NOTEBOOK: "forked from", PROGRAM: "spawned from"}.get(self.launcher, "started by")
         return f"{verb} {self.launcher}{f' because {self.reason}' if self.reason else ''}"
 
 
@@ -162,6 +168,7 @@ SINGLE_PROCESS = Topology()
 EXISTING = "a process group that was there"
 SCRIPT = "this script"
 NOTEBOOK = "this notebook"
+PROGRAM = "this program"
 
 STARTED = "TRAINER_HOOKS_STARTED"
 """Environment variable of a process that a Trainer has launched; its value names the launcher."""

@@ -489,6 +489,8 @@ class TrainerStrategy:
         self._core = core
 
     def __getattr__(self, name: str) -> Any:
+        if name == "checkpoint_io" and self._core.custom_io is not None:
+            return self._core.custom_io.io
         if name in _STRATEGY_PARTS:
             raise _internal_part("strategy", name, _STRATEGY_PARTS[name])
         return getattr(self._core.processes, name)
@@ -633,7 +635,7 @@ class TrainerStrategy:
         """
         from trainer_hooks.checkpoint.file import load_checkpoint
 
-        return load_checkpoint(checkpoint_path)
+        return load_checkpoint(checkpoint_path, io=self._core.custom_io)
 
     def save_checkpoint(
         self,
@@ -646,28 +648,32 @@ class TrainerStrategy:
         Args:
             checkpoint: the checkpoint, or another mapping of plain data and tensors.
             filepath: a path or an address; its folder is made.
-            storage_options: None; the access to a store is configured in fsspec.
+            storage_options: passed to the `CheckpointIO` of `Trainer(plugins=...)`; without one it
+                must be None, as the access to a store is configured in fsspec.
 
         Raises:
             CheckpointStateError: a value cannot be loaded back safely; the message names it.
             CheckpointError: it cannot be written.
-            OptionError: `storage_options` is not None.
+            OptionError: `storage_options` is not None, without a `CheckpointIO`.
         """
         from trainer_hooks.checkpoint.encoding import require_plain
         from trainer_hooks.checkpoint.file import write_checkpoint
 
-        owner = "trainer.strategy.save_checkpoint"
-        check_option("storage_options", storage_options, owner, NO_STORAGE_OPTIONS, is_call=True)
+        io = self._core.custom_io
+        if io is None:
+            owner, rule = "trainer.strategy.save_checkpoint", NO_STORAGE_OPTIONS
+            check_option("storage_options", storage_options, owner, rule, is_call=True)
         if self._core.processes.is_global_zero:
             # not encoded once more: `dump_checkpoint` has done that
             for key, value in checkpoint.items():
                 require_plain(value, f"checkpoint[{key!r}]")
-            write_checkpoint(dict(checkpoint), filepath)
+            write_checkpoint(dict(checkpoint), filepath, io=io, storage_options=storage_options)
 
     def remove_checkpoint(self, filepath: str | os.PathLike[str]) -> None:
         """Remove a checkpoint at a path or an address; rank 0 does. A missing one is no error."""
         if self._core.processes.is_global_zero:
-            remove(absolute_path(filepath))
+            io, path = self._core.custom_io, absolute_path(filepath)
+            remove(path) if io is None else io.remove(path)
 
     def __repr__(self) -> str:
         processes = self._core.processes

@@ -75,7 +75,7 @@ class LoopTrainer(Trainer):
         Raises:
             UsageError: the options ask for processes that only a Trainer's loop can be run in.
         """
-        if self._core.processes.topology.starts == "fork":
+        if self._core.processes.topology.starts_each_run:
             raise UsageError(
                 f"Run(devices={self._core.config.devices!r}): the loop is yours, and runs in the "
                 "processes in which the script does. Start it with torchrun --nproc-per-node 2 "

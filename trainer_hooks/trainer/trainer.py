@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 
     from trainer_hooks.callbacks import Checkpoint, EarlyStopping, ProgressBar
     from trainer_hooks.checkpoint.background import BackgroundSave
+    from trainer_hooks.checkpoint.custom_io import CustomIO
     from trainer_hooks.clock.clock import Clock
     from trainer_hooks.clock.progress import Progress
     from trainer_hooks.clock.schedules import DueCondition
@@ -144,6 +145,7 @@ class Trainer:
         from trainer_hooks.checkpoint.background import BackgroundSaves
         from trainer_hooks.trainer.core.trainer_core import (
             TrainerCore,
+            make_custom_io,
             make_processes,
             remove_rank_zero_callbacks,
         )
@@ -156,7 +158,7 @@ class Trainer:
         connector = CallbackConnector(
             config.callbacks,
             defaults=default_callbacks(config, is_distributed=processes.topology.world_size > 1),
-            discover=True if config.plugins is None else config.plugins,
+            discover=config.plugin_names,
             plugin_errors=config.plugin_errors,
             strict_hooks=config.strict_hooks,
             callback_errors=config.callback_errors,
@@ -185,6 +187,7 @@ class Trainer:
             device=device,
             processes=processes,
             precision=make_precision(config.precision, device),
+            custom_io=make_custom_io(config),
             hook_profile=hook_profile,
         )
         self._add_logger_callbacks()
@@ -368,23 +371,25 @@ class Trainer:
                 format, with the weights and the hyperparameters that JSON can hold.
             weights_only: leave out what a resume needs beyond the weights; required for a
                 `.safetensors` file.
-            storage_options: None; the access to a store is configured in fsspec.
+            storage_options: passed to the `CheckpointIO` of `plugins`; without one it must be None,
+                as the access to a store is configured in fsspec.
 
         Raises:
             UsageError: a `.safetensors` file is to hold more than weights, or nothing was run yet.
-            OptionError: `storage_options` is not None.
+            OptionError: `storage_options` is not None, without a `CheckpointIO`.
             CheckpointStateError: a state cannot be loaded back safely; the message names it.
             CheckpointError: it cannot be written.
         """
         from trainer_hooks.trainer.run.checkpoint_saving import save_checkpoint
 
-        owner = "trainer.save_checkpoint"
-        check_option("storage_options", storage_options, owner, NO_STORAGE_OPTIONS, is_call=True)
+        if self._core.custom_io is None:
+            owner, rule = "trainer.save_checkpoint", NO_STORAGE_OPTIONS
+            check_option("storage_options", storage_options, owner, rule, is_call=True)
         # this process has the weights of a forked fit, but not all that a resume needs
         if self._forks is not None and self._forks.kept is not None and not weights_only:
-            self._forks.copy_kept(filepath)
+            self._forks.copy_kept(filepath, storage_options)
         else:
-            save_checkpoint(self._core, self, filepath, bool(weights_only))
+            save_checkpoint(self._core, self, filepath, bool(weights_only), storage_options)
 
     def dump_checkpoint(self, weights_only: bool | None = False) -> dict[str, Any]:
         """Return the content of a checkpoint of this moment, as plain data and tensors.
@@ -525,7 +530,9 @@ class Trainer:
         """
         from trainer_hooks.trainer.core.trainer_core import picklable_core
 
-        return {**vars(self), "_core": picklable_core(self._core, type(self).__qualname__)}
+        core = picklable_core(self._core, type(self).__qualname__)
+        # the ranks of a run start no others
+        return {**vars(self), "_core": core, "_forks": None if self._core.is_sent else self._forks}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return a copy; inside the copy of another object, the same trainer."""
@@ -773,6 +780,11 @@ class Trainer:
     def named_ckpt_path(self) -> str | None:
         """The checkpoint that was given by its path; no callback removes that one."""
         return self._core.start.named_path
+
+    @property
+    def custom_io(self) -> CustomIO | None:
+        """The `CheckpointIO` of `Trainer(plugins=...)` as the Trainer calls it, or None."""
+        return self._core.custom_io
 
     @property
     def load_report(self) -> LoadReport | None:
@@ -1538,13 +1550,13 @@ class Trainer:
 
         inputs = inputs.normalized()
         # not true in the forks: there the ranks run already, and come by here with the same inputs
-        if self._core.processes.topology.starts == "fork":
+        if self._core.processes.topology.starts_each_run:
             from trainer_hooks.trainer.run.forking import ForkedRuns
 
             self._forks = self._forks or ForkedRuns(self._core, self)
             return self._forks.run(inputs, self._run)
         result = None
-        # once more, for ranks that were forked: they come by here alone
+        # once more, for ranks that were started for this run: they come by here alone
         with ending_at_once(), RunScope(self._core, self, inputs) as run:
             loop = run.prepare()
             result = loop.run()
@@ -1623,8 +1635,8 @@ class Trainer:
         label = label_run(self, core.config, module, *sources)
         path = self._resolve_checkpoint(ckpt_path, "fit", model, label)
         if path is not None:
-            is_named = core.start.named_path is not None
-            label = TRAININGS.adopt(trained_object(module), label, path, is_named=is_named)
+            is_named, io = core.start.named_path is not None, core.custom_io
+            label = TRAININGS.adopt(trained_object(module), label, path, is_named=is_named, io=io)
         return {"ckpt_path": path, "label": label}
 
     def _resolve_checkpoint(

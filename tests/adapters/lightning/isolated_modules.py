@@ -616,3 +616,21 @@ def test_hyperparameters_of_a_data_module_are_logged_with_the_modules(logger, tm
         )  # fmt: skip
         seen.append(logged)
     assert seen[0] == seen[1] == [{"lr": 0.5, **({"width": 3} if logger else {})}]
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+def test_the_transformer_of_the_demos_is_the_same(is_training):
+    """Its weights by name and for a seed, its outputs and its gradients are Lightning's."""
+    found = []
+    for package in (pl, ported):
+        torch.manual_seed(1)
+        net = package.demos.Transformer(vocab_size=50, ninp=16, nhid=8).train(is_training)
+        inputs, targets = torch.randint(50, (2, 3, 7)).unbind()
+        output = net(inputs, targets)
+        output.sum().backward()
+        found.append((net.state_dict(), output, [weight.grad for weight in net.parameters()]))
+    (weights, output, gradients), (weights_here, output_here, gradients_here) = found
+    assert [*weights] == [*weights_here]
+    assert all(map(torch.equal, weights.values(), weights_here.values()))
+    assert torch.equal(output, output_here)
+    assert all(map(torch.equal, gradients, gradients_here))

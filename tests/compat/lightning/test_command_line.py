@@ -119,3 +119,11 @@ def test_a_subcommand_of_ones_own_gets_its_arguments(tmp_path, monkeypatch):
         parser_kwargs={"default_env": True},
     )  # fmt: skip
     assert (cli.subcommand, cli.trainer.exported) == ("export", ("BoringModel", "b.onnx", 17))
+
+
+def test_callbacks_in_trainer_defaults_are_objects(capsys):
+    """A config of one is refused, as Lightning fails with it, too."""
+    defaults = {"callbacks": {"class_path": "LearningRateMonitor"}, "accelerator": "cpu"}
+    with pytest.raises(SystemExit):
+        LightningCLI(BoringModel, args=[], run=False, trainer_defaults=defaults)
+    assert "must be an instance of trainer_hooks.Callback" in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -187,8 +188,8 @@ def test_plugins_that_contradict_each_other_are_refused():
             pl.Trainer(**options, **QUIET)
     with pytest.raises(OptionError, match="the scaler of gradients itself"):
         plugins.MixedPrecision("16-mixed", "cuda", scaler=object())
-    with pytest.raises(ImportError, match="CheckpointIO is not in trainer_hooks"):
-        from trainer_hooks.compat.lightning.plugins.io import CheckpointIO  # noqa: F401
+    with pytest.raises(ImportError, match="XLACheckpointIO is not in trainer_hooks"):
+        from trainer_hooks.compat.lightning.plugins.io import XLACheckpointIO  # noqa: F401
     assert "precision" in inspect.signature(pl.Trainer).parameters
 
 
@@ -232,3 +233,19 @@ def test_the_machines_of_a_slurm_job():
         assert environments.SLURMEnvironment.job_name() == "train"
         patch.setenv("SLURM_JOB_NAME", "bash")
         assert environments.SLURMEnvironment.job_id() is None
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "advice"),
+    [
+        ("demos", "WikiText2", "it downloads its text: take the Transformer of demos"),
+        ("demos.transformer", "LightningTransformer", "it downloads its text"),
+        ("demos.mnist_datamodule", "MNISTDataModule", "it downloads its images: write a"),
+        ("demos.mnist_datamodule", "MNIST", "it downloads its images: take torchvision"),
+    ],
+)
+def test_demos_that_download_are_refused_with_advice(module, name, advice):
+    """The one that needs no network is offered."""
+    assert pl.demos.Transformer is pl.demos.transformer.Transformer
+    with pytest.raises((ImportError, AttributeError), match=advice):
+        getattr(import_module(f"trainer_hooks.compat.lightning.{module}"), name)

@@ -91,7 +91,7 @@ BAD = [
     *[("precision", value, "must be one of") for value in ("half", 8, True, 32.0, ["32"])],
     ("precision", "transformer-engine", "not available"),
     *[("logger", value, "must be True, False, a trainer_hooks Logger") for value in ("cvs", 3)],
-    *[("plugins", value, "must be True, False, None, or names") for value in ("mine", 3, [1])],
+    *[("plugins", value, "must be True, False, None, names") for value in ("mine", 3, [1])],
     ("strict_hooks", "yes", "True or False"),
     *[
         ("profiler", value, "'simple', 'advanced', 'pytorch', a profiler")

@@ -109,6 +109,7 @@ class HostTrainer:
     plugins = ()
     datamodule: Any = None
     named_ckpt_path: str | None = None
+    custom_io = None
     is_leaving = False
     received_sigterm = False
     precision_plugin: Any = None

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from trainer_hooks.checkpoint.atomic_write import NameReservation
     from trainer_hooks.checkpoint.background import BackgroundSave
+    from trainer_hooks.checkpoint.custom_io import CustomIO
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
 
@@ -377,7 +378,7 @@ class SaveStore:
         saver = self._saver
         left, self.to_replace = self.to_replace, ()
         plan, self._loaded_plan = self._loaded_plan, SavePlan(())
-        resumed_from = trainer.ckpt_path
+        resumed_from, io = trainer.ckpt_path, trainer.custom_io
         if resumed_from is None or not trainer.is_global_zero or trainer.fast_dev_run:
             return
         is_own_save = any(_is_same_file(file, resumed_from) for file in plan.files)
@@ -387,23 +388,24 @@ class SaveStore:
                     remove_stale_parts(Path(file).parent)
             # one that is newer is of a later save: the user chose an earlier checkpoint
             for file in plan.files:
-                if _is_older(file, resumed_from):
-                    copy_checkpoint(resumed_from, file)
-            if plan.link is not None and _is_older(plan.link, resumed_from):
+                if _is_older(file, resumed_from, io):
+                    copy_checkpoint(resumed_from, file, io)
+            if plan.link is not None and _is_older(plan.link, resumed_from, io):
                 _link_to(plan.files[0], plan.link)
         # no run goes on from weights alone: what a killed process had saved since comes once more
         if saver.save_weights_only and trainer.named_ckpt_path is None:
-            self.saved_again = self._files_since(resumed_from)
+            self.saved_again = self._files_since(resumed_from, io)
         elif trainer.named_ckpt_path is not None and not is_own_save:
             # the checkpoint is of a saver before this one, whose turn comes once more
-            self.saved_again = self._files_since(resumed_from, of_its_batch=True)
+            self.saved_again = self._files_since(resumed_from, io, of_its_batch=True)
         # what is to be replaced although the plan writes it is temporary; a file of Lightning has
         # no plan
         written = plan.files or (resumed_from,)
         self._temporary = tuple(old for old in left if old in written)
         for old in left:
+            may_delete = self._may_delete(old, resumed_from)
             # another training may have used the name since
-            if exists(old) and self._may_delete(old, resumed_from) and _is_older(old, resumed_from):
+            if exists(old) and may_delete and _is_older(old, resumed_from, io):
                 ours(saver).remove_checkpoint(trainer, old)
 
     def remove_temporary(self, trainer: Trainer) -> None:
@@ -417,30 +419,33 @@ class SaveStore:
         ranking = self.ranking
         ranked = {ranking.best_model_path, ranking.last_model_path, *ranking.best_k_models} - {""}
         for path in filter(exists, temporary):
-            batches = summarize(path).batches
+            batches = summarize(path, trainer.custom_io).batches
             links = [file for file in ranked if file != path and _is_same_file(file, path)]
             others = [file for file in sorted(ranked.difference(links, [path])) if exists(file)]
-            enough = [file for file in others if _holds(file, batches)]
+            enough = [f for f in others if _holds(f, batches, trainer.custom_io)]
             if enough and self._may_delete(path, trainer.named_ckpt_path):
                 for link in links:
                     _link_to(enough[0], link)
                 ours(self._saver).remove_checkpoint(trainer, path)
 
-    def _files_since(self, checkpoint: str, *, of_its_batch: bool = False) -> set[str]:
+    def _files_since(
+        self, checkpoint: str, io: CustomIO | None, *, of_its_batch: bool = False
+    ) -> set[str]:
         """Return the files in the saver's folder that its run saved after a checkpoint.
 
         Args:
             checkpoint: the checkpoint.
+            io: reads the files, where the user's own object writes them.
             of_its_batch: whether only those count that were saved after the same batch.
         """
         files: set[str] = set()
         try:
-            loaded = summarize(checkpoint)
+            loaded = summarize(checkpoint, io)
         except CheckpointError:  # of another tool, too
             return files
         for file in ours(self._saver).own_files():
             try:
-                summary = summarize(file)
+                summary = summarize(file, io)
             except CheckpointError:  # a file of another tool
                 continue
             is_of_run = (summary.origin, summary.identity.run) == (
@@ -754,7 +759,10 @@ class Saver(Checkpoint):
     def remove_checkpoint(self, trainer: Trainer, path: str) -> None:
         """Delete a file. Override it to move old checkpoints elsewhere instead."""
         try:
-            remove(path)
+            if trainer.custom_io is None:
+                remove(path)
+            else:
+                trainer.custom_io.remove(path)
         except (OSError, CheckpointError) as error:
             warn(
                 f"checkpoint {path!r}: it is no longer among those to keep and cannot be removed "
@@ -837,9 +845,9 @@ def earlier_folders(trainer: Trainer) -> list[str]:
     return [*folders, *map(str, runs.glob(f"*/{_FOLDER}"))]
 
 
-def _holds(path: str, batches: int) -> bool:
+def _holds(path: str, batches: int, io: CustomIO | None) -> bool:
     """Return whether a training can go on from a file after at least so many batches."""
-    summary = summarize(path)
+    summary = summarize(path, io)
     return summary.is_resumable and summary.batches >= batches
 
 
@@ -860,10 +868,10 @@ def _is_same_name(path: str, other: str) -> bool:
         return False
 
 
-def _is_older(path: str, checkpoint: str) -> bool:
+def _is_older(path: str, checkpoint: str, io: CustomIO | None) -> bool:
     """Return whether there is no whole checkpoint at `path`, or one saved before `checkpoint`."""
     try:
-        return summarize(path).saved_at < summarize(checkpoint).saved_at
+        return summarize(path, io).saved_at < summarize(checkpoint, io).saved_at
     except CheckpointError:  # a broken link, or half a file of another tool
         return True
 

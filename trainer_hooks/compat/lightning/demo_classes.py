@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,6 +27,7 @@ __all__ = [
     "RandomDictDataset",
     "RandomIterableDataset",
     "RandomIterableDatasetWithLen",
+    "Transformer",
 ]
 
 _SIZE, _LENGTH = 32, 64
@@ -290,3 +292,73 @@ class Net(nn.Module):
         features = self.dropout1(functional.max_pool2d(features, 2)).flatten(1)
         hidden = self.dropout2(functional.relu(self.fc1(features)))
         return functional.log_softmax(self.fc2(hidden), dim=1)
+
+
+class _Positions(nn.Module):
+    """Add sines and cosines of a position, and drop some of the sum.
+
+    As in Lightning all tokens get those of one position, the length of the sequence. They are no
+    buffer there, either, so that checkpoints have no entry for them.
+    """
+
+    def __init__(self, size: int, dropout: float) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.size = size
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        pairs = torch.arange(0, self.size, 2, device=tokens.device, dtype=torch.float)
+        angles = tokens.size(1) * torch.exp(pairs * (-math.log(10_000.0) / self.size))
+        position = torch.stack((angles.sin(), angles.cos()), dim=1).flatten()
+        return self.dropout(tokens + position)  # type: ignore[no-any-return]
+
+
+class Transformer(nn.Module):
+    """A small language model around `torch.nn.Transformer`.
+
+    Args:
+        vocab_size: the number of words.
+        ninp: the numbers of each word's embedding; even.
+        nhead: the heads of each attention.
+        nhid: the width of the feedforward layers.
+        nlayers: the layers of the encoder, and of the decoder.
+        dropout: the share of values that are dropped.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int = 33278,
+        ninp: int = 200,
+        nhead: int = 2,
+        nhid: int = 200,
+        nlayers: int = 2,
+        dropout: float = 0.2,
+    ) -> None:
+        super().__init__()
+        self.ninp, self.vocab_size = ninp, vocab_size
+        # in this order, which decides on the first weights for a seed, as the names do for files
+        self.pos_encoder = _Positions(ninp, dropout)
+        self.embedding = nn.Embedding(vocab_size, ninp)
+        self.transformer = nn.Transformer(
+            ninp, nhead, nlayers, nlayers, nhid, dropout=dropout, batch_first=True
+        )
+        self.decoder = nn.Linear(ninp, vocab_size)
+
+    def forward(self, inputs: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return the logarithms of the words' probabilities, of shape (batch * length, words).
+
+        Args:
+            inputs: the numbers of the words, of shape (batch, length).
+            target: those of the words to predict, of the same shape.
+            mask: the mask of the decoder; by default no word sees later ones.
+        """
+        if mask is None:
+            mask = nn.Transformer.generate_square_subsequent_mask(
+                inputs.size(1), device=inputs.device
+            )
+        source, wanted = (
+            self.pos_encoder(self.embedding(words) * math.sqrt(self.ninp))
+            for words in (inputs, target)
+        )
+        words = self.decoder(self.transformer(source, wanted, tgt_mask=mask))
+        return functional.log_softmax(words, dim=-1).view(-1, self.vocab_size)

@@ -1,24 +1,33 @@
 """Plugins as objects, for `Trainer(plugins=[...])`: precision, environments, layers; and hooks.
 
-Each stands for options of the Trainer; `trainer_options` returns them.
+Most stand for options of the Trainer; `trainer_options` returns them. A `CheckpointIO` stays.
 """
 
 from __future__ import annotations
 
+import copy
 import os
 import re
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 from torch import nn
 
 from trainer_hooks.adapters.lightning.names import MODULE_NAMES
+from trainer_hooks.checkpoint.custom_io import CheckpointIO as AnyCheckpointIO
+from trainer_hooks.checkpoint.custom_io import facts_for_writing
+from trainer_hooks.checkpoint.file import read_checkpoint, write_checkpoint
+from trainer_hooks.checkpoint.paths import absolute_path, remove
 from trainer_hooks.data.data_hooks import DataHooks
 from trainer_hooks.errors import OptionError
 from trainer_hooks.hooks.spec import HOOKS, empty_hook
 
 __all__ = [
+    "AsyncCheckpointIO",
     "CheckpointHooks",
+    "CheckpointIO",
     "ClusterEnvironment",
     "DataHooks",
     "DoublePrecision",
@@ -29,6 +38,7 @@ __all__ = [
     "ModelHooks",
     "Precision",
     "SLURMEnvironment",
+    "TorchCheckpointIO",
     "TorchElasticEnvironment",
     "TorchSyncBatchNorm",
     "trainer_options",
@@ -201,6 +211,165 @@ class SLURMEnvironment(ClusterEnvironment):
         """Return the first machine of a list as SLURM writes it, such as `node[5-9],other`."""
         first = re.sub(r"\[(.*?)[,-].*\]", r"\1", nodes)
         return re.sub(r"\[(.*?)\]", r"\1", first).split(" ")[0].split(",")[0]
+
+
+class CheckpointIO(ABC):
+    """Base of classes that write, read and remove the Trainer's checkpoints in their own way.
+
+    The Trainer calls an object of it in `plugins` for each checkpoint, on rank 0 to save and remove
+    and on every rank to load. It then writes no checkpoint itself: files have no seal, and are
+    whole only if the class makes them so.
+    """
+
+    @abstractmethod
+    def save_checkpoint(
+        self,
+        checkpoint: dict[str, Any],
+        path: str | os.PathLike[str],
+        storage_options: Any | None = None,
+    ) -> None:
+        """Write a checkpoint.
+
+        Args:
+            checkpoint: plain data and tensors, which the training changes after the call.
+            path: the path or address.
+            storage_options: the argument of `trainer.save_checkpoint`.
+        """
+
+    @abstractmethod
+    def load_checkpoint(
+        self, path: str | os.PathLike[str], map_location: Any | None = None
+    ) -> dict[str, Any]:
+        """Return the checkpoint that was written to a path.
+
+        Args:
+            path: the path or address.
+            map_location: where the tensors go; the Trainer leaves it out.
+        """
+
+    @abstractmethod
+    def remove_checkpoint(self, path: str | os.PathLike[str]) -> None:
+        """Remove the checkpoint at a path or address."""
+
+    def teardown(self) -> None:  # noqa: B027 - most classes have nothing to end
+        """Finish at the end of each run, such as saves in a thread."""
+
+
+class TorchCheckpointIO(CheckpointIO):
+    """The Trainer's own files, for subclasses that do something besides.
+
+    They are written whole or not at all, and sealed.
+    """
+
+    def save_checkpoint(
+        self,
+        checkpoint: dict[str, Any],
+        path: str | os.PathLike[str],
+        storage_options: Any | None = None,
+    ) -> None:
+        """Write a sealed file.
+
+        Args:
+            checkpoint: plain data and tensors.
+            path: the path or address.
+            storage_options: must be None.
+
+        Raises:
+            OptionError: `storage_options` is not None.
+            CheckpointError: the file cannot be written.
+        """
+        if storage_options is not None:
+            raise OptionError(
+                f"storage_options of {type(self).__name__}: a file of torch takes none. Override "
+                "save_checkpoint to use them, or configure fsspec."
+            )
+        write_checkpoint(checkpoint, path, **facts_for_writing(checkpoint))
+
+    def load_checkpoint(
+        self, path: str | os.PathLike[str], map_location: Any | None = None
+    ) -> dict[str, Any]:
+        """Return a file's content, compared with its seal; no code in it is run.
+
+        Args:
+            path: the path or address.
+            map_location: where the tensors go, as in `torch.load`; by default to the CPU.
+
+        Raises:
+            CheckpointNotFoundError: there is no such file.
+            CheckpointError: it is damaged, no checkpoint, or would need code to be run.
+        """
+        return read_checkpoint(path, "cpu" if map_location is None else map_location)
+
+    def remove_checkpoint(self, path: str | os.PathLike[str]) -> None:
+        """Remove the file, if it is there."""
+        remove(absolute_path(path))
+
+
+class AsyncCheckpointIO(CheckpointIO):
+    """Save by another `CheckpointIO` in a thread, one checkpoint after another.
+
+    Checkpoints are also removed there, after the saves before, so that a file is gone only once its
+    successor is there. The error of a save is raised by the next call or at the end of the run, and
+    until then nothing is removed.
+
+    Args:
+        checkpoint_io: the one that saves; a `TorchCheckpointIO` by default.
+    """
+
+    def __init__(self, checkpoint_io: AnyCheckpointIO | None = None) -> None:
+        self.checkpoint_io = TorchCheckpointIO() if checkpoint_io is None else checkpoint_io
+        self._executor: ThreadPoolExecutor | None = None
+        self._error: BaseException | None = None
+
+    def save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        """Copy a checkpoint in memory, and write the copy in the thread."""
+        self._raise_error()
+        # now: the training goes on to change the tensors
+        args, kwargs = copy.deepcopy((args, kwargs))
+        self._submit(self.checkpoint_io.save_checkpoint, args, kwargs)
+
+    def load_checkpoint(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Return a checkpoint, once the saves before are finished."""
+        self._finish()
+        return self.checkpoint_io.load_checkpoint(*args, **kwargs)
+
+    def remove_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        """Remove a checkpoint in the thread, after the saves before."""
+        self._submit(self.checkpoint_io.remove_checkpoint, args, kwargs)
+
+    def teardown(self) -> None:
+        """Wait for all saves, and raise the error of one that failed."""
+        self._finish()
+        # by name, as any object may be a CheckpointIO
+        getattr(self.checkpoint_io, "teardown", tuple)()
+
+    def _submit(
+        self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, thread_name_prefix="checkpoint writer")
+        self._executor.submit(self._call, call, args, kwargs)
+
+    def _call(
+        self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        if self._error is not None:  # after a failed save, what it was to replace must stay
+            return
+        try:
+            call(*args, **kwargs)
+        except BaseException as error:  # noqa: BLE001 - raised by the next call
+            self._error = error
+
+    def _finish(self) -> None:
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown()
+        self._raise_error()
+
+    def _raise_error(self) -> None:
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
 
 
 def trainer_options(plugins: Any) -> tuple[Any, dict[str, Any]]:

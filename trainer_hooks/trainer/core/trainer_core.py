@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from trainer_hooks.callback import Callback
     from trainer_hooks.checkpoint.background import BackgroundSaves
+    from trainer_hooks.checkpoint.custom_io import CustomIO
     from trainer_hooks.clock.timing import Time
     from trainer_hooks.connector.callback_state import LoadReport
     from trainer_hooks.context.context import RunContext
@@ -105,6 +106,7 @@ class TrainerCore:
         run_lock: the lock that keeps a callback from being in two runs at once.
         hook_profile: the active or last profile of the hooks.
         profiler: the profiler of its runs, or None.
+        custom_io: the user's `CheckpointIO` as the trainer calls it, or None.
         module: the module of the last run.
         compiled: the wrapper that `torch.compile` returned, if it was passed; or None.
         datamodule: the data module of the last run.
@@ -115,6 +117,7 @@ class TrainerCore:
         advised: subjects on which advice was given.
         was_stopping: whether the last run was requested to stop.
         has_run: whether there has been a run.
+        is_sent: whether it is being pickled for the ranks of a run.
         is_trial: whether its runs are trial runs, which are not reported.
         inputs: the arguments of the running call; None between runs.
         context: the running run; None between runs.
@@ -137,6 +140,7 @@ class TrainerCore:
     run_lock: RunLock = field(default_factory=RunLock)
     hook_profile: HookProfile | None = None
     profiler: Profiler | None = None
+    custom_io: CustomIO | None = None
     module: Module | None = None
     compiled: Any = None
     datamodule: DataModule | None = None
@@ -147,6 +151,7 @@ class TrainerCore:
     advised: set[str] = field(default_factory=set)
     was_stopping: bool = False
     has_run: bool = False
+    is_sent: bool = False
     is_trial: bool = False
     inputs: RunInputs | None = None
     context: RunContext | None = None
@@ -272,6 +277,21 @@ class TrainerCore:
         return {name: value for one in logged for name, value in (one or {}).items()}
 
 
+def make_custom_io(config: TrainerConfig) -> CustomIO | None:
+    """Return the `CheckpointIO` among the plugins as the trainer calls it, or None."""
+    io = config.checkpoint_io
+    if io is None:
+        return None
+    # imported where it is needed: most programs pass none
+    from trainer_hooks.checkpoint.custom_io import CustomIO
+
+    log.info(
+        "checkpoints are written, read and removed by %s: that they are whole is up to that class",
+        type(io).__name__,
+    )
+    return CustomIO(io)
+
+
 def make_processes(config: TrainerConfig) -> tuple[Processes, torch.device]:
     """Return the processes that the options request, and the device of this one.
 
@@ -280,8 +300,8 @@ def make_processes(config: TrainerConfig) -> tuple[Processes, torch.device]:
     """
     topology, options = resolve_strategy(config.strategy, config.devices, config.num_nodes)
     device = pick_device(config.accelerator, config.devices, topology)
-    # ranks that are forked for each run make their process group there, see `ForkedRuns`
-    if topology.world_size > 1 and topology.starts != "fork":
+    # ranks that are started for each run make their process group there, see `ForkedRuns`
+    if topology.world_size > 1 and not topology.starts_each_run:
         processes = make_process_group(device, topology, options)
         if config.sync_batchnorm and device.type != "cuda":
             raise OptionError(
@@ -318,7 +338,7 @@ def picklable_core(core: TrainerCore, name: str) -> TrainerCore:
             "have given out, belong to it alone. Do it before or after, or save what is trained "
             "with save_checkpoint."
         )
-    if core.processes.topology.world_size > 1:
+    if core.processes.topology.world_size > 1 and not core.is_sent:
         raise TypeError(
             f"a {name} of several processes cannot be copied or pickled, as the others would not "
             "know of the copy. Make another one with the same options."
@@ -326,7 +346,7 @@ def picklable_core(core: TrainerCore, name: str) -> TrainerCore:
     # threads and their buffers cannot be copied
     core.background.finish()
     core.background.release()
-    return replace(core, hook_profile=None)
+    return replace(core, hook_profile=None, is_sent=False)
 
 
 def trainer_repr(name: str, core: TrainerCore) -> str:

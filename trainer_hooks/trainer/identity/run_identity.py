@@ -33,6 +33,7 @@ from trainer_hooks.trainer.identity.run_origin import compute_run_origin, is_run
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from trainer_hooks.checkpoint.custom_io import CustomIO
     from trainer_hooks.checkpoint.seal import CheckpointSummary
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.loggers.adapter import LoggerAdapter
@@ -116,7 +117,15 @@ class ProcessTrainings:
         identity = RunIdentity(run, seed, data, ordinal, position)
         return self._keep(module, RunLabel(origin, identity, frozenset({run})))
 
-    def adopt(self, module: Any, label: RunLabel, path: str, *, is_named: bool) -> RunLabel:
+    def adopt(
+        self,
+        module: Any,
+        label: RunLabel,
+        path: str,
+        *,
+        is_named: bool,
+        io: CustomIO | None = None,
+    ) -> RunLabel:
         """Return the label of a training that goes on from a checkpoint, whose run it continues.
 
         Args:
@@ -124,9 +133,10 @@ class ProcessTrainings:
             label: its label so far.
             path: the checkpoint.
             is_named: whether the user gave the path: then the run has this process's seed and data.
+            io: reads the checkpoint, where the user's own object writes them.
         """
         try:
-            summary = summarize(path)
+            summary = summarize(path, io)
         except CheckpointError:
             return label  # the run reads it again, and raises
         saved = summary.identity

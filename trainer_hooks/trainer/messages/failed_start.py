@@ -33,6 +33,7 @@ from trainer_hooks.hooks.relay import error_summary_with_notes
 from trainer_hooks.trainer.identity.run_origin import is_live_elsewhere, process_identity
 
 if TYPE_CHECKING:
+    from trainer_hooks.checkpoint.custom_io import CustomIO
     from trainer_hooks.trainer.core.trainer_core import TrainerCore
 
 RECORD = ".failed_start.json"
@@ -98,7 +99,7 @@ def record_start(core: TrainerCore, error: BaseException | str | None) -> None:
     text = error if isinstance(error, str) else error_summary_with_notes(error)
     content = {
         "checkpoint": file_name(start.path),
-        "saved_at": summarize(start.path).saved_at,
+        "saved_at": summarize(start.path, core.custom_io).saved_at,
         "error": text[:_LONGEST],
         "process": process_identity(),
     }
@@ -106,12 +107,13 @@ def record_start(core: TrainerCore, error: BaseException | str | None) -> None:
     _write(record, json.dumps(content))
 
 
-def warn_of_failed_start(path: str, asked: str) -> None:
+def warn_of_failed_start(path: str, asked: str, io: CustomIO | None = None) -> None:
     """Warn if the last start from a checkpoint failed before it had trained a batch.
 
     Args:
         path: the checkpoint.
         asked: the word that chose it.
+        io: reads it, where the user's own object writes the checkpoints.
     """
     record = _read(join_path(parent_folder(path), RECORD))
     # by the time of the save, too: `last.ckpt` is another checkpoint after each save
@@ -119,7 +121,7 @@ def warn_of_failed_start(path: str, asked: str) -> None:
         return
     from trainer_hooks.checkpoint.file import summarize
 
-    if record.get("saved_at") != summarize(path).saved_at:
+    if record.get("saved_at") != summarize(path, io).saved_at:
         return
     # until its first batch, a start that goes on beside this one is no failed one
     if is_live_elsewhere(str(record.get("process", ""))):

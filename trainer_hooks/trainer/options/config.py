@@ -7,7 +7,7 @@ import functools
 import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from trainer_hooks._annotations import signature_of
 from trainer_hooks._options import (
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from trainer_hooks.callback import Callback
+    from trainer_hooks.checkpoint.custom_io import CheckpointIO
     from trainer_hooks.clock.schedules import When
     from trainer_hooks.loggers.base import Logger
     from trainer_hooks.profilers import Profiler
@@ -74,6 +75,19 @@ def _are_names(value: Any) -> bool:
         return value is None or isinstance(value, bool)
     # an iterator is not looked into: it can be read only once
     return not isinstance(value, list | tuple | set) or all(isinstance(v, str) for v in value)
+
+
+def _is_checkpoint_io(value: Any) -> bool:
+    # by its methods, as Lightning's own class is one, too
+    methods = ("save_checkpoint", "load_checkpoint", "remove_checkpoint")
+    return not isinstance(value, type) and all(callable(getattr(value, m, None)) for m in methods)
+
+
+def _are_plugins(value: Any) -> bool:
+    if isinstance(value, list | tuple | set):
+        names = [each for each in value if not _is_checkpoint_io(each)]
+        return len(value) - len(names) <= 1 and _are_names(names)
+    return _is_checkpoint_io(value) or _are_names(value)
 
 
 def _are_policies(value: Any) -> bool:
@@ -111,7 +125,11 @@ _CLIP_VALUE = Rule(
 )
 _POLICY = Rule("'warn' or 'raise'", lambda value: value in ("warn", "raise"))
 _POLICIES = Rule("a dict of 'raise' or 'disable' by state_key or class name", _are_policies)
-_PLUGINS = Rule("True, False, None, or names of plugins in a list", _are_names)
+_PLUGINS = Rule(
+    "True, False, None, names of plugins in a list, or one object with the methods "
+    "save_checkpoint, load_checkpoint and remove_checkpoint",
+    _are_plugins,
+)
 _PROFILER = Rule(
     "'simple', 'advanced', 'pytorch', a profiler of trainer_hooks.profilers, or None", _is_profiler
 )
@@ -208,8 +226,8 @@ class TrainerConfig:
     strategy: str | DDPStrategy | FSDPStrategy = option(
         "auto",
         '`"auto"` (DDP if there are several processes), `"ddp"`, `"ddp_notebook"`, '
-        '`"fsdp"`, `"single_device"`, or a `DDPStrategy(...)` or `FSDPStrategy(...)` with '
-        "options.",
+        '`"ddp_spawn"`, `"fsdp"`, `"single_device"`, or a `DDPStrategy(...)` or '
+        "`FSDPStrategy(...)` with options.",
     )
     sync_batchnorm: bool = option(
         False,
@@ -237,10 +255,11 @@ class TrainerConfig:
         None,
         "One callback, or any iterable of them; it is not changed.",
     )
-    plugins: bool | Iterable[str] | None = option(
+    plugins: bool | CheckpointIO | Iterable[str | CheckpointIO] | None = option(
         True,
         "Whether callbacks of installed packages take part, or the names of those that "
-        "do; None means True.",
+        "do; None means True. A [`CheckpointIO`](checkpoints.md#a-checkpointio-of-your-own) may "
+        "be given, too, alone or among them.",
         _PLUGINS,
     )
     plugin_errors: str = option(
@@ -497,6 +516,28 @@ class TrainerConfig:
         # `plugins` is on by default, so True there is no contradiction, as it would be in the table
         for name, value in (*_BAREBONES.items(), ("plugins", False)):
             object.__setattr__(self, name, value)  # the dataclass is frozen
+
+    @property
+    def checkpoint_io(self) -> CheckpointIO | None:
+        """The object among the plugins that writes, reads and removes checkpoints, or None."""
+        if isinstance(self.plugins, bool | str | None):
+            return None
+        if _is_checkpoint_io(self.plugins):
+            return cast("CheckpointIO", self.plugins)
+        if not isinstance(self.plugins, list | tuple | set):  # an iterator has names alone
+            return None
+        return next((each for each in self.plugins if _is_checkpoint_io(each)), None)
+
+    @property
+    def plugin_names(self) -> bool | Iterable[str]:
+        """The installed plugins that take part: True for all, False for none, or their names."""
+        io = self.checkpoint_io
+        if self.plugins is None or self.plugins is io:
+            return True
+        if io is None:
+            return cast("bool | Iterable[str]", self.plugins)
+        names = [each for each in cast("Iterable[Any]", self.plugins) if each is not io]
+        return names or True
 
     @property
     def given(self) -> str:

@@ -250,7 +250,8 @@ class CheckpointRestorer:
             # the loop restores the rest, when it gets there
             context.resumed, context.resumed_path = checkpoint, self._path
             # later saves must count as newer than this one, wherever it was saved
-            training.saved_at = max(training.saved_at, summarize(self._path).saved_at)
+            summary = summarize(self._path, core.custom_io)
+            training.saved_at = max(training.saved_at, summary.saved_at)
         elif takes_callbacks:
             with restoring_part("callbacks", self._path):
                 report = core.connector.load_state_dict(checkpoint["callbacks"])

@@ -44,6 +44,7 @@ from trainer_hooks.trainer.messages.resume_line import resume_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from trainer_hooks.checkpoint.custom_io import CustomIO
     from trainer_hooks.checkpoint.seal import CheckpointSummary
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.trainer.core.trainer_core import TrainerCore
@@ -68,6 +69,7 @@ class CheckpointSearch:
         own: the summaries of the files that this run saved.
         of_process: the summaries of the files that other trainings of this process saved.
         taken: the file that was chosen, or that named the best.
+        io: reads the files, where the user's own object writes them.
     """
 
     files: Iterable[str]
@@ -80,6 +82,7 @@ class CheckpointSearch:
     own: dict[str, CheckpointSummary] = field(default_factory=dict)
     of_process: dict[str, CheckpointSummary] = field(default_factory=dict)
     taken: str | None = None
+    io: CustomIO | None = None
 
     @property
     def asked(self) -> str:
@@ -110,8 +113,9 @@ class CheckpointSearch:
             # the folder may have been moved with all its files
             for candidate in (named, join_path(parent_folder(path), file_name(named))):
                 if exists(candidate):
-                    verify_checkpoint(candidate)
-                    if summarize(candidate).saved_at > summarize(path).saved_at:
+                    verify_checkpoint(candidate, self.io)
+                    saved_at = summarize(candidate, self.io).saved_at
+                    if saved_at > summarize(path, self.io).saved_at:
                         raise CheckpointNotFoundError(
                             f"ckpt_path={self.asked!r}: {candidate!r}, which {path!r} records as "
                             "the best checkpoint, was written over since. Give a path, or 'last'."
@@ -134,7 +138,7 @@ class CheckpointSearch:
         damaged = list[tuple[int, int, str, str]]()
         for path in set(self.files):  # two savers may have one folder
             try:
-                summaries[path] = summarize(path)
+                summaries[path] = summarize(path, self.io)
             except CheckpointNotFoundError:
                 continue  # another process deleted it meanwhile
             except CheckpointError as error:
@@ -192,7 +196,7 @@ class CheckpointSearch:
 
     def _is_whole(self, path: str) -> bool:
         try:
-            verify_checkpoint(path)
+            verify_checkpoint(path, self.io)
         except CheckpointError as error:
             self.passed_over.append(f"{path!r} ({_reason(error)})")
             return False
@@ -201,7 +205,7 @@ class CheckpointSearch:
     def _best_in(self, path: str, state_key: str) -> str:
         try:
             # without tensors in shards: only the callbacks' states are looked at
-            states = load_checkpoint(path, reads_shards=False).get("callbacks", {})
+            states = load_checkpoint(path, reads_shards=False, io=self.io).get("callbacks", {})
         except CheckpointError as error:
             self.passed_over.append(f"{path!r} ({_reason(error)})")
             return ""
@@ -273,8 +277,14 @@ def find_checkpoint(
     if asked == "best":
         # what this process has recorded itself comes before what files say
         saver = next(iter(_with_books(trainer)), None)
-        if saver is not None and saver.best_model_path and exists(saver.best_model_path):
-            verify_checkpoint(saver.best_model_path)
+        io = trainer.custom_io
+        if (
+            saver is not None
+            and saver.best_model_path
+            # the user's own object may write elsewhere than to files
+            and (io is not None or exists(saver.best_model_path))
+        ):
+            verify_checkpoint(saver.best_model_path, io)
             return str(saver.best_model_path)
     if label is None:
         origin = compute_run_origin(ours(module).saved_hparams, trainer.callbacks)
@@ -288,7 +298,7 @@ def find_checkpoint(
         _tell_of_none(trainer, search, fn, module, entry_point)
     elif fn == "fit":
         _tell_of_doubt(search, label)
-        warn_of_failed_start(checkpoint_path, asked)
+        warn_of_failed_start(checkpoint_path, asked, trainer.custom_io)
     return checkpoint_path
 
 
@@ -391,9 +401,10 @@ def best_of_last_fit(trainer: Trainer, core: TrainerCore, fn: str) -> str | None
         return None
     savers = _with_books(trainer)
     best = next((saver.best_model_path for saver in savers if saver.best_model_path), "")
-    if not best or not exists(best):
+    io = core.custom_io
+    if not best or (io is None and not exists(best)):
         return None
-    if summarize(best).batches != training.progress.batches_completed:
+    if summarize(best, io).batches != training.progress.batches_completed:
         warn(
             f"{fn} was given neither a model nor a ckpt_path: it takes the best checkpoint of the "
             f"last fit, {best!r}, and the module has its weights from here on. Pass "
@@ -426,7 +437,8 @@ def _search(
         shared = {path for folder in folders for path in files_in(folder, Saver.FILE_EXTENSION)}
     shared -= set(named)
     matcher = RunMatcher(asked, fn == "fit", label, frozenset(shared))
-    return CheckpointSearch([*named, *shared], unsharded_class(module).__name__, matcher)
+    name = unsharded_class(module).__name__
+    return CheckpointSearch([*named, *shared], name, matcher, io=trainer.custom_io)
 
 
 def _differences(trainer: Trainer, module: Module, path: str, reason: str) -> list[str]:
@@ -441,7 +453,7 @@ def _differences(trainer: Trainer, module: Module, path: str, reason: str) -> li
     from trainer_hooks.callbacks.reporting.run_config import config_differences
     from trainer_hooks.trainer.restoring.changed_settings import setting_changes
 
-    summary = summarize(path)
+    summary = summarize(path, trainer.custom_io)
     reasons = [reason] if reason else []
     name = unsharded_class(module).__name__
     if summary.module not in ("", name):
@@ -451,7 +463,7 @@ def _differences(trainer: Trainer, module: Module, path: str, reason: str) -> li
         reasons.append(f"its command line was {summary.command!r}, here it is {command!r}")
     try:
         # without tensors in shards: only the options are looked at
-        checkpoint = load_checkpoint(path, reads_shards=False)
+        checkpoint = load_checkpoint(path, reads_shards=False, io=trainer.custom_io)
     except CheckpointError as error:
         return [*reasons, _reason(error)]
     config = run_config(trainer.callbacks)

@@ -54,13 +54,13 @@ class StartingPoint:
         from trainer_hooks.checkpoint.parts import restoring_part
 
         # all of it, although the loggers need little: `restoring` takes over what was read here
-        is_sharded = self._core.processes.is_sharded
+        is_sharded, io = self._core.processes.is_sharded, self._core.custom_io
         try:
-            self.early_checkpoint = load_checkpoint(path, reads_shards=not is_sharded)
+            self.early_checkpoint = load_checkpoint(path, reads_shards=not is_sharded, io=io)
         except CheckpointError:
             return  # `restoring` reads the file again, and raises, if it still cannot be read
         known = self.early_checkpoint.get("trainer_hooks", {}).get("loggers", [])
-        if known and is_running_elsewhere(summarize(path)):
+        if known and is_running_elsewhere(summarize(path, io)):
             warn(
                 f"checkpoint {path!r} is of a run that is still going in another process: this one "
                 "logs to a folder of its own. Stop that one first to go on with it.",
@@ -152,7 +152,8 @@ class StartingPoint:
         read = self.early_checkpoint if path == self._inputs.ckpt_path else None
         self.early_checkpoint = None
         # each rank of a sharded run reads its own shards, below
-        checkpoint = read or load_checkpoint(path, reads_shards=not context.processes.is_sharded)
+        is_sharded, io = context.processes.is_sharded, self._core.custom_io
+        checkpoint = read or load_checkpoint(path, reads_shards=not is_sharded, io=io)
         if is_lightning(checkpoint):
             from trainer_hooks.trainer.restoring.lightning_checkpoint import (
                 convert_lightning_checkpoint,

@@ -45,7 +45,11 @@ if TYPE_CHECKING:
 
 
 def save_checkpoint(
-    core: TrainerCore, trainer: Trainer, path: str | os.PathLike[str], weights_only: bool
+    core: TrainerCore,
+    trainer: Trainer,
+    path: str | os.PathLike[str],
+    weights_only: bool,
+    storage_options: Any = None,
 ) -> str:
     """Write a checkpoint and return its absolute path.
 
@@ -63,7 +67,7 @@ def save_checkpoint(
         # not `finish`: the error of a failed background save must not prevent this save
         core.background.catch_up()
     _check_save(core, [path], weights_only)
-    written = _write_now(core, trainer, path, weights_only)
+    written = _write_now(core, trainer, path, weights_only, storage_options)
     if not weights_only:
         core.training.record_save(written)
     notify_saved(core, trainer, written)
@@ -145,7 +149,7 @@ def _check_save(
         CheckpointError: the safetensors library is not installed.
     """
     for path in paths:
-        if is_safetensors(path):
+        if is_safetensors(path) and core.custom_io is None:
             require_weights_only(path, weights_only=weights_only)
     if weights_only or core.fn != "fit":
         return
@@ -164,12 +168,16 @@ def _check_save(
 
 
 def _write_now(
-    core: TrainerCore, trainer: Trainer, path: str | os.PathLike[str], weights_only: bool
+    core: TrainerCore,
+    trainer: Trainer,
+    path: str | os.PathLike[str],
+    weights_only: bool,
+    storage_options: Any = None,
 ) -> str:
     """Write a checkpoint, a shard on each rank or everything on rank 0; return its path."""
     is_sharded = core.processes.saves_shards and not is_safetensors(path)
     checkpoint = build_checkpoint(core, trainer, weights_only, is_sharded=is_sharded)
-    write = partial(_begin_write(core, is_sharded=is_sharded), checkpoint, path)
+    write = partial(_begin_write(core, storage_options, is_sharded=is_sharded), checkpoint, path)
     if is_sharded:
         from trainer_hooks.trainer.ranks.sharded_checkpoint import waiting_for_shards
 
@@ -180,7 +188,9 @@ def _write_now(
     return core.processes.run_on_rank_zero(write)
 
 
-def _begin_write(core: TrainerCore, *, is_sharded: bool) -> Callable[..., str]:
+def _begin_write(
+    core: TrainerCore, storage_options: Any = None, *, is_sharded: bool
+) -> Callable[..., str]:
     """Set the save's time, at a fit's first its origin and command; return the writing function.
 
     It takes the checkpoint and a path, and returns the absolute path.
@@ -210,7 +220,12 @@ def _begin_write(core: TrainerCore, *, is_sharded: bool) -> Callable[..., str]:
 
         return partial(write_sharded_checkpoint, group=saving_group(core.processes), **summary)
     return lambda checkpoint, path: write_checkpoint(
-        checkpoint, path, dump=dump_safetensors if is_safetensors(path) else None, **summary
+        checkpoint,
+        path,
+        dump=dump_safetensors if is_safetensors(path) else None,
+        io=core.custom_io,
+        storage_options=storage_options,
+        **summary,
     )
 
 

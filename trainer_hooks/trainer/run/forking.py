@@ -2,10 +2,14 @@
 
 This is for notebooks, whose cells no launcher can start again. The notebook's process never trains
 itself, so it can fork for any number of runs, on GPUs too, and survives their errors.
+
+Processes may be spawned instead: each is a fresh Python, which imports the program's main module
+and gets the trainer, the module and the data as a pickle.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pickle
 import shutil
@@ -26,6 +30,7 @@ from torch.multiprocessing.spawn import (
     start_processes,
 )
 
+from trainer_hooks._log import ensure_visible_log
 from trainer_hooks._output import flush_output
 from trainer_hooks.checkpoint.atomic_write import open_atomically
 from trainer_hooks.checkpoint.paths import absolute_path
@@ -33,7 +38,8 @@ from trainer_hooks.context.run_state import TrainerFn, TrainerStatus
 from trainer_hooks.context.training import TrainingState
 from trainer_hooks.errors import TerminationSignal, UsageError, add_note
 from trainer_hooks.module.optimization import import_compiler
-from trainer_hooks.runtime.device import pick_device
+from trainer_hooks.runtime import rng
+from trainer_hooks.runtime.device import pick_device, usable_cpus
 from trainer_hooks.runtime.launcher import end_with_parent, how_ended, rank_environment
 from trainer_hooks.runtime.nested_tensors import map_tensors
 from trainer_hooks.runtime.process_group import ProcessGroup
@@ -88,23 +94,33 @@ class ForkedRuns:
     Args:
         core: the trainer's core.
         trainer: the trainer, for the hooks.
+        place: the folder of the process that spawned this one, where this one is a rank.
     """
 
-    def __init__(self, core: TrainerCore, trainer: Trainer) -> None:
+    def __init__(self, core: TrainerCore, trainer: Trainer, place: Path | None = None) -> None:
         self._core, self._trainer = core, trainer
-        self._folder = tempfile.TemporaryDirectory(prefix="trainer_hooks-")
-        self._place = Path(self._folder.name)
+        # deleted with the object that made it, and so not by a spawned rank
+        if place is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="trainer_hooks-")
+            place = Path(self._folder.name)
+        self._place = place
         self._runs = 0
+        # whether the user's own CheckpointIO has it, which need not write files
+        self._is_kept_elsewhere = False
 
     @property
     def kept(self) -> Path | None:
         """The checkpoint at the end of this module's last fit, if there is one."""
         path = self._place / "fit.ckpt"
-        return path if path.exists() else None
+        return path if self._is_kept_elsewhere or path.exists() else None
 
-    def copy_kept(self, path: str | os.PathLike[str]) -> str:
+    def copy_kept(self, path: str | os.PathLike[str], storage_options: Any = None) -> str:
         """Copy that checkpoint to another path; return its absolute path."""
-        target = absolute_path(path)
+        target, io = absolute_path(path), self._core.custom_io
+        if io is not None:
+            kept_path = str(self._place / "fit.ckpt")
+            io.write(io.read(kept_path), target, storage_options=storage_options)
+            return target
         with (self._place / "fit.ckpt").open("rb") as kept, open_atomically(Path(target)) as file:
             shutil.copyfileobj(kept, file)
         return target
@@ -120,13 +136,20 @@ class ForkedRuns:
             UsageError: CUDA is initialised here, so that no process can be forked; or a process was
                 killed.
         """
-        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        is_spawned = self._core.processes.topology.starts == "spawn"
+        if torch.cuda.is_initialized() and not is_spawned:  # type: ignore[no-untyped-call]
             raise UsageError(
                 "this process has used CUDA already, which a process that is forked from it "
                 "cannot: restart the notebook, and put nothing on a GPU before fit. The trainer "
                 "does that in its processes."
             )
         core, topology = self._core, self._core.processes.topology
+        if is_spawned and getattr(multiprocessing.current_process(), "_inheriting", False):
+            raise UsageError(
+                f"{inputs.fn} was called as a process of strategy='ddp_spawn' imported the "
+                "program: put the calls of the main module below `if __name__ == '__main__':`, "
+                "or take strategy='ddp'."
+            )
         inputs = self._going_on(inputs)
         # asked for here, so that a logger's version is fixed once, and not anew in each fork
         _ = [(logger.name, logger.version) for logger in core.loggers]
@@ -139,10 +162,14 @@ class ForkedRuns:
         import_compiler()
         # a fork copies unwritten buffers, and would print them once more
         flush_output()
+        if is_spawned:
+            function: Callable[..., None] = _work_spawned
+            arguments: tuple[Any, ...] = (os.getpid(), meeting, self._pickled(inputs))
+        else:
+            function, arguments = self._work, (os.getpid(), meeting, inputs, work)
         context = start_processes(  # type: ignore[no-untyped-call]
-            self._work, (os.getpid(), meeting, inputs, work), topology.world_size, join=False,
-            start_method="fork",
-        )  # fmt: skip
+            function, arguments, topology.world_size, join=False, start_method=topology.starts
+        )
         self._wait(context)
         meeting.unlink(missing_ok=True)
         result = self._ended(0)
@@ -154,6 +181,28 @@ class ForkedRuns:
 
     # --- in this process ---
 
+    def _pickled(self, inputs: RunInputs) -> Path:
+        """Write the trainer, the inputs and the random states to a file for spawned processes.
+
+        Raises:
+            UsageError: something cannot be pickled.
+        """
+        path = self._place / "run.pickle"
+        self._core.is_sent = True
+        try:
+            # by pickle itself: multiprocessing's own would share the memory of tensors, so that all
+            # ranks trained one set of weights
+            content = pickle.dumps((self._trainer, inputs, rng.capture()))
+        except (pickle.PicklingError, TypeError, AttributeError, RuntimeError) as error:
+            raise UsageError(
+                f"strategy='ddp_spawn' cannot send the run to its processes: {error}. Define its "
+                "classes and functions in a module, or take strategy='ddp', which pickles nothing."
+            ) from error
+        finally:
+            self._core.is_sent = False
+        path.write_bytes(content)
+        return path
+
     def _going_on(self, inputs: RunInputs) -> RunInputs:
         """Return the inputs for the processes: a second fit resumes at the end of the first."""
         training = self._core.training
@@ -162,6 +211,7 @@ class ForkedRuns:
         if inputs.module is not training.module:
             self._core.training = TrainingState(inputs.module)
             (self._place / "fit.ckpt").unlink(missing_ok=True)
+            self._is_kept_elsewhere = False
         elif inputs.ckpt_path is None and self.kept is not None:
             return replace(inputs, ckpt_path=str(self.kept))
         return inputs
@@ -216,6 +266,8 @@ class ForkedRuns:
         core.module, core.compiled, core.datamodule = module, inputs.compiled, inputs.datamodule
         core.has_run, core.state.fn = True, TrainerFn(inputs.fn)
         core.state.status = TrainerStatus(result.status)
+        if result.is_kept and core.custom_io is not None:
+            self._is_kept_elsewhere = True
         if result.weights is not None and result.parts is not None:
             if result.weights.keys() != module.state_dict().keys():
                 # only the forks have the layers that it builds so far
@@ -239,8 +291,6 @@ class ForkedRuns:
     ) -> None:
         end_with_parent(parent)
         os.setpgid(0, 0)  # a process group of its own: the parent passes Ctrl-C on
-        # a fork does not copy the threads of the parent's OpenMP pool: waiting for them would hang
-        torch.set_num_threads(1)
         core, before = self._core, self._core.processes.topology
         os.environ.update(rank_environment(before, rank))
         config = core.config
@@ -250,6 +300,12 @@ class ForkedRuns:
         core.device = pick_device(config.accelerator, config.devices, topology)
         processes = ProcessGroup(core.device, topology, options)
         core.processes = processes
+        if before.starts == "fork":
+            # a fork does not copy the threads of the parent's OpenMP pool, so that waiting for
+            # them would hang
+            torch.set_num_threads(1)
+        elif "OMP_NUM_THREADS" not in os.environ:  # as `LaunchedProcesses` does
+            torch.set_num_threads(max(1, usable_cpus() // before.local_world_size))
         ended = _ForkResult(0.0)
         try:
             ended.result = work(inputs)
@@ -284,6 +340,22 @@ class ForkedRuns:
         ended.weights, ended.parts = map_tensors(
             (inputs.module.state_dict(), parts), lambda tensor: tensor.detach().cpu()
         )
+
+
+def _work_spawned(rank: int, parent: int, meeting: Path, pickled: Path) -> None:
+    """Run one rank in a spawned process.
+
+    Args:
+        rank: the rank.
+        parent: the id of the process that spawned it.
+        meeting: the file of the rendezvous.
+        pickled: the file with the trainer, the inputs and the random states.
+    """
+    trainer, inputs, random_states = pickle.loads(pickled.read_bytes())
+    ensure_visible_log()
+    rng.restore(random_states)
+    runs = ForkedRuns(trainer._core, trainer, pickled.parent)  # noqa: SLF001 - its own part
+    runs._work(rank, parent, meeting, inputs, trainer._run)  # noqa: SLF001 - as above
 
 
 def _sendable(error: BaseException) -> BaseException:

@@ -301,6 +301,10 @@ class TrainerRun:
             (core.background.finish, ()),
             (core.background.release, ()),
         ]
+        # by name, as any object may be one; it may wait here for files that a thread writes
+        end_io = getattr(core.config.checkpoint_io, "teardown", None)
+        if end_io is not None and not core.is_trial:
+            steps.append((end_io, ()))
         if self.inputs.datamodule is not None:
             steps.append((self.inputs.datamodule.teardown, (self._fn,)))
         steps.append((core.connector.relay.teardown, (self.trainer, module, self._fn)))
@@ -612,6 +616,20 @@ def _assigned_hooks(module: Module) -> dict[str, Any]:
     return {name: value for name, value in vars(module).items() if name in HOOKS}
 
 
+def _require_no_custom_io(core: TrainerCore) -> None:
+    """Refuse a `CheckpointIO` where each rank writes its own shards.
+
+    Raises:
+        OptionError: there is one.
+    """
+    if core.custom_io is not None:
+        raise OptionError(
+            f"Trainer(plugins=...): {core.custom_io.name} writes whole checkpoints, and "
+            "FSDPStrategy(state_dict_type='sharded') saves a file of each process. Take "
+            "state_dict_type='full', or leave the plugin out."
+        )
+
+
 def check_folders(core: TrainerCore, trainer: Trainer) -> None:
     """Check that a fit can write to all its folders, and print those outside of its run folder.
 
@@ -623,6 +641,7 @@ def check_folders(core: TrainerCore, trainer: Trainer) -> None:
         return
     # on all ranks: if only rank 0 raised, the others would wait for it at the next collective
     if core.processes.saves_shards:
+        _require_no_custom_io(core)
         for saver in trainer.checkpoint_callbacks:
             for folder in ours(saver).folders():
                 require_local(folder)
