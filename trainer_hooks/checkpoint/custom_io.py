@@ -6,10 +6,10 @@ The facts that a sealed file has at its end are inside such a checkpoint, as its
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol
 
+from trainer_hooks._annotations import signature_of
 from trainer_hooks.checkpoint.paths import modified_at
 from trainer_hooks.checkpoint.seal import CheckpointSummary
 from trainer_hooks.errors import (
@@ -104,7 +104,7 @@ class CustomIO:
         """
         options: dict[str, Any] = {}
         # a class that can run code as it reads is told not to: no checkpoint of ours needs it
-        if "weights_only" in inspect.signature(self.io.load_checkpoint).parameters:
+        if "weights_only" in signature_of(self.io.load_checkpoint).parameters:
             options["weights_only"] = True
         written_at = modified_at(str(path))
         try:

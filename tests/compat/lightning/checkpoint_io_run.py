@@ -20,10 +20,9 @@ import torch
 from torch.utils.data import DataLoader
 
 if __name__ != "__main__" or sys.argv[1] == "here":
-    from trainer_hooks.compat.lightning.plugins.io import CheckpointIO
-
     import trainer_hooks.compat.lightning as pl
     from trainer_hooks.compat.lightning.callbacks import ModelCheckpoint
+    from trainer_hooks.compat.lightning.plugins.io import CheckpointIO
 else:
     import pytorch_lightning as pl
     from pytorch_lightning.callbacks import ModelCheckpoint
