@@ -481,6 +481,7 @@ def test_a_private_name_does_what_is_relied_on(name, request) -> None:
 OF_OTHERS = {
     "argparse": {"_actions", "_action_groups"},
     "collections.namedtuple": {"_asdict", "_fields"},
+    "multiprocessing": {"_inheriting"},
     "numpy": {"_rand"},
     "os": {"_exit"},
     "random": {"_inst"},

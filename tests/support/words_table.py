@@ -65,7 +65,7 @@ def options_of(words: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     saving: dict[str, Any] = {}
     for name, value in words.items():
         text = advice(instead_of("options", name), value)
-        match = re.fullmatch(r" Write (.*) instead\.", text)
+        match = re.match(r" Write (.*?)(?: instead\.$|; )", text)
         assert match, (name, text)
         options |= eval(f"dict({match[1]})", {"ModelCheckpoint": dict})
         for saver in options.pop("callbacks", []):

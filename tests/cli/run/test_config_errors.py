@@ -249,7 +249,7 @@ CASES = {
     "an alias that is not there": ("model: *gone", "run.yaml, line 1: found undefined alias"),
     "a mapping to merge from": (
         LINE + "all: &all {max_epochs: 1}\ntrainer: {<<: *all}",
-        "run.yaml, line 4: all: there is no 'all'. Known: ",
+        "run.yaml, line 4: all: there is no 'all'. An argument of the module is 'model.all'. ",
     ),
     "aliases of aliases": (
         "".join(f"k{i}: &k{i} [{', '.join([f'*k{i - 1}' if i else 'x'] * 9)}]\n" for i in range(9)),

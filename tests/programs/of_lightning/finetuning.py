@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 from torchmetrics import Accuracy
 
 DIFFERENCES: dict[str, str] = {}
+KILLED_HOSTED = "open: the losses are the same, and the last validation is another"
 
 
 class MilestonesFinetuning(BaseFinetuning):
