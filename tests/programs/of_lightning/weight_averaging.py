@@ -15,6 +15,7 @@ from lightning.pytorch.loggers import CSVLogger
 from torch import nn
 from torch.utils.data import DataLoader
 
+KILLED_HOSTED = "open: a hosted schedule of accumulation is refused inside a window"
 DIFFERENCES = {
     "hosted:runs.0.losses": "The epoch in which `StochasticWeightAveraging` measures the inputs",
     "hosted:runs.0.hooks": "The epoch in which `StochasticWeightAveraging` measures the inputs",
