@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +95,11 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
 
     None is that names another moment, quantity or extreme: the end for the start, steps for epochs.
     """
-    names = list(candidates)
+    return _nearest(name, tuple(candidates))
+
+
+@lru_cache(maxsize=512)  # the methods of a callback are looked for each time that it is used
+def _nearest(name: str, names: tuple[str, ...]) -> str:
     # one that differs in capitals alone is nearer than any other: AdamW and not Adam for Adamw
     matches = [known for known in names if known.casefold() == name.casefold()]
     if not matches:
@@ -126,6 +130,7 @@ def _agree(name: str, meanings: dict[str, set[str]], known: str) -> bool:
     return True
 
 
+@lru_cache(maxsize=1024)  # a name is compared with all names that there are, again and again
 def _meanings_of(name: str) -> dict[str, set[str]]:
     """Return the meanings of a name's words by group; a word may be misspelt."""
     meanings: dict[str, set[str]] = {}

@@ -517,11 +517,11 @@ def _checkpoints_in(folder: Path, name: str = "it") -> str:
     # sharded folders too: they are named as files are
     # of the folder of a run or of several runs, those below it: a search of all could take minutes
     for pattern in ("*.ckpt", "checkpoints/*.ckpt", "*/*/checkpoints/*.ckpt"):
-        found = [entry.relative_to(folder).as_posix() for entry in folder.glob(pattern)]
-        if found:
+        paths = [entry.relative_to(folder).as_posix() for entry in folder.glob(pattern)]
+        if paths:
             break
     else:
         return ""
-    names = sorted(map(printable, found))
+    names = sorted(map(printable, paths))
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f" In {name} there are: {', '.join(names[:_SHOWN])}{more}."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
@@ -127,13 +126,7 @@ def is_own_event(name: str, hooks: Mapping[str, HookSpec] = HOOKS) -> bool:
         name: the name of an event of the user's.
         hooks: all known hooks by name.
     """
-    return name not in hooks and name not in ALIASES and not _is_nearly_a_hook(name, (*hooks,))
-
-
-@functools.lru_cache(maxsize=512)
-def _is_nearly_a_hook(name: str, hooks: tuple[str, ...]) -> bool:
-    """Return whether a hook is written nearly so; kept, as the search takes 15 ms for a name."""
-    return bool(suggest("hooks", name, hooks))
+    return name not in hooks and name not in ALIASES and not suggest("hooks", name, hooks)
 
 
 def hook_errors(

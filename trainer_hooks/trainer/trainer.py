@@ -1612,7 +1612,7 @@ class Trainer:
     def _start_of_fit(
         self, ckpt_path: str | os.PathLike[str] | None, model: Any, *sources: Any
     ) -> dict[str, Any]:
-        """Return the inputs of a fit that say what it goes on from, and which training it is.
+        """Return the inputs of a fit that name its checkpoint, and tell which training it is.
 
         Args:
             ckpt_path: as the user passed it.

@@ -113,11 +113,11 @@ def lightning_plugins() -> list[Any]:
     plugin_filter = PluginFilter.of(True)
     if plugin_filter.takes_none:
         return []
-    found = installed_plugins()
-    of_lightning = {normal_name(p.distribution) for p in found if p.group in LIGHTNING_GROUPS}
+    plugins = installed_plugins()
+    of_lightning = {normal_name(p.distribution) for p in plugins if p.group in LIGHTNING_GROUPS}
     wanted = {
         plugin.distribution
-        for plugin in found
+        for plugin in plugins
         if plugin.group in GROUPS
         and normal_name(plugin.distribution) not in of_lightning
         # one that is blocked is no reason to load anything

@@ -137,8 +137,8 @@ def _state_class() -> Any:
             """The logged metrics as numbers, beside those that handlers have set."""
             # to read a value waits for the device, so it is done where a handler looks
             if self.find_metrics is not None:
-                found, self.find_metrics = self.find_metrics(), None
-                self._metrics.update((name, value.item()) for name, value in found.items())
+                metrics, self.find_metrics = self.find_metrics(), None
+                self._metrics.update((name, value.item()) for name, value in metrics.items())
             return self._metrics
 
         @metrics.setter

@@ -335,11 +335,11 @@ class _Meter:
         """
         if self._seconds is None:
             self._seconds = time.perf_counter() - self._started_at
-        found = {f"{split}_runtime": round(self._seconds, 4)}
+        speeds = {f"{split}_runtime": round(self._seconds, 4)}
         if self._seconds:
-            found[f"{split}_samples_per_second"] = round(samples / self._seconds, 3)
-            found[f"{split}_steps_per_second"] = round(steps / self._seconds, 3)
-        return found
+            speeds[f"{split}_samples_per_second"] = round(samples / self._seconds, 3)
+            speeds[f"{split}_steps_per_second"] = round(steps / self._seconds, 3)
+        return speeds
 
 
 @contextmanager

@@ -457,8 +457,8 @@ class _Porter(cst.CSTTransformer):
 
     def visit_ClassDef(self, node: cst.ClassDef) -> None:  # noqa: N802 - libcst's name
         """Look up the methods and private names of a class that derives from a framework's."""
-        found = [self._class_of(base.value) for base in node.bases]
-        kinds = [pair for pair in found if pair is not None]
+        bases = [self._class_of(base.value) for base in node.bases]
+        kinds = [pair for pair in bases if pair is not None]
         for kind, there in kinds:
             advice = advice_for_methods(kind)
             for method in node.body.body:
@@ -466,7 +466,7 @@ class _Porter(cst.CSTTransformer):
                     name = method.name.value
                     self._find(method, f"{there}.{name}", f"nothing calls it here: {advice[name]}")
         # with another base, or in a module, which registers parts by name, the name may be there
-        if len(kinds) == 1 == len(found) and not issubclass(kinds[0][0], nn.Module | DataModule):
+        if len(kinds) == 1 == len(bases) and not issubclass(kinds[0][0], nn.Module | DataModule):
             self._look_up_private(node, *kinds[0])
 
     def _look_up_private(self, node: cst.ClassDef, kind: type, there: str) -> None:
@@ -477,8 +477,8 @@ class _Porter(cst.CSTTransformer):
             name for base in kind.__mro__ for value in vars(base).values() for name in _names(value)
         }
         of_user = _names_set_in(node)
-        for found in matchers.findall(node, matchers.Attribute(value=own | parent)):
-            attribute = cst.ensure_type(found, cst.Attribute)
+        for match in matchers.findall(node, matchers.Attribute(value=own | parent)):
+            attribute = cst.ensure_type(match, cst.Attribute)
             name = attribute.attr.value
             is_of_user = name in of_user and not matchers.matches(attribute.value, parent)
             is_private = name.startswith("_") and not name.endswith("__")

@@ -93,7 +93,7 @@ def _path_here(kinds: tuple[Any, ...], name: str) -> str:
             return ""
         rooms = [below]
     for room in rooms:
-        found = getattr(import_module(f"{_HERE}.{room}".rstrip(".")), class_name)
-        if any(isinstance(one, type) and issubclass(found, one) for one in kinds):
+        kind = getattr(import_module(f"{_HERE}.{room}".rstrip(".")), class_name)
+        if any(isinstance(one, type) and issubclass(kind, one) for one in kinds):
             return f"{_HERE}.{room}.{class_name}"
     return ""

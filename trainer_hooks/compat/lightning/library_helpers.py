@@ -211,18 +211,18 @@ def save_hyperparameters(
 
 def _holders(model: Any, attribute: str) -> list[Any]:
     """Return the objects that hold an attribute: the module, its hyperparameters, its data."""
-    found = [model] if hasattr(model, attribute) else []
+    holders = [model] if hasattr(model, attribute) else []
     hparams = getattr(model, "hparams", None)
     if hparams is not None and attribute in hparams:
-        found.append(hparams)
+        holders.append(hparams)
     trainer = getattr(model, "_trainer", None)
     datamodule = getattr(trainer, "datamodule", None)
     if datamodule is not None:
         if hasattr(datamodule, attribute):
-            found.append(datamodule)
+            holders.append(datamodule)
         if attribute in getattr(datamodule, "hparams", ()):
-            found.append(datamodule.hparams)
-    return found
+            holders.append(datamodule.hparams)
+    return holders
 
 
 def lightning_hasattr(model: Any, attribute: str) -> bool:
@@ -254,8 +254,8 @@ def lightning_setattr(model: Any, attribute: str, value: Any) -> None:
 
 
 def _require_holders(model: Any, attribute: str) -> list[Any]:
-    if found := _holders(model, attribute):
-        return found
+    if holders := _holders(model, attribute):
+        return holders
     raise AttributeError(
         f"{attribute!r} is neither an attribute of {type(model).__qualname__}, nor one of its "
         "hyperparameters or of its data module. Set it in __init__."
