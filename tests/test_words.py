@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import trainer_hooks
-from trainer_hooks import Callback, Module, Trainer, callbacks, loggers
+from trainer_hooks import Callback, Module, Trainer, Tuner, callbacks, loggers
 from trainer_hooks._words import _GROUPS, advice, instead_of, nearest, words
 from trainer_hooks.errors import OptionError
 from trainer_hooks.hooks.spec import HOOKS
@@ -34,6 +34,9 @@ def test_no_word_of_the_table_is_ours() -> None:
     """A word that is a name here would be answered by nobody, and stand there in vain."""
     assert not [name for table, _, name, _ in PAIRS if table == "options" and name in OPTIONS]
     assert not [name for table, _, name, _ in PAIRS if table == "hooks" and name in HOOKS]
+    assert not [name for table, _, name, _ in PAIRS if table == "calls" and hasattr(Trainer, name)]
+    public = {*trainer_hooks.__all__, *callbacks.__all__, *loggers.__all__}
+    assert not [name for table, _, name, _ in PAIRS if table == "names" and name in public]
 
 
 def test_answers_name_what_there_is() -> None:
@@ -99,6 +102,68 @@ def test_several_options_of_another_trainer() -> None:
         '  bf16: Write precision="bf16-mixed" instead.',
         "  neftune_noise_alpha: no option is like it.",
     ]
+
+
+def test_methods_of_other_trainers(quiet_trainer) -> None:
+    """The error names methods that a Trainer or a Tuner has; a probe gets its answer."""
+    trainer = quiet_trainer()
+    for _, _, name, answer in [pair for pair in PAIRS if pair[0] == "calls"]:
+        with pytest.raises(AttributeError) as caught:
+            getattr(trainer, name)
+        assert str(caught.value) == f"'Trainer' object has no attribute {name!r}.{advice(answer)}"
+        called = re.findall(r"(trainer|Tuner\(trainer\))\.(\w+)", answer)
+        assert all(hasattr(Trainer if of == "trainer" else Tuner, method) for of, method in called)
+    assert not hasattr(trainer, "evaluate")
+    assert getattr(trainer, "train", None) is None
+    with pytest.raises(AttributeError) as caught:
+        trainer.max_epoch  # noqa: B018
+    assert (caught.value.name, caught.value.obj) == ("max_epoch", trainer)
+
+
+def test_a_property_that_fails_tells_its_own_error(quiet_trainer) -> None:
+    """A subclass's mistake is not told as an attribute that is not there."""
+
+    class Timed(type(quiet_trainer())):
+        @property
+        def pace(self):
+            return self.steps_per_secnd
+
+    with pytest.raises(AttributeError, match="no attribute 'steps_per_secnd'"):
+        Timed(logger=False, enable_checkpointing=False).pace  # noqa: B018
+
+
+def test_imports_of_other_trainers() -> None:
+    """The error has a line that runs."""
+    for _, _, name, answer in [pair for pair in PAIRS if pair[0] == "names"]:
+        with pytest.raises(ImportError) as caught:
+            exec(f"from trainer_hooks import {name}")
+        assert str(caught.value).endswith(f"/__init__.py).{advice(answer)}")
+        if not answer.endswith("."):
+            exec(answer)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("from trainer_hooks import EarlyStopping", "Write from trainer_hooks.callbacks import E"),
+        ("from trainer_hooks.callbacks import CSVLogger", "Write from trainer_hooks.loggers impo"),
+        ("from trainer_hooks.loggers import Trainer", "Write from trainer_hooks import Trainer i"),
+        ("from trainer_hooks.callbacks import EarlyStoping", "Did you mean 'EarlyStopping'?"),
+        ("from trainer_hooks import Trainr", "Did you mean 'Trainer'?"),
+        ("from trainer_hooks import zebra", "__init__.py)."),
+    ],
+)
+def test_an_import_of_a_name_that_is_elsewhere(line, told) -> None:
+    """The package that has the name is named, or the nearest name."""
+    with pytest.raises(ImportError, match=re.escape(told)):
+        exec(line)
+
+
+def test_a_look_for_a_name_reads_no_table(monkeypatch) -> None:
+    """Programs ask modules for names that they lack, as pytest does."""
+    monkeypatch.setattr("trainer_hooks._words.words", lambda: pytest.fail("the table was read"))
+    assert not hasattr(trainer_hooks, "TrainingArguments")
+    assert not hasattr(trainer_hooks, "pytest_plugins")
 
 
 def test_hooks_of_other_trainers() -> None:

@@ -100,7 +100,7 @@ def loader_of(
                 # and `getattr` with a default pass on any other error
                 caller = sys._getframe(1)  # noqa: SLF001 - `inspect` would be loaded for it
                 raise MovedError(message) if _imports(caller) else AttributeError(message)
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise _no_name(package, name, homes)
         if line := old_torch():
             raise ImportError(line, name="torch")
         if not home:
@@ -117,9 +117,34 @@ def loader_of(
 
 def _imports(frame: FrameType) -> bool:
     """Whether a frame is in `from package import name`, or in the import system for it."""
-    instruction = frame.f_code.co_code[frame.f_lasti]
-    is_statement = instruction == opcode.opmap["IMPORT_FROM"]
-    return is_statement or frame.f_globals.get("__name__") == "importlib._bootstrap"
+    return _is_import(frame) or frame.f_globals.get("__name__") == "importlib._bootstrap"
+
+
+def _is_import(frame: FrameType) -> bool:
+    """Whether a frame is in `from package import name`."""
+    return frame.f_code.co_code[frame.f_lasti] == opcode.opmap["IMPORT_FROM"]
+
+
+def _no_name(package: str, name: str, homes: Mapping[str, str]) -> Exception:
+    """Return the error for a name that a package lacks: an ImportError where it is imported."""
+    module = sys.modules[package]
+    caller = sys._getframe(2)  # noqa: SLF001 - `inspect` would be loaded for it
+    # a module of the package that is being imported has not become its attribute yet
+    if not _is_import(caller) or f"{package}.{name}" in sys.modules:
+        return AttributeError(
+            f"module {package!r} has no attribute {name!r}", name=name, obj=module
+        )
+    from trainer_hooks._words import advice
+    from trainer_hooks.errors import suggest
+
+    packages = ("trainer_hooks", "trainer_hooks.callbacks", "trainer_hooks.loggers")
+    others = [each for each in packages if name in importlib.import_module(each).__all__]
+    answer = advice(f"from {others[0]} import {name}") if others else suggest("names", name, homes)
+    return ImportError(
+        f"cannot import name {name!r} from {package!r} ({module.__file__}).{answer}",
+        name=package,
+        path=module.__file__,
+    )
 
 
 def lazy_module(

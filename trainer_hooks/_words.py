@@ -60,7 +60,7 @@ def instead_of(table: str, name: str, *, owner: str = "") -> Answer | None:
     """Return the answer of the table of words for a name.
 
     Args:
-        table: `"options"`, `"fit"`, `"hooks"` or `"arguments"`.
+        table: `"options"`, `"fit"`, `"hooks"`, `"calls"`, `"names"` or `"arguments"`.
         name: the name.
         owner: the class that takes the argument, for `"arguments"`.
     """

@@ -245,7 +245,7 @@ def suggest(table: str, name: str, candidates: Iterable[str]) -> str:
     """Return the answer of the table of words for a name, or else `did_you_mean`.
 
     Args:
-        table: `"options"`, `"fit"` or `"hooks"`.
+        table: `"options"`, `"fit"`, `"hooks"` or `"names"`.
         name: the name that nothing has.
         candidates: the names that there are.
     """

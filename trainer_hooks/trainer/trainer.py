@@ -216,6 +216,21 @@ class Trainer:
 
     # --- entry points ---
 
+    if not TYPE_CHECKING:  # type checkers would take any attribute to be there
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise an error for an unknown attribute; it has ours for one of another trainer."""
+            if hasattr(type(self), name):
+                # a property that failed, whose error Python does not show: it fails once more
+                return object.__getattribute__(self, name)
+            from trainer_hooks._words import advice, instead_of
+
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            answer = None if name.startswith("_") else instead_of("calls", name)
+            if answer is not None:
+                raise AttributeError(f"{message}.{advice(answer)}")
+            raise AttributeError(message, name=name, obj=self)
+
     @answers_keywords
     def fit(
         self,
