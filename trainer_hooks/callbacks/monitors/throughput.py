@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,6 +21,7 @@ from trainer_hooks._options import (
 )
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.base import evaluation_stage, is_logged
+from trainer_hooks.clock.pausable_timer import PausableTimer
 from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import CallbackError, MetricError
 from trainer_hooks.hooks.spec import keeps_optimizers
@@ -168,33 +168,6 @@ class Throughput:
     def reset(self) -> None:
         """Remove all updates."""
         self._updates.clear()
-
-
-class PausableTimer:
-    """A timer that can be stopped and started again.
-
-    Args:
-        elapsed: its initial seconds.
-    """
-
-    def __init__(self, elapsed: float = 0.0) -> None:
-        self._before = elapsed
-        self._since: float | None = None
-
-    @property
-    def elapsed(self) -> float:
-        """The seconds for which it has run."""
-        running = 0.0 if self._since is None else time.perf_counter() - self._since
-        return self._before + running
-
-    def start(self) -> None:
-        """Start the timer; a running one runs on."""
-        if self._since is None:
-            self._since = time.perf_counter()
-
-    def stop(self) -> None:
-        """Stop the timer, if it runs."""
-        self._before, self._since = self.elapsed, None
 
 
 DTYPES: dict[str, torch.dtype] = {
