@@ -486,29 +486,29 @@ class ThroughputMonitor(Callback):
             stage_counts.timer.stop()
 
     def _count(
-        self, trainer: Trainer, module: Module, name: str, batch: Any, step: int, is_due: bool
+        self, trainer: Trainer, module: Module, stage: str, batch: Any, step: int, is_due: bool
     ) -> None:
         """Count a batch of a stage, and log the metrics if they are due."""
-        stage, throughput = self._stages[name], self._throughputs[name]
+        counts, throughput = self._stages[stage], self._throughputs[stage]
         # without it the host would measure how fast it queues kernels
         if is_due and trainer.device.type == "cuda":
             torch.cuda.synchronize(trainer.device)
-        stage.batches += 1
-        stage.samples += _check_count_returned(self.batch_size_fn(batch), "batch_size_fn")
+        counts.batches += 1
+        counts.samples += _check_count_returned(self.batch_size_fn(batch), "batch_size_fn")
         if self.length_fn is not None:
-            stage.lengths += _check_count_returned(self.length_fn(batch), "length_fn")
+            counts.lengths += _check_count_returned(self.length_fn(batch), "length_fn")
         throughput.update(
-            time=stage.timer.elapsed,
-            batches=stage.batches,
-            samples=stage.samples,
-            lengths=None if self.length_fn is None else stage.lengths,
+            time=counts.timer.elapsed,
+            batches=counts.batches,
+            samples=counts.samples,
+            lengths=None if self.length_fn is None else counts.lengths,
             flops=batch_flops(module, batch, _MONITOR),
         )
         if is_due:
             metrics = throughput.compute()
             separator = self.separator
-            named = {f"{name}{separator}{k}": v for k, v in metrics.items()}
-            epoch = trainer.current_epoch if name == "train" else None
+            named = {f"{stage}{separator}{k}": v for k, v in metrics.items()}
+            epoch = trainer.current_epoch if stage == "train" else None
             trainer.log_metrics(named, step, epoch=epoch)
 
 
