@@ -75,7 +75,7 @@ CASES = {
     ),
     "a wrong type of an option": (
         in_trainer("max_epochs: three"),
-        "run.yaml, line 5: trainer.max_epochs: 'three' must be int.",
+        "run.yaml, line 5: trainer.max_epochs: 'three' must be int or null.",
     ),
     "a wrong type in a module": (
         "model:\n  class_path: configured.Line\n  init_args:\n    width: wide",
@@ -176,7 +176,7 @@ CASES = {
     ),
     "a wrong type in a union": (
         nested("configured.Dense") + "    rates: [fast]",
-        "run.yaml, line 6: model.rates: 'fast' must be float.",
+        "run.yaml, line 6: model.rates: 'fast' must be list[float] or float or null.",
     ),
     "an argument that is not given": (
         "model: configured.Nested",
@@ -196,7 +196,7 @@ CASES = {
     ),
     "a word where a number or a tensor may stand": (
         LINE + "optimizer:\n  class_path: SGD\n  init_args:\n    lr: fast",
-        "run.yaml, line 7: optimizer.lr: 'fast' must be float.",
+        "run.yaml, line 7: optimizer.lr: 'fast' must be float or Tensor.",
     ),
     "a misspelt key beside class_path": (
         "model: {class_path: configured.Line, ini_args: {width: 3}}",
@@ -356,7 +356,10 @@ def test_no_refused_config_runs_code(ask, config) -> None:
     ("words", "wanted"),
     [
         (["--trainer.max_epoch", "3"], "on the command line: trainer.max_epoch: there is no"),
-        (["--trainer.max_epochs=x"], "on the command line: trainer.max_epochs: 'x' must be int"),
+        (
+            ["--trainer.max_epochs=x"],
+            "on the command line: trainer.max_epochs: 'x' must be int or null",
+        ),
         (["--config", "nowhere.yaml"], "on the command line: config: File does not exist"),
         (["--help", "Nothing"], "--help Nothing: no argument takes a class of that name."),
         (
@@ -419,7 +422,7 @@ def test_a_mistake_on_the_line_is_one_line(ask, config, words: list[str], wanted
 @pytest.mark.parametrize(
     ("name", "value", "wanted"),
     [
-        ("FIT__TRAINER__MAX_EPOCHS", "many", "trainer.max_epochs: 'many' must be int."),
+        ("FIT__TRAINER__MAX_EPOCHS", "many", "trainer.max_epochs: 'many' must be int or null."),
         ("FIT__MODEL", "configured.Lime", "model: configured.Lime cannot be imported: module 'con"),
         ("FIT__CONFIG", "nowhere.yaml", "config: File does not exist: "),
         ("FIT__LINKS", "nonsense", "links: 'nonsense' is no mapping. Write targets and sources"),

@@ -112,6 +112,7 @@ _REQUIRED = re.compile(r"the following arguments are required: (.*)")
 # subclass of Callback
 _CLASS_NAMED = re.compile(r"(?:path string:|Import path) '?([\w.]+)")
 _NO_ATTRIBUTE = re.compile(r"module '(\S+)' has no attribute '(\w+)'")
+_SUBTYPES = re.compile(r"Subtypes: \[(.*)\]")
 _VALUE = re.compile(r"(?:Given|Got) value: (.*)")
 _PATH = re.compile(r"File does not exist: '(.+)'")
 _NO_UNION_MEMBER_FITS = re.compile(
@@ -301,12 +302,14 @@ class _ParserMessage:
         key: the dotted key of the value that is at fault.
         class_path: the class of the innermost object; empty if it has none.
         reason: the first line that says why the value does not fit.
+        types: the types of which the value must be one, in words; empty if there is one type alone.
         value: the value, as text.
     """
 
     key: str
     class_path: str
     reason: str
+    types: str
     value: str
 
 
@@ -318,7 +321,7 @@ def _take_apart(message: str) -> _ParserMessage:
     # of several types the others say only that the value is none of theirs
     at = min(reasons, key=lambda at: texts[at].startswith("Not a valid subclass"), default=0)
     keys: list[str] = []
-    class_path = ""
+    class_path = types = ""
     depth = len(lines[at]) - len(texts[at]) + 1
     # outwards, over the lines that the reason stands below
     for line, text in zip(lines[at::-1], texts[at::-1], strict=True):
@@ -328,11 +331,22 @@ def _take_apart(message: str) -> _ParserMessage:
             keys.insert(0, match[1])
         elif match := _CLASS.match(text):
             class_path = class_path or match[1]
+        elif not keys and (match := _SUBTYPES.match(text)):
+            types = match[1]
         else:
             continue
         depth = len(line) - len(text)
     value = _VALUE.search("\n".join(lines[at:]))
-    return _ParserMessage(".".join(keys), class_path, texts[at], value[1] if value else "")
+    return _ParserMessage(
+        ".".join(keys), class_path, texts[at], _in_words(types), value[1] if value else ""
+    )
+
+
+def _in_words(types: str) -> str:
+    names = re.sub(r"<class '([^']+)'>", r"\1", types)
+    # null, as YAML writes None
+    names = re.sub(r"\b(?:\w+\.)+(\w+)", r"\1", names).replace("NoneType", "null")
+    return names if "Literal" in names else " or ".join(names.split(", "))
 
 
 def _of_value(message: str, parser: TrainerParser | None) -> _ConfigError:
@@ -365,10 +379,13 @@ def _of_value(message: str, parser: TrainerParser | None) -> _ConfigError:
     if match := _PATH.search(reason):
         file = Path(match[1])
         return _ConfigError(key, reason, nearest_file(file), file.name)
-    if reason.startswith("Expected"):
+    if reason.startswith(("Expected", "Not a valid subclass")):
         # Expected a <class 'int'>. Got value: wide | Expected a typing.Literal['relu', 'tanh']
-        types = re.sub(r"Expected an? (?:typing\.)?|<class '|'>|\. Got value.*", "", reason)
-        return _ConfigError(key, f"{part.value!r} must be {types}", text=part.value)
+        expected = re.sub(r"Expected an? |\. Got value.*", "", reason)
+        # of an option of the command line below the key
+        value = re.sub(r"NestedArg\(key='([^']+)', val='(.*)'\)", r"\1=\2", part.value)
+        mistake = f"{value!r} must be {part.types or _in_words(expected)}"
+        return _ConfigError(key, mistake, text=part.value)
     # a module that may not be imported is not imported here either
     if not reason.startswith("Importing") and (broken := find_import_error(part.value)):
         mistake = f"{broken[0]} cannot be imported: {broken[1]}"
