@@ -278,8 +278,8 @@ class Net(pl.LightningModule):
         return [to_lightning(Tally("module's")), to_lightning(Bell("module's"))]
 
 trainer = pl.Trainer(
-    accelerator="cpu", max_epochs=1, logger=False, enable_progress_bar=False,
-    enable_model_summary=False,
+    accelerator="cpu", max_epochs=1, logger=False, enable_checkpointing=False,
+    enable_progress_bar=False, enable_model_summary=False,
 )
 trainer.fit(Net(), DataLoader(torch.rand(6, 3), batch_size=2))
 names = [type(callback).__name__ for callback in trainer.callbacks]

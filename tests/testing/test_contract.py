@@ -16,6 +16,7 @@ import warm_python
 from trainer_hooks import Callback, Module, Trainer
 from trainer_hooks.callbacks import EarlyStopping
 from trainer_hooks.errors import CallbackError, MetricError, OptionError
+from trainer_hooks.hooks.profile import HookProfile
 from trainer_hooks.testing import (
     ContractError,
     ContractReport,
@@ -80,6 +81,31 @@ def test_a_good_callback_passes_every_check() -> None:
     assert notes["orders"].startswith("12 orders")
     assert notes["resumes"] == "9 cuts"
     assert " us in the hooks of each training batch" in notes["costs"]
+
+
+def test_the_costs_are_those_of_the_callback_alone(monkeypatch) -> None:
+    """The time in training batches is told apart from that of the other hooks, `on_close` too."""
+    now = [0]
+    monkeypatch.setitem(HookProfile.__init__.__kwdefaults__, "clock", lambda: now[0])
+
+    class Slow(Callback):
+        def on_fit_start(self, trainer, module):
+            now[0] += 2_000_000
+
+        def on_close(self, trainer, module):
+            now[0] += 500_000
+
+        def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+            now[0] += 3_000
+
+    class SlowModule(TinyModule):
+        def on_train_batch_end(self, *_):
+            now[0] += 7_000
+
+    others = [check.name for check in CHECKS if check.name != "costs"]
+    report = check_callback(Slow, module=SlowModule, skip=others)
+    [note] = [result.details for result in report.results if result.note]
+    assert note.startswith("3.0 us in the hooks of each training batch, 2.50 ms in all others of")
 
 
 def test_each_entry_point_comes_first_after_each_other_one_and_last() -> None:

@@ -388,13 +388,15 @@ def describe_position(contents: CheckpointContents) -> str:
         return "no: it holds weights alone"
     progress = contents.progress
     epoch, done = progress.get("epochs_completed", 0), progress.get("batches_in_epoch", 0)
-    stage = progress.get("stage")
-    if stage == EpochStage.BATCHES:
+    epoch_stage = progress.get("stage")
+    if epoch_stage == EpochStage.BATCHES:
         place = f"inside epoch {epoch}, after {_of(done, contents)}"
-    elif stage == EpochStage.BETWEEN:
+    elif epoch_stage == EpochStage.BETWEEN:
         place = f"between two epochs, before epoch {epoch}" if epoch else "before epoch 0"
     else:
-        place = f"at the end of epoch {epoch}, {_TO_DO.get(str(stage), 'in an unknown stage')}"
+        place = (
+            f"at the end of epoch {epoch}, {_TO_DO.get(str(epoch_stage), 'in an unknown stage')}"
+        )
     return ", ".join(["yes", place, *_details(progress)])
 
 

@@ -373,10 +373,9 @@ class Timekeeper:
             batches_per_epoch: number of batches of the epoch; infinity where unknown.
             ends: the limits that end the training: pairs of unit and number.
         """
-        stage = progress.stage
-        is_open = stage is EpochStage.BATCHES
+        is_open = progress.stage is EpochStage.BATCHES
         # an epoch counts as completed from its last batch on, before `progress` counts it
-        is_over = not is_open and stage is not EpochStage.BETWEEN
+        is_over = not is_open and progress.stage is not EpochStage.BETWEEN
         epochs = progress.epochs_completed + is_over
         # from now on the ranks exchange their times, which costs a collective now and then
         self.stopwatch.is_read = True

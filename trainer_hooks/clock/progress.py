@@ -169,15 +169,15 @@ class Progress:
 
         Requests that were made before, as in a `setup` hook, stay.
         """
-        # before the counters are set: an unknown stage raises and leaves them as they are
-        stage = EpochStage(state_dict.get("stage", self.stage))
+        # before the counters are set: an unknown one raises and leaves them as they are
+        epoch_stage = EpochStage(state_dict.get("stage", self.stage))
         validates, saves = self.is_validation_requested, self.is_checkpoint_requested
         for counter in fields(self):
             if counter.name in state_dict:
                 # as the type of the counter: a wrong one would fail far from here
                 kind = type(getattr(self, counter.name))
                 setattr(self, counter.name, kind(state_dict[counter.name]))
-        self.stage = stage
+        self.stage = epoch_stage
         self.is_validation_requested |= validates
         self.is_checkpoint_requested |= saves
 

@@ -178,7 +178,7 @@ def _keeping_training_state(context: RunContext) -> Iterator[None]:
     data, state, stopwatch = (
         context.data.evaluation["validate"], context.state, context.training.timekeeper.stopwatch
     )  # fmt: skip
-    training, stage = context.training, state.stage
+    training, running_stage = context.training, state.stage
     snapshot, latest_metrics = context.state_registry.snapshot(), training.metrics.latest()
     # a validation that was stopped may have left these set
     data.chosen = context.validation.limit = None
@@ -200,5 +200,5 @@ def _keeping_training_state(context: RunContext) -> Iterator[None]:
         context.validation.limit = None
         context.batch.loader_label = ""
         context.validation.snapshot = {}
-        state.stage = stage
+        state.stage = running_stage
         stopwatch.end_evaluating()

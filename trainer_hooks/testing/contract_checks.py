@@ -7,7 +7,6 @@ import copy
 import itertools
 import os
 import re
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._names import ours
@@ -25,14 +24,12 @@ from trainer_hooks.hooks.band import Band
 from trainer_hooks.hooks.check import hook_errors, hook_warnings
 from trainer_hooks.hooks.discovery import installed_hooks
 from trainer_hooks.hooks.relay import HookRelay, RelayMember
-from trainer_hooks.hooks.spec import HOOKS, overridden
+from trainer_hooks.hooks.spec import HOOKS
 from trainer_hooks.testing.contract_report import CheckNote, Defect, Findings, defect_from_error
 from trainer_hooks.testing.harness import run_entry_point
 from trainer_hooks.testing.nested_diff import nested_differences, summarize_differences
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from trainer_hooks.hooks.spec import HookSpec
     from trainer_hooks.module.module import Module
     from trainer_hooks.testing.harness import CallbackHarness
@@ -434,46 +431,19 @@ def check_neighbours(harness: CallbackHarness) -> Findings:
 # --- costs ---
 
 
-class _HookTimer:
-    """Adds up the seconds that a callback's hooks take, in training batches and elsewhere."""
-
-    def __init__(self, callback: Callback) -> None:
-        self.in_batches = 0.0
-        self.elsewhere = 0.0
-        if ours(callback).routes_events:
-            self._time(callback, "run_event")
-        else:
-            for name in overridden(callback):
-                self._time(callback, name)
-
-    def _time(self, callback: Callback, method: str) -> None:
-        """Replace a method of the callback by one that adds its seconds."""
-        call: Callable[..., object] = getattr(callback, method)
-
-        def timed(*args: Any) -> None:
-            start = perf_counter()
-            try:
-                call(*args)
-            finally:
-                seconds = perf_counter() - start
-                if (args[0] if method == "run_event" else method) in _BATCH_HOOKS:
-                    self.in_batches += seconds
-                else:
-                    self.elsewhere += seconds
-
-        vars(callback)[method] = timed  # without `setattr`, which its class may override
-
-
 def measure_costs(harness: CallbackHarness) -> Findings:
     """Yield a note of the time that the hooks of a training batch take, and all others together."""
     callback = harness.make()
-    timer = _HookTimer(callback)
     with harness.new_folder():
         trainer = harness.make_trainer(callback, max_epochs=_COST_EPOCHS)
-        trainer.fit(harness.make_module())
-        trainer.close()
+        with trainer.profile_hooks() as profile:
+            trainer.fit(harness.make_module())
+            trainer.close()
+    costs = [cost for cost in profile.records if cost.state_key == callback.state_key]
+    in_batches = sum(cost.total for cost in costs if cost.hook in _BATCH_HOOKS)
+    elsewhere = sum(cost.total for cost in costs if cost.hook not in _BATCH_HOOKS)
     batches = max(1, trainer.progress.batches_completed)
     yield CheckNote(
-        f"{timer.in_batches / batches * 1e6:.1f} us in the hooks of each training batch, "
-        f"{timer.elsewhere * 1e3:.2f} ms in all others of a fit of {batches} batches"
+        f"{in_batches / batches * 1e6:.1f} us in the hooks of each training batch, "
+        f"{elsewhere * 1e3:.2f} ms in all others of a fit of {batches} batches"
     )

@@ -1,16 +1,10 @@
 from __future__ import annotations
 
-import time
-
 import pytest
 import torch
 
 from trainer_hooks.callbacks import Throughput, measure_flops
-from trainer_hooks.callbacks.monitors.throughput import (
-    PausableTimer,
-    available_flops,
-    peak_flops_of,
-)
+from trainer_hooks.callbacks.monitors.throughput import available_flops, peak_flops_of
 from trainer_hooks.errors import MetricError, OptionError
 
 
@@ -80,23 +74,6 @@ def test_operations():
         "device|flops_per_sec": 40.0,
         "device|mfu": 0.4,
     }
-
-
-def test_a_stopwatch_counts_while_it_runs(monkeypatch):
-    """Time that passes while it stands still does not count."""
-    now = [10.0]
-    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    watch = PausableTimer(5.0)
-    now[0] = 20.0
-    watch.start()
-    now[0] = 21.0
-    watch.start()
-    now[0] = 22.0
-    assert watch.elapsed == 7.0
-    watch.stop()
-    now[0] = 30.0
-    watch.stop()
-    assert watch.elapsed == 7.0
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ def clock(monkeypatch):
     """The clock of the progress bars, which goes on only when a test says so."""
     now = SimpleNamespace(seconds=1000.0)
     monkeypatch.setattr("trainer_hooks.callbacks.progress.display.monotonic", lambda: now.seconds)
+    monkeypatch.setattr(time, "perf_counter", lambda: now.seconds)
     return now
 
 

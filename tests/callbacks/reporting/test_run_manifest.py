@@ -213,6 +213,8 @@ class _Clock:
     def monotonic(self) -> float:
         return self.now
 
+    perf_counter = monotonic
+
     def time(self) -> float:
         return self.now
 
@@ -223,6 +225,7 @@ def test_samples_come_seldom_and_leave_validation_out(
     """At most one sample a second; the time of validations is told apart; batches have a size."""
     clock = _Clock()
     monkeypatch.setattr("trainer_hooks.callbacks.reporting.run_manifest.time", clock)
+    monkeypatch.setattr("trainer_hooks.clock.pausable_timer.time", clock)
 
     class Logs(Tiny):
         def training_step(self, batch, batch_idx):

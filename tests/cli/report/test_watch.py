@@ -103,7 +103,7 @@ def test_a_run_that_does_not_change_is_read_once(tmp_path, monkeypatch) -> None:
     """The files of finished runs cost nothing but a look at their times."""
     folders = [begin(tmp_path / name, lr=lr) for lr, name in enumerate("ab")]
     read = []
-    whole = "trainer_hooks.cli.report.watch.read_run"
+    whole = "trainer_hooks.cli.report.changed_runs.read_run"
     from trainer_hooks.cli.report.logged_run import read_run
 
     monkeypatch.setattr(whole, lambda folder, *rest: read.append(folder) or read_run(folder, *rest))

@@ -140,6 +140,16 @@ class AcceleratedHostTrainer(PolledHostTrainer):
 
     refuses: ClassVar[Mapping[str, str]] = {"SaveBestModelCallback": LOADS_OUR_FILES}
 
+    host_names: ClassVar[Mapping[str, str]] = {
+        "accumulate_grad_batches": "run_config.gradient_accumulation_steps",
+        "device": "_accelerator.device",
+        "world_size": "_accelerator.num_processes",
+        "global_rank": "_accelerator.process_index",
+        "train_dataloader": "_train_dataloader",
+        "host_callbacks": "callback_handler.callbacks",
+        "max_epochs": "run_config.num_epochs",
+    }
+
     lacks: ClassVar[Mapping[str, str]] = {
         "trial_run": _NO_RESTART,
         "reload_dataloaders": _NO_RESTART,
@@ -172,24 +182,10 @@ class AcceleratedHostTrainer(PolledHostTrainer):
     def host_scheduler(self, scheduler: Any) -> None:
         self.proxy_target.scheduler = scheduler
 
-    max_epochs = property(lambda self: int(self.proxy_target.run_config.num_epochs))
-    """The number of epochs of the run."""
     max_steps = property(
         lambda self: largest_limit(self.proxy_target.run_config.max_num_train_steps)
     )
     """The number of steps of the run."""
-    accumulate_grad_batches = property(
-        lambda self: self.proxy_target.run_config.gradient_accumulation_steps
-    )
-    """Batches of an accumulation window."""
-    device = property(lambda self: self.proxy_target._accelerator.device)  # noqa: SLF001
-    """The device of the model."""
-    world_size = property(lambda self: self.proxy_target._accelerator.num_processes)  # noqa: SLF001
-    """The number of processes."""
-    global_rank = property(lambda self: self.proxy_target._accelerator.process_index)  # noqa: SLF001
-    """The rank of this process."""
-    train_dataloader = property(lambda self: self.proxy_target._train_dataloader)  # noqa: SLF001
-    """The loader of training batches."""
 
     @property
     def val_dataloaders(self) -> list[Any]:
@@ -207,9 +203,6 @@ class AcceleratedHostTrainer(PolledHostTrainer):
         """Return the latest values of the run's history."""
         history = self.proxy_target.run_history
         return [{name: history.get_latest_metric(name) for name in history.get_metric_names()}]
-
-    host_callbacks = property(lambda self: self.proxy_target.callback_handler.callbacks)
-    """The Trainer's callbacks."""
 
     @property
     def loggers(self) -> list[Any]:

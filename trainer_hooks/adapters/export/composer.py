@@ -77,6 +77,11 @@ class ComposerHostTrainer(PolledHostTrainer):
 
     refuses: ClassVar[Mapping[str, str]] = {"SaveBestModelCallback": LOADS_OUR_FILES}
 
+    host_names: ClassVar[Mapping[str, str]] = {
+        "train_dataloader": "train_dataloader",
+        "host_callbacks": "callbacks",
+    }
+
     lacks: ClassVar[Mapping[str, str]] = {
         "trial_run": _NO_RESTART,
         "reload_dataloaders": _NO_RESTART,
@@ -157,17 +162,11 @@ class ComposerHostTrainer(PolledHostTrainer):
         if value:
             self.proxy_target.stop_training()
 
-    train_dataloader = property(lambda self: self.proxy_target.train_dataloader)
-    """The loader of training batches."""
-
     @property
     def precision(self) -> str:  # type: ignore[override]
         """The precision of the forward, by our name."""
         name: str = self.proxy_target.precision.value
         return _PRECISIONS.get(name, name)
-
-    host_callbacks = property(lambda self: self.proxy_target.callbacks)
-    """The callbacks of Composer's Trainer."""
 
     @property
     def loggers(self) -> list[Any]:

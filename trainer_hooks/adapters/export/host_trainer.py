@@ -8,6 +8,7 @@ are kept here, by the same classes as in a `Trainer`; the driver of the host mov
 from __future__ import annotations
 
 import os
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -92,6 +93,13 @@ class HostTrainer:
 
     refuses: ClassVar[Mapping[str, str]] = {}
     """Built-in callbacks that this host cannot run for another reason, which is given."""
+
+    host_names: ClassVar[Mapping[str, str]] = {}
+    """Names of our Trainer whose value is the host's as it is, and where its trainer has it."""
+
+    def __init_subclass__(cls) -> None:
+        for name, place in vars(cls).get("host_names", {}).items():
+            setattr(cls, name, property(attrgetter(f"proxy_target.{place}")))
 
     # options and attributes of our Trainer that hosts lack, with the values by which they behave
     calls_steps = True

@@ -94,6 +94,8 @@ class IgniteHostTrainer(PolledHostTrainer):
 
     framework = "Ignite"
 
+    host_names: ClassVar[Mapping[str, str]] = {"train_dataloader": "state.dataloader"}
+
     lacks: ClassVar[Mapping[str, str]] = {
         "trial_run": _NO_RESTART,
         "reload_dataloaders": _NO_RESTART,
@@ -143,9 +145,6 @@ class IgniteHostTrainer(PolledHostTrainer):
         if self.evaluator is None:
             return []
         return [self.evaluator.state.epoch_length or float("inf")]
-
-    train_dataloader = property(lambda self: self.proxy_target.state.dataloader)
-    """The loader of training batches."""
 
     def metric_sources(self) -> list[dict[str, Any]]:
         """Return the latest metrics of both engines."""

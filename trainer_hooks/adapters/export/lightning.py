@@ -56,10 +56,28 @@ _RESTARTS = (
 )
 
 
+_SAME_NAMES = (
+    "optimizers", "lr_scheduler_configs", "check_val_every_n_epoch", "val_check_interval",
+    "num_training_batches", "num_sanity_val_batches", "num_test_batches", "num_predict_batches",
+    "train_dataloader", "datamodule", "precision", "precision_plugin", "default_root_dir",
+    "world_size", "global_rank", "local_rank", "received_sigterm", "progress_bar_metrics",
+    "logged_metrics",
+)  # fmt: skip
+"""Attributes that Lightning's Trainer has under the same name, with the same values."""
+
+
 class LightningHostTrainer(HostTrainer):
     """Lightning's Trainer; a name that is not here is Lightning's own."""
 
     framework = "Lightning"
+
+    host_names: ClassVar[Mapping[str, str]] = {
+        **{name: name for name in _SAME_NAMES},
+        "named_ckpt_path": "ckpt_path",  # Lightning does not keep the word that chose it
+        "device": "strategy.root_device",
+        "is_leaving": "received_sigterm",
+        "host_callbacks": "callbacks",
+    }
 
     lacks: ClassVar[Mapping[str, str]] = {
         "trial_run": _RESTARTS,
@@ -97,52 +115,10 @@ class LightningHostTrainer(HostTrainer):
     """The number of steps between two logged ones."""
     ckpt_path = property(lambda self: self.proxy_target.ckpt_path, lambda _, __: None)
     """The checkpoint that the run starts from."""
-    named_ckpt_path = property(lambda self: self.proxy_target.ckpt_path)
-    """The same: Lightning does not keep the word that it was chosen by."""
     sanity_checking = property(lambda self: self.proxy_target.sanity_checking, lambda _, __: None)
     """Whether a sanity check runs."""
-    device = property(lambda self: self.proxy_target.strategy.root_device)
-    """The device."""
-    optimizers = property(lambda self: self.proxy_target.optimizers)
-    """The optimizers."""
-    lr_scheduler_configs = property(lambda self: self.proxy_target.lr_scheduler_configs)
-    """The schedulers."""
-    check_val_every_n_epoch = property(lambda self: self.proxy_target.check_val_every_n_epoch)
-    """Epochs between two validations."""
-    val_check_interval = property(lambda self: self.proxy_target.val_check_interval)
-    """The interval of validations inside an epoch."""
-    num_training_batches = property(lambda self: self.proxy_target.num_training_batches)
-    """The number of batches of an epoch."""
     num_val_batches = property(lambda self: list(self.proxy_target.num_val_batches))
     """The number of batches of each validation loader."""
-    num_sanity_val_batches = property(lambda self: self.proxy_target.num_sanity_val_batches)
-    """The number of batches of each loader in the sanity check."""
-    num_test_batches = property(lambda self: self.proxy_target.num_test_batches)
-    """The number of batches of each test loader."""
-    num_predict_batches = property(lambda self: self.proxy_target.num_predict_batches)
-    """The number of batches of each predict loader."""
-    train_dataloader = property(lambda self: self.proxy_target.train_dataloader)
-    """The loader of training batches."""
-    datamodule = property(lambda self: self.proxy_target.datamodule)
-    """The data module."""
-    precision = property(lambda self: self.proxy_target.precision)
-    """The precision."""
-    precision_plugin = property(lambda self: self.proxy_target.precision_plugin)
-    """Lightning's object for the precision, with its loss scaler."""
-    default_root_dir = property(lambda self: self.proxy_target.default_root_dir)
-    """The folder that files go to."""
-    world_size = property(lambda self: self.proxy_target.world_size)
-    """The number of processes."""
-    global_rank = property(lambda self: self.proxy_target.global_rank)
-    """The rank of this process."""
-    local_rank = property(lambda self: self.proxy_target.local_rank)
-    """The rank of this process on its machine."""
-    received_sigterm = is_leaving = property(lambda self: self.proxy_target.received_sigterm)
-    """Whether a signal is ending the run."""
-    progress_bar_metrics = property(lambda self: self.proxy_target.progress_bar_metrics)
-    """The metrics for a progress bar."""
-    logged_metrics = property(lambda self: self.proxy_target.logged_metrics)
-    """The metrics that the loggers get."""
 
     @property
     def callback_metrics(self) -> Any:
@@ -177,9 +153,6 @@ class LightningHostTrainer(HostTrainer):
     def should_stop(self, value: bool) -> None:
         if self.proxy_target is not None:
             self.proxy_target.should_stop = value
-
-    host_callbacks = property(lambda self: self.proxy_target.callbacks)
-    """The callbacks of Lightning's Trainer."""
 
     @property
     def loggers(self) -> list[Any]:

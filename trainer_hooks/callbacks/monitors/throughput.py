@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,6 +21,7 @@ from trainer_hooks._options import (
 )
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.base import evaluation_stage, is_logged
+from trainer_hooks.clock.pausable_timer import PausableTimer
 from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import CallbackError, MetricError
 from trainer_hooks.hooks.spec import keeps_optimizers
@@ -168,33 +168,6 @@ class Throughput:
     def reset(self) -> None:
         """Remove all updates."""
         self._updates.clear()
-
-
-class PausableTimer:
-    """A timer that can be stopped and started again.
-
-    Args:
-        elapsed: its initial seconds.
-    """
-
-    def __init__(self, elapsed: float = 0.0) -> None:
-        self._before = elapsed
-        self._since: float | None = None
-
-    @property
-    def elapsed(self) -> float:
-        """The seconds for which it has run."""
-        running = 0.0 if self._since is None else time.perf_counter() - self._since
-        return self._before + running
-
-    def start(self) -> None:
-        """Start the timer; a running one runs on."""
-        if self._since is None:
-            self._since = time.perf_counter()
-
-    def stop(self) -> None:
-        """Stop the timer, if it runs."""
-        self._before, self._since = self.elapsed, None
 
 
 DTYPES: dict[str, torch.dtype] = {
@@ -513,29 +486,29 @@ class ThroughputMonitor(Callback):
             stage_counts.timer.stop()
 
     def _count(
-        self, trainer: Trainer, module: Module, name: str, batch: Any, step: int, is_due: bool
+        self, trainer: Trainer, module: Module, stage: str, batch: Any, step: int, is_due: bool
     ) -> None:
         """Count a batch of a stage, and log the metrics if they are due."""
-        stage, throughput = self._stages[name], self._throughputs[name]
+        counts, throughput = self._stages[stage], self._throughputs[stage]
         # without it the host would measure how fast it queues kernels
         if is_due and trainer.device.type == "cuda":
             torch.cuda.synchronize(trainer.device)
-        stage.batches += 1
-        stage.samples += _check_count_returned(self.batch_size_fn(batch), "batch_size_fn")
+        counts.batches += 1
+        counts.samples += _check_count_returned(self.batch_size_fn(batch), "batch_size_fn")
         if self.length_fn is not None:
-            stage.lengths += _check_count_returned(self.length_fn(batch), "length_fn")
+            counts.lengths += _check_count_returned(self.length_fn(batch), "length_fn")
         throughput.update(
-            time=stage.timer.elapsed,
-            batches=stage.batches,
-            samples=stage.samples,
-            lengths=None if self.length_fn is None else stage.lengths,
+            time=counts.timer.elapsed,
+            batches=counts.batches,
+            samples=counts.samples,
+            lengths=None if self.length_fn is None else counts.lengths,
             flops=batch_flops(module, batch, _MONITOR),
         )
         if is_due:
             metrics = throughput.compute()
             separator = self.separator
-            named = {f"{name}{separator}{k}": v for k, v in metrics.items()}
-            epoch = trainer.current_epoch if name == "train" else None
+            named = {f"{stage}{separator}{k}": v for k, v in metrics.items()}
+            epoch = trainer.current_epoch if stage == "train" else None
             trainer.log_metrics(named, step, epoch=epoch)
 
 

@@ -19,6 +19,7 @@ from trainer_hooks._options import is_int
 from trainer_hooks._output import is_terminal, losing_output
 from trainer_hooks._text import printable
 from trainer_hooks.callbacks.progress.progress_bar import ProgressBar
+from trainer_hooks.clock.pausable_timer import PausableTimer
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.clock.timing import TimeUnit
 from trainer_hooks.errors import CallbackError
@@ -572,9 +573,8 @@ class Pace:
         "_every",
         "_interval",
         "_is_timed",
-        "_since",
         "_special_count",
-        "_spent",
+        "_timer",
         "count",
         "drawn",
         "first",
@@ -592,8 +592,7 @@ class Pace:
         self._interval = 0.0
         self._special_count = -1
         self._is_timed = True
-        self._since: float | None = None
-        self._spent = 0.0
+        self._timer = PausableTimer()
         self.total: int | None = None
         self.run_left: float | None = None
         self.count = self.drawn = self.first = 0
@@ -621,7 +620,8 @@ class Pace:
         self._interval = _TERMINAL_SECONDS if is_terminal else _LOG_SECONDS
         self._every = every
         self.total = total
-        self._since, self._spent = now, 0.0
+        self._timer = PausableTimer()
+        self._timer.start()
         self._is_timed = not is_resumed
         self.count = self.drawn = self.first = count
         # the count at which `is_due` does not read the clock first: the last batch, or after a
@@ -644,7 +644,9 @@ class Pace:
         """Start the timing with the batch just done; return whether to draw."""
         self._is_timed = True
         self._special_count = self._end
-        self._since, self._spent, self.first = monotonic(), 0.0, self.count
+        self.first = self.count
+        self._timer = PausableTimer()
+        self._timer.start()
         return self.count == self._special_count or monotonic() >= self._due
 
     @property
@@ -660,19 +662,16 @@ class Pace:
 
     def pause(self) -> None:
         """Stop the clock, as for a validation inside an epoch."""
-        if self._since is not None:
-            self._spent += monotonic() - self._since
-            self._since = None
+        self._timer.stop()
 
     def go_on(self) -> None:
         """Restart a stopped clock."""
-        if self._since is None:
-            self._since = monotonic()
+        self._timer.start()
 
     @property
     def seconds(self) -> float:
         """The seconds that the batches took, without the pauses."""
-        return self._spent + (0.0 if self._since is None else monotonic() - self._since)
+        return self._timer.elapsed
 
     @property
     def rate(self) -> float | None:

@@ -19,6 +19,7 @@ from trainer_hooks.callbacks.reporting import run_facts
 from trainer_hooks.callbacks.reporting.journal import JOURNAL, Journal, journal_folder
 from trainer_hooks.callbacks.reporting.run_config import RunConfigCallback
 from trainer_hooks.checkpoint.paths import is_remote
+from trainer_hooks.clock.pausable_timer import PausableTimer
 from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import OptionError, TerminationSignal, TrainerHooksWarning, error_message
 from trainer_hooks.hooks.spec import keeps_optimizers
@@ -104,8 +105,7 @@ class RunManifest(Callback):
         self._ending: dict[str, Any] = {}
         self._next_progress_at = math.inf
         self._started_at = 0.0
-        self._validating_since: float | None = None
-        self._validated_for = 0.0
+        self._validation_timer = PausableTimer()
 
     @property
     def is_stateful(self) -> bool:
@@ -146,7 +146,7 @@ class RunManifest(Callback):
         folder = None if is_dry else self._folder(trainer)
         is_journaled = folder is not None and (stage == "fit" or (folder / JOURNAL).exists())
         self._journal, self._ending = None, {}
-        self._validated_for, self._validating_since = 0.0, None
+        self._validation_timer = PausableTimer()
         self._run = uuid.uuid4().hex[:12]
         # making the manifest runs git and lists all loaded modules: not without a use
         if not is_journaled and not (self.in_checkpoint and stage == "fit"):
@@ -192,13 +192,11 @@ class RunManifest(Callback):
 
     def on_validation_run_start(self, trainer: Trainer, module: Module) -> None:
         """Stop the training's clock."""
-        self._validating_since = time.monotonic()
+        self._validation_timer.start()
 
     def on_validation_run_end(self, trainer: Trainer, module: Module) -> None:
         """Restart the training's clock."""
-        if self._validating_since is not None:
-            self._validated_for += time.monotonic() - self._validating_since
-            self._validating_since = None
+        self._validation_timer.stop()
 
     def on_checkpoint_saved(self, trainer: Trainer, module: Module, path: str) -> None:
         """Record the path of a saved checkpoint."""
@@ -218,8 +216,7 @@ class RunManifest(Callback):
     def _record_progress(self, trainer: Trainer, more: dict[str, Any] | None = None) -> None:
         now = time.monotonic()
         elapsed = now - self._started_at
-        since = self._validating_since
-        validated = self._validated_for + (0.0 if since is None else now - since)
+        validated = self._validation_timer.elapsed
         # the pause grows with the run, so that the journal of a long run stays small
         self._next_progress_at = now + max(_LEAST_SECONDS, elapsed * _SHARE_OF_RUN)
         seconds = {"seconds": round(elapsed, 4), "validation_seconds": round(validated, 4)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pickle
 import secrets
 import threading
 import time
@@ -15,12 +14,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 from trainer_hooks._text import printable
+from trainer_hooks.cli.report.changed_runs import ChangedRunReader
 from trainer_hooks.cli.report.logged_run import (
     Outcome,
     RunFolderError,
     files_signature,
     pause_after,
-    read_run,
     runs_in,
     set_outcomes,
 )
@@ -35,36 +34,6 @@ if TYPE_CHECKING:
     from trainer_hooks.cli.report.logged_run import LoggedRun
 
 _HOST = "127.0.0.1"
-
-
-class ChangedRunReader:
-    """Reads a run as `read_run` does, from its files only where they have changed.
-
-    Each page changes what it was given, as it hides the machine: it gets a copy of its own.
-    """
-
-    def __init__(self) -> None:
-        self._read: dict[tuple[object, ...], tuple[object, bytes]] = {}
-
-    def __call__(
-        self, folder: Path, label: str, most: int, beside: Sequence[Path] = ()
-    ) -> LoggedRun:
-        """Return the run in a folder."""
-        key = (folder, most, *beside)
-        known = self._read.get(key)
-        if known is not None:
-            run: LoggedRun = pickle.loads(known[1])
-            if known[0] == _signature(run):
-                set_outcomes(run.starts)
-                run.label = label
-                return run
-        run = read_run(folder, label, most, beside)
-        self._read[key] = _signature(run), pickle.dumps(run)
-        return run
-
-
-def _signature(run: LoggedRun) -> object:
-    return [files_signature(folder) for folder in (*run.earlier, run.folder)]
 
 
 @dataclass(slots=True)

@@ -213,11 +213,6 @@ class Curve:
         """The number of values before they were thinned out."""
         return sum(stretch.count for stretch in self._stretches)
 
-    @property
-    def is_thinned(self) -> bool:
-        """Whether values were thinned out."""
-        return self._per_stretch > 1
-
 
 @dataclass(slots=True)
 class Metrics:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trainer_hooks._output import is_terminal
 from trainer_hooks._text import printable, show_table
+from trainer_hooks.cli.report.changed_runs import ChangedRunReader
 from trainer_hooks.cli.report.comparison import (
     Objective,
     RunRow,
@@ -20,13 +21,10 @@ from trainer_hooks.cli.report.comparison import (
 from trainer_hooks.cli.report.logged_run import (
     Outcome,
     RunFolderError,
-    files_signature,
     labels_of,
     number,
     pause_after,
-    read_run,
     runs_in,
-    set_outcomes,
 )
 from trainer_hooks.cli.report.page import TONES, duration_words
 from trainer_hooks.errors import TrainerHooksError
@@ -52,9 +50,8 @@ _COLORS = {"good": "green", "live": "cyan", "warn": "yellow", "bad": "red"}
 
 @dataclass(slots=True)
 class _ReadRun:
-    """A run as it was read, and the sizes and times of its files then."""
+    """A run as it was read, and its row."""
 
-    signature: tuple[tuple[int, int], ...]
     run: LoggedRun
     row: RunRow
 
@@ -79,7 +76,8 @@ class RunWatcher:
     def __init__(self, folder: Path, objective: Objective | None) -> None:
         self.folder = folder
         self.objective = objective
-        self._read: dict[Path, _ReadRun] = {}
+        self._read = ChangedRunReader()
+        self._last: dict[Path, LoggedRun] = {}
 
     def rows(self) -> tuple[list[str], list[_WatchedRow]]:
         """Return the names of the columns, and the rows of the runs.
@@ -158,7 +156,7 @@ class RunWatcher:
         return printable(f"no run in {str(self.folder)!r} yet")
 
     def _look(self) -> list[_ReadRun]:
-        """Return the runs, those whose files have changed read anew."""
+        """Return the runs as their files are now, or were when they could last be read."""
         if not self.folder.is_dir():
             raise RunFolderError(f"{str(self.folder)!r} is not there: give the folder of runs.")
         try:
@@ -167,23 +165,12 @@ class RunWatcher:
             folders = []  # the first run has not begun to write
         for folder in folders:
             try:
-                signature = files_signature(folder)
-                known = self._read.get(folder)
-                if known is None or known.signature != signature:
-                    run = read_run(folder, "", _FEWEST_POINTS)
-                    self._read[folder] = _ReadRun(signature, run, make_row(run))
+                self._last[folder] = self._read(folder, "", _FEWEST_POINTS)
             except (TrainerHooksError, OSError):
                 # half a file, or one that was just removed: the next look reads it
                 continue
-        self._read = {folder: self._read[folder] for folder in folders if folder in self._read}
-        for each in self._read.values():
-            # a process that was killed writes nothing
-            set_outcomes(each.run.starts)
-        # the names are made anew each time: a new run may differ in something else
-        return [
-            _ReadRun(each.signature, each.run, replace(each.row, replicate={}))
-            for each in self._read.values()
-        ]
+        self._last = {folder: self._last[folder] for folder in folders if folder in self._last}
+        return [_ReadRun(run, make_row(run)) for run in self._last.values()]
 
 
 def watch(folder: Path, objective: Objective | None) -> None:

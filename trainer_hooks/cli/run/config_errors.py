@@ -75,18 +75,6 @@ def dataclass_arguments(class_path: str, name: str) -> list[str]:
         return []
 
 
-def unfitting_class_path(value: str, base: str) -> str:
-    """Return the class path in a value that is no subclass of `base`."""
-    paths = re.findall(r"class_path'?[:=] ?'([^']+)'", value)
-    for path in paths:
-        home, _, name = path.rpartition(".")
-        kind = getattr(importlib.import_module(home), name, None) if home else None
-        # by its name: the message tells the base without its module
-        if base not in {one.__name__ for one in getattr(kind, "__mro__", ())}:
-            return str(path)
-    return value
-
-
 def find_import_error(value: str) -> tuple[str, str] | None:
     """Return the class path in a value whose module raises on import, and its error.
 
@@ -109,41 +97,37 @@ def find_import_error(value: str) -> tuple[str, str] | None:
     return None
 
 
-# parts of the messages of jsonargparse, of trainer_hooks and of Python's import
+# parts of the messages of jsonargparse, whose errors have no fields
 _KEY = re.compile(r'Parser key "([^"]+)":')
-_UNKNOWN = re.compile(r"Option '([^']+)' is not accepted(, nor .*)?")
-_IN_GROUP = re.compile(r"(?:Group|Subcommand) '([^']+)' does not accept option '([^']+)'")
-_UNRECOGNIZED = re.compile(r"Unrecognized arguments: (.*)", re.IGNORECASE)
-_REQUIRED = re.compile(r"the following arguments are required: (.*)")
 _CLASS = re.compile(r"Problem with given class_path '([^']+)'")
-_NOT_TAKEN = re.compile(r"Problem with given class_path '([^']+)':\n\s+Option '([^']+)' is not acc")
-_FIRST_SUBTYPE = re.compile(r"Subtypes: \[(?:<class ')?([\w.]+)")
-_SUBTYPES = re.compile(r"Subtypes: \[(.*)\]")
-_NOT_LOADED_AS_CONFIG = re.compile(r'Parser key "([^"]+)":\nUnable to load config \'([^\n]*)\'\n')
-_PLAIN = re.compile(r"<class '(?:int|float|str|bool)'>")
-_DISABLED = re.compile(r"Subclasses are disabled for TrainerConfig")
-_TRAINER_OR_CKPT_PATH = re.compile(r"(trainer|ckpt_path): ")
-_CANNOT_BE_MADE = re.compile(r"([\w.]+): ([\w.]+) (?:cannot be made: |needs )")
-_NO_CLASS = re.compile(r"Expected a dot import path string: (\S+)")
-_NO_SUBCLASS = re.compile(
-    r"(?:Import path|class_path) .*?does not correspond to a subclass of (\w+)"
+# Option 'widht' is not accepted | Group 'head' does not accept option 'widht' |
+# unrecognized arguments: --trainer.max_epoch=3
+_UNKNOWN = re.compile(
+    r"(?:(?:Group|Subcommand) '([^']+)' does not accept option |Option |unrecognized arguments: )"
+    r"'?([^' ]+)",
+    re.IGNORECASE,
 )
-_IMPORTED = re.compile(r"Import path (\S+) does not correspond to a subclass")
-_LITERAL = re.compile(r"Expected a (?:typing\.)?Literal\[([^]]+)\]")
+_REQUIRED = re.compile(r"the following arguments are required: (.*)")
+# Expected a dot import path string: SGDD | Import path configured.Stranger does not correspond to a
+# subclass of Callback
+_CLASS_NAMED = re.compile(r"(?:path string:|Import path) '?([\w.]+)")
+_NO_ATTRIBUTE = re.compile(r"module '(\S+)' has no attribute '(\w+)'")
+_SUBTYPES = re.compile(r"Subtypes: \[(.*)\]")
+_VALUE = re.compile(r"(?:Given|Got) value: (.*)")
 _PATH = re.compile(r"File does not exist: '(.+)'")
-_NO_MODULE = re.compile(r"No module named '([^']+)'|module '(\S+)' has no attribute '(\w+)'")
-_VALUE = re.compile(r"Given value: (.*)|Got value: (.*)")
-_OPTION_BELOW = re.compile(r"NestedArg\(key='([^']+)'")
-_TYPES = re.compile(r"Expected a (<class '[^']+'>)|Expected (?:a|an) (?!path )([^.:\n]+)")
-_NAMES_TRAINER_OPTION = re.compile(r"Trainer\((\w+)=|(seed_everything)\(|Linked \"([^\"]+)\"")
-_DENIED = re.compile(r"Importing '([^']+)' is not allowed")
-_LINK = re.compile(r"links: '?([\w.]*)")
 _NO_UNION_MEMBER_FITS = re.compile(
     r"^Does not validate against any of the Union subtypes\nSubtypes: \[([^]]*)"
 )
-_BULLET = re.compile(r"^  - (.+)$", re.MULTILINE)
+_FRAME = (
+    "Parser key", "Problem with given", "Does not validate against", "Subtypes:", "Errors:",
+    "Given value", "Subclass types expect", "a class path (str)", "a dict with", "a dict without",
+    "Expected a <class 'NoneType'>", "Expected a path but",
+)  # fmt: skip
+"""Beginnings of lines that hold a reason together, or say that a value is not None or no file."""
+# and of errors of this package
+_NAMES_OPTION = re.compile(r"Trainer\((\w+)=|(seed_everything)\(|Linked \"([^\"]+)\"")
+_BEGINS_WITH_KEY = re.compile(r"([\w.]+): '?([\w.]*)")
 _UNIONS = {"Logger": "trainer.logger", "DataModule": "data", "Module": "model"}
-_NOISE = ("Expected a", "Not a valid subclass")
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,26 +195,22 @@ def explain_error(error: Exception, origins: ConfigOrigins, parser: TrainerParse
     # first, because it knows the line, and no message of the parser does
     if line := origins.structure_error():
         return line
-    fault = _parse_message(message, parser)
+    keys = frozenset() if parser is None else parser.argument_keys
+    fault = (
+        _of_value(message, parser)
+        if _KEY.search(message)
+        else _of_line(message, keys) or _of_option(message, keys) or _of_constructor(message)
+    )
     if fault is None:
         return " ".join(message.split())
     texts = (fault.text, fault.text.rpartition(".")[2], "")  # a class path, or a short name
     place = next(filter(None, (origins.origin_of(fault.key, text) for text in texts)), "")
-    line = f"{place + ': ' if place else ''}{fault.key}: {fault.mistake}."
+    line = f"{place + ': ' if place else ''}{fault.key}: {fault.mistake.rstrip('.')}."
     return " ".join(f"{line} {fault.advice}".split())
 
 
-def _parse_message(message: str, parser: TrainerParser | None) -> _ConfigError | None:
-    """Return key, mistake and advice from a parser's message; None if no pattern fits."""
-    keys = frozenset() if parser is None else parser.argument_keys
-    # below a key it speaks of a dataclass among a class's arguments: `_of_key` explains that
-    if (match := _IN_GROUP.search(message)) and not _KEY.search(message):
-        return _unknown_below(
-            match[2] if match[1] in SUBCOMMANDS else f"{match[1]}.{match[2]}", keys
-        )
-    if (match := _UNRECOGNIZED.search(message)) and not _KEY.search(message):
-        return _unknown_word(match[1].split()[0], keys)
-    # at the beginning alone: further on it speaks of a class's argument (`_of_class`)
+def _of_line(message: str, keys: frozenset[str]) -> _ConfigError | None:
+    """Return the error of a key that no argument has, or of an argument that is missing."""
     if match := _REQUIRED.match(message):
         # the parser of the whole line puts the command before the key: `fit.model`
         first, _, rest = match[1].split(", ")[0].partition(".")
@@ -238,73 +218,36 @@ def _parse_message(message: str, parser: TrainerParser | None) -> _ConfigError |
         return _ConfigError(
             missing, "is required and was not given", f"Give --{missing}, or name it in a config."
         )
-    if (match := _UNKNOWN.search(message)) and not _KEY.search(message):
-        fault = _unknown_below(match[1], keys)
-        return replace(fault, mistake=f"{fault.mistake}{match[2] or ''}")
-    if match := _KEY.search(message):
-        return _of_key(message, match[1], parser)
-    if _DISABLED.match(message):
-        return _ConfigError("trainer", "it holds options, and no class_path")
-    if match := _TRAINER_OR_CKPT_PATH.match(message):
-        return _ConfigError(match[1], message.partition(": ")[2].rstrip("."))
-    if match := _CANNOT_BE_MADE.match(message):
-        mistake = message.partition(": ")[2].rstrip(".")
-        return _ConfigError(match[1], mistake, text=match[2])
-    if match := _NAMES_TRAINER_OPTION.search(message):
-        key = match[2] or match[3] or f"trainer.{match[1]}"
-        return _ConfigError(key, message.rstrip("."))
-    if match := _LINK.match(message):
-        return _ConfigError("links", message.partition(": ")[2].rstrip("."), text=match[1])
-    if match := _NO_UNION_MEMBER_FITS.search(message):
-        bullets = [line for line in _BULLET.findall(message) if not line.startswith(_NOISE)]
-        class_names = re.findall(r"class_path='(?:\w+\.)*(\w+)'", message)
-        named = [name for name in class_names if bullets and name in bullets[0]]
-        return _ConfigError(
-            _key_of_union(match[1]),
-            (bullets or ["it cannot be made"])[0].rstrip("."),
-            text=(named or [""])[0],
-        )
-    return None
-
-
-def _key_of_union(types: str) -> str:
-    return next((k for name, k in _UNIONS.items() if f".{name}'" in types), "trainer.callbacks")
-
-
-def _root_of(error: BaseException) -> BaseException:
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return error
-
-
-def _unknown_word(word: str, keys: frozenset[str]) -> _ConfigError:
-    """Return the error of a word of the command line that no option takes."""
+    match = _UNKNOWN.match(message)
+    if match is None:
+        return None
+    word = match[2]
     # the command `sweep` takes its config without an option
     if word.endswith((".yaml", ".yml")) and not word.startswith("-"):
         return _ConfigError(word, "it stands after no option", f"Write --config {word}.", word)
-    return _unknown_below(word.partition("=")[0].removeprefix("--"), keys)
+    key = word.partition("=")[0].removeprefix("--")
+    fault = _unknown_key(key if match[1] in (None, *SUBCOMMANDS) else f"{match[1]}.{key}", keys)
+    return replace(fault, mistake=f"{fault.mistake}{message.partition(' is not accepted')[2]}")
 
 
-def _unknown_below(key: str, keys: frozenset[str]) -> _ConfigError:
+def _unknown_key(key: str, keys: frozenset[str]) -> _ConfigError:
     """Return the error of an unknown key, whose group may be unknown as well."""
-    first, dot, name = key.partition(".")
-    roots = {known.partition(".")[0] for known in keys}
-    return (
-        _unknown(f"{first}.", name, keys) if dot and first in roots else _unknown("", first, keys)
-    )
-
-
-def _unknown(prefix: str, name: str, keys: Iterable[str]) -> _ConfigError:
-    """Return the error of an unknown key."""
-    below = {key.removeprefix(prefix).partition(".")[0] for key in keys if key.startswith(prefix)}
+    group, dot, name = key.partition(".")
+    if not dot or not any(known.startswith(f"{group}.") for known in keys):
+        group, dot, name = "", "", group
+    below = {
+        known.removeprefix(f"{group}{dot}").partition(".")[0]
+        for known in keys
+        if known.startswith(f"{group}{dot}")
+    }
     # options that jsonargparse adds to every parser: nobody meant one of them
     below -= {"help", "print_config", "print_shtab"}
-    hint = suggest("options", name, below) if prefix == "trainer." else did_you_mean(name, below)
-    if not prefix and not hint:
+    hint = suggest("options", name, below) if group == "trainer" else did_you_mean(name, below)
+    if not group and not hint:
         hint = _place_below(name, keys)
     return _ConfigError(
-        f"{prefix}{name}",
-        f"there is no {name!r}" + (f" in {prefix.rstrip('.')}" if prefix else ""),
+        f"{group}{dot}{name}",
+        f"there is no {name!r}" + (f" in {group}" if group else ""),
         f"{hint} {list_known(below)}",
     )
 
@@ -318,132 +261,133 @@ def _place_below(name: str, keys: Iterable[str]) -> str:
     return f" An argument of the module is 'model.{name}'."
 
 
-def _of_key(message: str, key: str, parser: TrainerParser | None) -> _ConfigError:
-    """Return the error of a key's value, or of a key below it."""
-    if match := _NOT_LOADED_AS_CONFIG.match(message):
-        mistake = f"{match[2]!r} is no mapping of options, and no file that holds one"
-        return _ConfigError(match[1], mistake, "Write one.", match[2])
-    class_paths = _CLASS.findall(message)
-    # messages are nested, one for each level of the config, the outermost first
-    full_key = ".".join(_KEY.findall(message))
-    if class_paths and (match := _IN_GROUP.search(message)):
-        names = dataclass_arguments(class_paths[-1], match[1])
-        return _ConfigError(
-            f"{full_key}.{match[1]}.{match[2]}",
-            f"there is no {match[2]!r} in {match[1]}",
-            f"{did_you_mean(match[2], names)} {list_known(names)}",
-        )
-    if pair := _not_taken(message):
-        names, name = class_arguments(pair[0]), pair[1].rpartition(".")[2]
-        return _ConfigError(
-            f"{full_key}.{name}",
-            f"{pair[0]} takes no {name!r}",
-            f"{did_you_mean(name, names)} {list_known(names)}",
-        )
-    if match := _DENIED.search(message):
-        return _ConfigError(full_key, f"{match[1]} may not stand in a config", "", match[1])
-    if match := _NO_MODULE.search(message):
-        mistake = f"no module {match[1]!r}" if match[1] else f"no {match[3]!r} in {match[2]}"
-        path = class_paths[-1] if class_paths else ""
-        # the module was imported before the name was looked for
-        known = [] if match[1] else list(vars(sys.modules.get(match[2], sys)))
-        return _ConfigError(
-            full_key,
-            f"{path} cannot be imported: {mistake}",
-            did_you_mean(match[3] or "", known).strip()
-            or "Install its package, or run where it can be imported.",
-            path,
-        )
-    if fault := _of_class(message, key, full_key, class_paths, parser):
-        return fault
-    innermost = message[message.rindex("Parser key") :]
-    value, types = _value(innermost), _types(innermost)
-    if match := _OPTION_BELOW.match(value):
-        return _option_below(full_key, match[1], types)
-    bases = " ".join(_SUBTYPES.findall(innermost))
-    if not _PLAIN.search(bases) and (broken := find_import_error(value)):
-        return _ConfigError(
-            full_key, f"{broken[0]} cannot be imported: {broken[1]}", text=broken[0]
-        )
-    if not types:
-        mistake = " ".join(innermost.partition(":")[2].split()).rstrip(".")
-        path = _PATH.search(mistake)
-        if path is None:
-            return _ConfigError(full_key, mistake)
-        file = Path(path[1])
-        return _ConfigError(full_key, mistake, nearest_file(file).strip(), file.name)
-    return _ConfigError(full_key, f"{value!r} must be {types}", text=value)
+def _of_option(message: str, keys: frozenset[str]) -> _ConfigError | None:
+    """Return the error of an option of the Trainer, or of a key that the message begins with."""
+    if message.startswith("Subclasses are disabled for TrainerConfig"):
+        return _ConfigError("trainer", "it holds options, and no class_path")
+    if match := _NAMES_OPTION.search(message):
+        return _ConfigError(match[2] or match[3] or f"trainer.{match[1]}", message)
+    match = _BEGINS_WITH_KEY.match(message)
+    if match is None or match[1].partition(".")[0] not in {key.partition(".")[0] for key in keys}:
+        return None
+    return _ConfigError(match[1], message.partition(": ")[2], text=match[2])
 
 
-def _option_below(key: str, name: str, types: str) -> _ConfigError:
-    """Return the error of an option below the key of an object, which does not take it."""
-    if "Iterable[" not in types and "list[" not in types:
-        return _ConfigError(
-            f"{key}.{name}",
-            "there is no such argument",
-            "Choose the class first, and give one of its arguments: --help CLASS lists them.",
-        )
-    last = name.rpartition(".")[2]
-    return _ConfigError(
-        f"{key}.{name}",
-        f"an option reaches the last object of {key} alone, by the name of its argument",
-        f"Write --{key}.{last} after that object, or change the config file.",
+def _of_constructor(message: str) -> _ConfigError | None:
+    """Return the error of a class that refused its arguments as one of a union's members."""
+    match = _NO_UNION_MEMBER_FITS.search(message)
+    if match is None:
+        return None
+    reason = _take_apart(message).reason
+    class_names = re.findall(r"class_path='(?:\w+\.)*(\w+)'", message)
+    named = next((name for name in class_names if name in reason), "")
+    return _ConfigError(_key_of_union(match[1]), reason, text=named)
+
+
+def _key_of_union(types: str) -> str:
+    return next((k for name, k in _UNIONS.items() if f".{name}'" in types), "trainer.callbacks")
+
+
+def _root_of(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+@dataclass(frozen=True, slots=True)
+class _ParserMessage:
+    """A message of the parser, which is indented: one level for each object in the config.
+
+    Attributes:
+        key: the dotted key of the value that is at fault.
+        class_path: the class of the innermost object; empty if it has none.
+        reason: the first line that says why the value does not fit.
+        types: the types of which the value must be one, in words; empty if there is one type alone.
+        value: the value, as text.
+    """
+
+    key: str
+    class_path: str
+    reason: str
+    types: str
+    value: str
+
+
+def _take_apart(message: str) -> _ParserMessage:
+    # a short message has its reason behind the key
+    lines = re.sub(r'(Parser key "[^"]+":) ', r"\1\n  ", message).splitlines()
+    texts = [line.lstrip(" -") for line in lines]
+    reasons = [at for at, text in enumerate(texts) if text and not text.startswith(_FRAME)]
+    # of several types the others say only that the value is none of theirs
+    at = min(reasons, key=lambda at: texts[at].startswith("Not a valid subclass"), default=0)
+    keys: list[str] = []
+    class_path = types = ""
+    depth = len(lines[at]) - len(texts[at]) + 1
+    # outwards, over the lines that the reason stands below
+    for line, text in zip(lines[at::-1], texts[at::-1], strict=True):
+        if len(line) - len(text) >= depth:
+            continue
+        if match := _KEY.match(text):
+            keys.insert(0, match[1])
+        elif match := _CLASS.match(text):
+            class_path = class_path or match[1]
+        elif not keys and (match := _SUBTYPES.match(text)):
+            types = match[1]
+        else:
+            continue
+        depth = len(line) - len(text)
+    value = _VALUE.search("\n".join(lines[at:]))
+    return _ParserMessage(
+        ".".join(keys), class_path, texts[at], _in_words(types), value[1] if value else ""
     )
 
 
-def _of_class(
-    message: str, key: str, full_key: str, class_paths: list[str], parser: TrainerParser | None
-) -> _ConfigError | None:
-    """Return the error of a class that does not fit, is unknown, or lacks an argument."""
-    # first: of several base classes the others say that the class is not theirs
-    if class_paths and (match := _REQUIRED.search(message)):
-        return _ConfigError(
-            full_key,
-            f"{class_paths[-1]} needs {match[1].splitlines()[0]}",
-            "Give it in init_args.",
-            class_paths[-1],
-        )
-    if match := _NO_SUBCLASS.search(message):
-        path = _IMPORTED.search(message)
-        value = path[1] if path else unfitting_class_path(_value(message), match[1])
-        advice = "" if full_key != key else suggest_classes(parser, key, "")
-        return _ConfigError(full_key, f"{value} is no {match[1]}", advice, value)
-    types = _SUBTYPES.findall(message)
-    if (match := _NO_CLASS.search(message)) and not (types and _PLAIN.search(types[-1])):
-        return _ConfigError(
-            full_key,
-            f"there is no class {match[1]!r}",
-            suggest_classes(parser, key, match[1]),
-            match[1],
-        )
-    return None
-
-
-def _not_taken(message: str) -> tuple[str, str] | None:
-    """Return the chosen class and the argument that it does not take."""
-    match = _NOT_TAKEN.search(message)
-    if match is None:
-        return None
-    class_ = import_class(match[1])  # its path here may be another than the one in the subtypes
-    # where no class was chosen, the parser tries the allowed ones, from the first
-    is_tried = f"{class_.__module__}.{class_.__qualname__}" in _FIRST_SUBTYPE.findall(message)
-    return None if is_tried else (match[1], match[2])
-
-
-def _value(message: str) -> str:
-    match = _VALUE.search(message)
-    return "" if match is None else (match[1] or match[2] or "").strip()
-
-
-def _types(message: str) -> str:
-    """Return the allowed types of a value, in words."""
-    if match := _LITERAL.search(message):
-        return f"one of {match[1]}"
-    match = _SUBTYPES.search(message) or _TYPES.search(message)
-    if match is None:
-        return ""
-    text = next(group for group in match.groups() if group)
-    names = re.sub(r"<class '([^']+)'>", r"\1", text)
+def _in_words(types: str) -> str:
+    names = re.sub(r"<class '([^']+)'>", r"\1", types)
     # null, as YAML writes None
     names = re.sub(r"\b(?:\w+\.)+(\w+)", r"\1", names).replace("NoneType", "null")
-    return " or ".join(names.split(", "))
+    return names if "Literal" in names else " or ".join(names.split(", "))
+
+
+def _of_value(message: str, parser: TrainerParser | None) -> _ConfigError:
+    """Return the error of a value that does not fit its key."""
+    part = _take_apart(message)
+    key, reason = part.key, part.reason
+    if match := _UNKNOWN.match(reason):
+        name = match[2].partition("=")[0].removeprefix("--")
+        group, owner = (f"{match[1]}.", match[1]) if match[1] else ("", part.class_path)
+        names = (
+            dataclass_arguments(part.class_path, match[1])
+            if match[1]
+            else class_arguments(part.class_path)
+        )
+        return _ConfigError(
+            f"{key}.{group}{name}",
+            f"{owner} takes no {name!r}",
+            f"{did_you_mean(name.rpartition('.')[2], names)} {list_known(names)}",
+        )
+    if match := _REQUIRED.match(reason):
+        mistake = f"{part.class_path} needs {match[1]}"
+        return _ConfigError(key, mistake, "Give it in init_args.", part.class_path)
+    if match := _NO_ATTRIBUTE.match(reason):
+        # the module was imported before the name was looked for
+        hint = did_you_mean(match[2], vars(sys.modules.get(match[1], sys)))
+        mistake = f"{part.class_path} cannot be imported: {reason}"
+        return _ConfigError(key, mistake, hint, part.class_path)
+    if match := _CLASS_NAMED.search(reason):
+        return _ConfigError(key, reason, suggest_classes(parser, key, match[1]), match[1])
+    if match := _PATH.search(reason):
+        file = Path(match[1])
+        return _ConfigError(key, reason, nearest_file(file), file.name)
+    if reason.startswith(("Expected", "Not a valid subclass")):
+        # Expected a <class 'int'>. Got value: wide | Expected a typing.Literal['relu', 'tanh']
+        expected = re.sub(r"Expected an? |\. Got value.*", "", reason)
+        # of an option of the command line below the key
+        value = re.sub(r"NestedArg\(key='([^']+)', val='(.*)'\)", r"\1=\2", part.value)
+        mistake = f"{value!r} must be {part.types or _in_words(expected)}"
+        return _ConfigError(key, mistake, text=part.value)
+    # a module that may not be imported is not imported here either
+    if not reason.startswith("Importing") and (broken := find_import_error(part.value)):
+        mistake = f"{broken[0]} cannot be imported: {broken[1]}"
+        return _ConfigError(key, mistake, text=broken[0])
+    return _ConfigError(key, reason, text=part.class_path or part.value)
