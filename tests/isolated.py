@@ -5,7 +5,8 @@ classes, stand-ins for packages that it wants. So its tests stand apart, in file
 `isolated_*.py`. They are ordinary tests, and `pytest FILE` runs them; in a larger run this plugin
 starts one process for each file, once for all workers, and reports each test under its own name.
 Such a file imports from its own folder, and from a folder `stand_ins` beside it. Its constant
-`IMPORTS` names modules that take long to import: they are imported once for several processes.
+`IMPORTS` names modules that take long to import, and folders that they are looked for in: they are
+imported once for several processes.
 
 A script that only writes down results is run by the fixture `results_of`.
 """
@@ -89,8 +90,12 @@ def results_of(once) -> Callable[..., dict]:
 
 
 def _installed(modules: Iterable[str]) -> tuple[str, ...]:
-    """Return the modules whose packages are installed."""
-    return tuple(name for name in modules if find_spec(name.partition(".")[0]) is not None)
+    """Return the modules whose packages are installed; a relative folder becomes absolute."""
+    return tuple(
+        str(ROOT / name) if "/" in name else name
+        for name in modules
+        if "/" in name or find_spec(name.partition(".")[0]) is not None
+    )
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> IsolatedFile | None:

@@ -224,3 +224,13 @@ def test_further_modules_are_imported_once() -> None:
     for imports, found in ((("this",), "True True\n"), ((), "False True\n")):
         done = warm_python.run(words, capture_output=True, text=True, imports=imports)
         assert (done.stdout, done.stderr) == (found, "")
+
+
+def test_a_folder_is_where_further_modules_are_looked_for(tmp_path) -> None:
+    """It is in the path of no child."""
+    (tmp_path / "apart.py").write_text("VALUE = 3\n")
+    words = [sys.executable, "-c", "import sys, apart; print(apart.VALUE, sys.argv[1] in sys.path)"]
+    done = warm_python.run(
+        [*words, str(tmp_path)], capture_output=True, text=True, imports=(str(tmp_path), "apart")
+    )
+    assert (done.stdout, done.stderr) == ("3 False\n", "")

@@ -1,6 +1,6 @@
 """A program that trains in spawned processes and in those of `ddp`, and compares.
 
-python spawned.py FOLDER STRATEGY
+python spawned.py FOLDER PARTS
 """
 
 import json
@@ -49,51 +49,57 @@ def kill(trainer):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def main(folder: Path, strategy: str) -> dict:
-    """Return what a training of four epochs leaves, whole and in two fits."""
-    found = {}
-    for name, lengths in (("whole", [4]), ("halves", [2, 4])):
-        torch.manual_seed(1)
-        random.seed(1)
-        module, counts = Noisy(), Counts()
-        saver = ModelCheckpoint(folder / strategy / name, filename="{epoch}", save_top_k=-1)
-        fit = trainer(counts, saver, max_epochs=1, strategy=strategy, enable_checkpointing=True)
-        for length in lengths:
-            fit.max_epochs = length
-            fit.fit(module, loader(), loader())
-        found[name] = weights(module)
-        found[f"{name} counts"] = [fit.current_epoch, fit.global_step, counts.batches]
-        found[f"{name} loss"] = fit.callback_metrics["val_loss"].item()
-    torch.manual_seed(5)
-    saver = ModelCheckpoint(folder / strategy / "whole", filename="{epoch}", save_top_k=-1)
-    resumed = trainer(Counts(), saver, max_epochs=4, strategy=strategy, enable_checkpointing=True)
-    other = Noisy()
-    resumed.fit(other, loader(), loader(), ckpt_path=folder / strategy / "whole/epoch=1.ckpt")
-    found["resumed"] = weights(other)
-    found["validated"] = fit.validate(module, loader(), verbose=False)[0]["val_loss"]
-    return found
+def fit_in(folder: Path, strategy: str, lengths: list[int], path: Path | None = None) -> dict:
+    """Return the weights, counters and losses that fits up to these epochs leave in a module."""
+    torch.manual_seed(1)
+    random.seed(1)
+    module, counts = Noisy(), Counts()
+    saver = ModelCheckpoint(folder / strategy, filename="{epoch}", save_top_k=-1)
+    fit = trainer(counts, saver, max_epochs=1, strategy=strategy, enable_checkpointing=True)
+    for length in lengths:
+        fit.max_epochs = length
+        fit.fit(module, loader(), loader(), ckpt_path=path)
+    return {
+        "weights": weights(module),
+        "counts": [fit.current_epoch, fit.global_step, counts.batches],
+        "loss": fit.callback_metrics["val_loss"].item(),
+    }
 
 
-def spoiled() -> dict:
-    """Return the errors of trainings that fail in one rank, and of what cannot be pickled."""
-    found = {}
-    for name, callback in (("fail", At(1, fail)), ("kill", At(1, kill)),
-                           ("local", At(1, lambda trainer: None))):  # fmt: skip
-        module = Net()
-        before = weights(module)
-        try:
-            trainer(callback, strategy="ddp_spawn").fit(module, loader())
-        except Exception as error:
-            text = "\n".join([str(error), *getattr(error, "__notes__", [])])
-            found[name] = [type(error).__name__, text]
-        found[f"{name} moved"] = weights(module) != before
-    return found
+def resume(folder: Path) -> dict:
+    """Return what a fit from the checkpoint of another program leaves, and its validation."""
+    path = folder / "ddp_spawn" / "epoch=1.ckpt"
+    found = fit_in(folder / "resumed", "ddp_spawn", [4], path)
+    module = Noisy()
+    module.load_state_dict(torch.load(folder / "ddp/epoch=3.ckpt", weights_only=True)["state_dict"])
+    tester = trainer(strategy="ddp_spawn")
+    return found | {"validated": tester.validate(module, loader(), verbose=False)[0]["val_loss"]}
+
+
+def spoiled(callback: Callback) -> list:
+    """Return the error of a training that fails, and whether its module has changed."""
+    module = Net()
+    before = weights(module)
+    try:
+        trainer(callback, strategy="ddp_spawn").fit(module, loader())
+    except Exception as error:
+        text = "\n".join([str(error), *getattr(error, "__notes__", [])])
+        return [type(error).__name__, text, weights(module) != before]
+    return []
+
+
+PARTS = {
+    "whole": lambda folder: fit_in(folder, "ddp", [4]),
+    "halves": lambda folder: fit_in(folder, "ddp_spawn", [2, 4]),
+    "resumed": resume,
+    "fail": lambda folder: spoiled(At(1, fail)),
+    "kill": lambda folder: spoiled(At(1, kill)),
+    "local": lambda folder: spoiled(At(1, lambda trainer: None)),
+}
 
 
 if __name__ == "__main__":
-    place, kind = Path(sys.argv[1]), sys.argv[2]
-    result = main(place, kind)
-    if kind == "ddp_spawn":
-        result |= spoiled()
+    place, names = Path(sys.argv[1]), sys.argv[2:]
+    result = {name: PARTS[name](place) for name in names}
     if os.environ.get("RANK", "0") == "0":
-        place.joinpath(f"{kind}.json").write_text(json.dumps(result))
+        place.joinpath(f"{names[0]}.json").write_text(json.dumps(result))

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -40,38 +41,50 @@ def build_and_install(project: Path, target: Path) -> None:
     run("-m", "pip", "install", *OFFLINE, "--no-compile", "--target", target, wheel, cwd=project)
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with trainer_hooks as it is shipped: from its wheel."""
-    folder = tmp_path_factory.mktemp("shipped")
-    project = folder / "project"
-    shutil.copytree(
-        ROOT / "trainer_hooks",
-        project / "trainer_hooks",
-        ignore=shutil.ignore_patterns("__pycache__"),
-    )
-    for name in ("pyproject.toml", "setup.cfg", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, project)
-    build_and_install(project, folder / "site")
-    return folder / "site"
+@dataclass
+class Shipped:
+    """trainer_hooks as it is shipped, and a plugin that its command wrote.
+
+    Attributes:
+        site: the folder with trainer_hooks, from its wheel.
+        project: the plugin's project.
+        target: the folder with the plugin, from its wheel.
+    """
+
+    site: Path
+    project: Path
+    target: Path
 
 
-@pytest.fixture(scope="module")
-def project(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A plugin as the shipped command writes it."""
-    folder = tmp_path_factory.mktemp("new")
-    run("-m", "trainer_hooks", "plugins", "new", "Acme.Sample-Rate", cwd=folder, path=str(site))
-    return folder / "Acme.Sample-Rate"
+@pytest.fixture(scope="session")
+def shipped(once) -> Shipped:
+    """The packages, built once for all workers of pytest."""
+
+    def build(folder: Path) -> dict[str, str]:
+        source = folder / "source"
+        leftovers = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / "trainer_hooks", source / "trainer_hooks", ignore=leftovers)
+        for name in ("pyproject.toml", "setup.cfg", "README.md", "LICENSE"):
+            shutil.copy(ROOT / name, source)
+        site, target, copied = folder / "site", folder / "plugin", folder / "copied"
+        build_and_install(source, site)
+        new = ["-m", "trainer_hooks", "plugins", "new", "Acme.Sample-Rate"]
+        run(*new, cwd=folder, path=str(site))
+        project = folder / "Acme.Sample-Rate"
+        shutil.copytree(project, copied)
+        build_and_install(copied, target)
+        return {"site": str(site), "project": str(project), "target": str(target)}
+
+    return Shipped(**{name: Path(path) for name, path in once("shipped", build).items()})
 
 
 @pytest.mark.slow  # builds two wheels and trains in the package's tests
-def test_it_installs_and_passes_its_own_tests(site: Path, project: Path, tmp_path: Path) -> None:
+def test_it_installs_and_passes_its_own_tests(shipped: Shipped, tmp_path: Path) -> None:
     """Built into a wheel and installed, it is found, and its tests pass, the contract included."""
-    target, copied = tmp_path / "site", tmp_path / "project"
-    shutil.copytree(project, copied)
-    build_and_install(copied, target)
+    target, copied = shipped.target, tmp_path / "project"
+    shutil.copytree(shipped.project, copied)
     assert (target / "acme_sample_rate" / "py.typed").exists()
-    path = os.pathsep.join([str(target), str(site)])
+    path = os.pathsep.join([str(target), str(shipped.site)])
     told = run("-m", "trainer_hooks", "plugins", "list", cwd=tmp_path, path=path)
     assert "callback AcmeSampleRateCallback, state_key 'AcmeSampleRateCallback'" in told
     options = ["-q", "-W", "error", "-p", "no:cacheprovider"]
@@ -88,20 +101,15 @@ STAND_INS = ROOT / "tests" / "adapters" / "composer" / "stand_ins"
 
 
 @pytest.mark.slow  # trains in four other trainers
-def test_it_passes_the_check_in_the_other_trainers(
-    site: Path, project: Path, tmp_path: Path
-) -> None:
+def test_it_passes_the_check_in_the_other_trainers(shipped: Shipped, tmp_path: Path) -> None:
     """`plugins check --everywhere` finds nothing in any trainer that is installed."""
-    target, copied = tmp_path / "site", tmp_path / "project"
-    shutil.copytree(project, copied)
-    build_and_install(copied, target)
     # its own tests have run the other checks
     left_out = [f"--skip={name}" for name in ("orders", "resumes", "costs", "refits")]
     told = run(
         *("-m", "trainer_hooks", "plugins", "check", "Acme.Sample-Rate", "--everywhere", "--json"),
         *left_out,
         cwd=tmp_path,
-        path=os.pathsep.join(map(str, (target, site, STAND_INS))),
+        path=os.pathsep.join(map(str, (shipped.target, shipped.site, STAND_INS))),
     )
     [record] = json.loads(told)
     outcomes = {result["name"]: result["outcome"] for result in record["results"]}
@@ -112,10 +120,10 @@ def test_it_passes_the_check_in_the_other_trainers(
 
 
 @pytest.mark.slow
-def test_it_is_clean(project: Path) -> None:
+def test_it_is_clean(shipped: Shipped) -> None:
     """What is written keeps ruff's default format and a long list of its rules."""
     ruff = ["-m", "ruff"]
-    run(*ruff, "format", "--isolated", "--no-cache", "--check", ".", cwd=project)
+    run(*ruff, "format", "--isolated", "--no-cache", "--check", ".", cwd=shipped.project)
     google = 'lint.pydocstyle.convention="google"'
     rules = ["--select", RULES, "--ignore", "D105,D107", "--config", google]
-    run(*ruff, "check", "--isolated", "--no-cache", *rules, ".", cwd=project)
+    run(*ruff, "check", "--isolated", "--no-cache", *rules, ".", cwd=shipped.project)

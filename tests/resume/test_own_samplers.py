@@ -7,6 +7,7 @@ import random
 import pytest
 import torch
 from own_loops import fit_by_run
+from samples import spread
 from saving_callbacks import SaveEachStep
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
@@ -195,8 +196,7 @@ def test_a_sampler_that_follows_a_callback_is_resumed_and_told(draws, bare, tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sampler", [Shuffles, Draws])
-@pytest.mark.parametrize("draws", [True, False])
+@pytest.mark.parametrize(("sampler", "draws"), spread([Shuffles, Draws], [True, False]))
 def test_workers_are_resumed(sampler, draws, bare, tmp_path) -> None:
     """Whose loader goes through its sampler ahead of the training."""
 

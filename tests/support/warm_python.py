@@ -182,6 +182,7 @@ _Popen = subprocess.Popen  # `fork_all_from` replaces the name
 class Popen(_Popen):
     """`subprocess.Popen`, whose Python has imported torch already, and the modules in `imports`.
 
+    A folder in `imports` is one that the modules after it are looked for in first.
     With `forks_children`, so has each Python that the program starts, such as torchrun's ranks.
     """
 

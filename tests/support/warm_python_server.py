@@ -64,8 +64,13 @@ def main(number: int, folder: str) -> None:
         signal.signal(ending, signal.SIG_DFL)
     request: dict[str, Any] | None = {"imports": [], "server": number}
     while request and "imports" in request:
+        before = sys.path[:]
         for name in request["imports"]:
-            import_module(name)
+            if os.sep in name:  # a folder
+                sys.path.insert(0, name)
+            else:
+                import_module(name)
+        sys.path[:] = before
         # collections in the children, of which an interpreter's end makes several, skip these
         gc.collect()
         gc.freeze()

@@ -19,6 +19,8 @@ from running import Program, Theirs, Written, loader, raised
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
+IMPORTS = ("tests/adapters/composer/stand_ins", "composer")
+
 
 class Recording(Callback):
     """Keep the hooks with the counters, and what they are given."""

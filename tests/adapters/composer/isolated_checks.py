@@ -24,6 +24,8 @@ from running import Hearing, Ours, Program, Theirs, loader, raised, train
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
+IMPORTS = ("tests/adapters/composer/stand_ins", "composer")
+
 
 class OwnStep(Ours):
     """A module with a training_step of its own."""

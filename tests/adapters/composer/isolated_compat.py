@@ -23,6 +23,8 @@ from trainer_hooks.adapters.composer import adapt_module
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
+IMPORTS = ("tests/adapters/composer/stand_ins", "composer")
+
 THERE, HERE = "composer", "trainer_hooks.compat.composer"
 MEASURED = (
     "throughput/", "time/remaining_estimate", "time/train", "time/total", "time/val", "cpu_",

@@ -18,6 +18,8 @@ from running import Hearing, Ours, Theirs, loader, train
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
+IMPORTS = ("tests/adapters/composer/stand_ins", "composer")
+
 
 class Noting(LoggerDestination):
     """Write down all that a destination is told, in its order."""

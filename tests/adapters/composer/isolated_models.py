@@ -20,6 +20,8 @@ from running import Hearing, Program, SaveAt, Theirs, layers, loader, raised, tr
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
+IMPORTS = ("tests/adapters/composer/stand_ins", "composer")
+
 
 class Model(Theirs):
     """A model with several losses, and with metrics of the training."""

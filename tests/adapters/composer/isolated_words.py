@@ -14,6 +14,8 @@ import composer
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
+IMPORTS = ("tests/adapters/composer/stand_ins", "composer")
+
 WORDS = {
     "train_subset_num_batches": 4, "eval_subset_num_batches": 1,
     "device_train_microbatch_size": 2, "save_interval": "3ba",

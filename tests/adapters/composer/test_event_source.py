@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ from trainer_hooks.adapters.composer.event_source import (
     advance_timestamp,
     handler_of,
 )
-from trainer_hooks.adapters.composer.events import EVENTS
+from trainer_hooks.adapters.composer.events import DECLARED, EVENTS
 from trainer_hooks.compat.composer import Timestamp
 
 
@@ -55,3 +56,8 @@ def test_a_clock_that_went_back_costs_no_time() -> None:
     """A resume whose clock is behind the timestamp takes no wall time away."""
     now = Timestamp(total_wct=timedelta(seconds=9))
     assert advance_timestamp(now, (1, 4, 0), seconds=1.0).total_wct == timedelta(seconds=9)
+
+
+def test_what_is_declared_is_of_an_event() -> None:
+    """Each difference that the docs tell of is at an event that is delivered."""
+    assert set(DECLARED) <= set(itertools.chain.from_iterable(EVENTS.values()))

@@ -24,6 +24,8 @@ from trainer_hooks.errors import CallbackError
 sys.path.append(str(Path(__file__).parents[1] / "composer" / "stand_ins"))
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.exhaustive]
 
+IMPORTS = ("tests/adapters/composer/stand_ins", "composer")
+
 
 @pytest.mark.parametrize("name", runs_in("composer"))
 def test_it_has_the_same_effect(name, tmp_path):

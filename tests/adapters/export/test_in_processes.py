@@ -23,7 +23,12 @@ HOSTS = {
 }
 """By host: its package, and the checkpoint that a kill in the second epoch leaves."""
 
-IMPORTS = {"InLightning": ("pytorch_lightning",), "InTransformers": ("transformers.trainer",)}
+STAND_INS = Path(__file__).parents[1] / "composer" / "stand_ins"
+IMPORTS = {
+    "InLightning": ("pytorch_lightning",),
+    "InTransformers": ("transformers.trainer",),
+    "InComposer": (str(STAND_INS), "composer"),
+}
 """The slow imports of a host, made once for all its processes."""
 
 

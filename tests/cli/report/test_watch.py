@@ -12,6 +12,7 @@ import sys
 import time
 
 import pytest
+from launchers import heed_ctrl_c
 from rich.console import Console
 
 from trainer_hooks._system import IS_WINDOWS, process_start
@@ -144,8 +145,9 @@ def test_a_terminal_follows_the_runs(tmp_path) -> None:
     command = [sys.executable, "-m", "trainer_hooks", "watch", str(folder)]
     environ = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "", "LINES": ""}
     process = subprocess.Popen(
-        command, stdin=follower, stdout=follower, stderr=subprocess.PIPE, env=environ, text=True
-    )
+        command, stdin=follower, stdout=follower, stderr=subprocess.PIPE, env=environ, text=True,
+        preexec_fn=heed_ctrl_c,
+    )  # fmt: skip
     os.close(follower)
     screen = pyte.Screen(110, 24)
     stream = pyte.ByteStream(screen)
