@@ -346,6 +346,9 @@ def _in_words(types: str) -> str:
     names = re.sub(r"<class '([^']+)'>", r"\1", types)
     # null, as YAML writes None
     names = re.sub(r"\b(?:\w+\.)+(\w+)", r"\1", names).replace("NoneType", "null")
+    choices = re.fullmatch(r"Literal\[(.*)\]", names)
+    if choices:
+        return f"one of {choices[1]}"
     return names if "Literal" in names else " or ".join(names.split(", "))
 
 
@@ -375,7 +378,9 @@ def _of_value(message: str, parser: TrainerParser | None) -> _ConfigError:
         mistake = f"{part.class_path} cannot be imported: {reason}"
         return _ConfigError(key, mistake, hint, part.class_path)
     if match := _CLASS_NAMED.search(reason):
-        return _ConfigError(key, reason, suggest_classes(parser, key, match[1]), match[1])
+        is_short = reason.startswith("Expected a dot")  # most often a short name is misspelt
+        mistake = f"there is no class {match[1]!r}" if is_short else reason
+        return _ConfigError(key, mistake, suggest_classes(parser, key, match[1]), match[1])
     if match := _PATH.search(reason):
         file = Path(match[1])
         return _ConfigError(key, reason, nearest_file(file), file.name)
