@@ -324,7 +324,8 @@ class CheckpointRestorer:
         if self._awaited_weights:
             self._load_awaited_weights()
         if self._are_optimizers_restored():
-            training.optimization.load_options(self._restored_states)
+            with restoring_part("optimizer_states", self._path):
+                training.optimization.load_options(self._restored_states)
         self.restore_optimizers()
         self._restored_states = {}
         training.optimization.awaited = None
