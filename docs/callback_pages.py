@@ -128,7 +128,8 @@ def moved_callbacks() -> dict[str, type[Callback]]:
         for name in room.__all__
         if name not in (*callbacks.__all__, "CallbackHandler", "TrainerCallback")
     }
-    return {name: value for name, value in found.items() if value.__name__ == name}
+    # a function, such as `get_default_callbacks`, is none
+    return {n: v for n, v in found.items() if isinstance(v, type) and v.__name__ == n}
 
 
 def callback_pages() -> dict[str, str]:

@@ -176,6 +176,7 @@ def test_a_hundred_damages_are_told(whole, tmp_path, first) -> None:
         (("optimizer_states", 0, "param_groups", 1, "lr"), "x"),
         (("optimizer_states", 0, "param_groups", 1, "betas"), REMOVE),
         (("optimizer_states", 0, "param_groups", 1, "amsgrad"), True),
+        (("optimizer_states", 0, "param_groups", 1, "decoupled_weight_decay"), torch.ones(2)),
         (("lr_schedulers", 0, "_step_count"), {}),
         (("lr_schedulers",), REMOVE),
         (("trainer_hooks", "rng", "torch"), REMOVE),

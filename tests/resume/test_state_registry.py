@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from trainer_hooks import Band, Callback, Module, StopTraining
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.context.state_registry import RegisteredState
+from trainer_hooks.errors import CheckpointError
 from trainer_hooks.loggers import CSVLogger
 
 
@@ -244,7 +245,28 @@ class Unfreezes(Net):
             self.layer.requires_grad_(True)
 
 
-@pytest.mark.parametrize("make", [FrozenNorm, Unfreezes])
+class StopsTracking(Net):
+    """Keeps the statistics of its BatchNorm as they are in the second epoch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(1)
+
+    def training_step(self, batch, batch_idx):
+        return self.norm(self.layer(batch[0])).square().mean()
+
+    def on_train_epoch_start(self) -> None:
+        self.norm.track_running_stats = self.current_epoch != 1
+
+
+class SetsWindow(Net):
+    """Accumulates two batches in the second epoch, and one in the others."""
+
+    def on_train_epoch_start(self) -> None:
+        self.trainer.accumulate_grad_batches = 2 if self.current_epoch == 1 else 1
+
+
+@pytest.mark.parametrize("make", [FrozenNorm, Unfreezes, StopsTracking, SetsWindow])
 def test_modes_and_frozen_parameters_are_kept(cut, make) -> None:
     """What a hook set as the epoch began holds in a run that is resumed inside it."""
     uncut, resumed = cut(make, lambda: numbers(8, batch_size=2), 6)
@@ -253,6 +275,20 @@ def test_modes_and_frozen_parameters_are_kept(cut, make) -> None:
     }
     for name, value in uncut.state_dict().items():
         assert torch.equal(value, resumed.state_dict()[name]), name
+
+
+@pytest.mark.parametrize(("batches", "refused"), [(3, True), (4, False)])
+def test_a_window_of_the_options_counts_for_more(bare, tmp_path, batches, refused) -> None:
+    """A run whose option is another takes it, with a warning; inside a window it is refused."""
+    path = tmp_path / "cut.ckpt"
+    bare(SaveAt(path, 4 + batches), max_epochs=2).fit(SetsWindow(), numbers(4))
+    trainer = bare(max_epochs=2, accumulate_grad_batches=4)
+    if refused:
+        with pytest.raises(CheckpointError, match=r"window of 2 .*accumulate_grad_batches=4"):
+            trainer.fit(Net(), numbers(4), ckpt_path=path)
+    else:
+        with pytest.warns(UserWarning, match="accumulate_grad_batches=2, and this run has 4"):
+            trainer.fit(Net(), numbers(4), ckpt_path=path)
 
 
 def test_a_module_built_otherwise_stays_as_it_is_built(bare, tmp_path) -> None:

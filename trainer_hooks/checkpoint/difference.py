@@ -38,7 +38,7 @@ _KEYS = {
     "loop": {
         "epoch", "global_step", "loops", "progress", "clock", "loop", "stop", "evaluated",
         "evaluators", "stream", "renewed", "sharding_seed", "slot", "modes", "inside_batch",
-        "accumulate_grad_batches",
+        "accumulate_grad_batches", "set_window",
     },
     "random numbers": {"rng", "generators", "val_generators"},
     "metrics": {"metrics", "metric_objects", "history"},

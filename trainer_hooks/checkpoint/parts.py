@@ -53,6 +53,7 @@ _OWN_TYPES: dict[str, type | tuple[type, ...]] = {
     "renewed": dict,
     "rng": dict,
     "setup": dict,
+    "set_window": dict,
     "sharding_seed": int,
     "slot": dict,
     "state_versions": dict,

@@ -121,6 +121,7 @@ class RunContext:
         hooks: the relay, `connector.relay`: `hooks.on_x(...)` calls every member that overrides it.
         background: checkpoint writes that go on while the training does.
         plan: the options that the loops go by.
+        plan_at_start: those with which the run began; hooks may have changed `plan` since.
         state: what the trainer is doing: method, stage and status.
         training: counters, metrics and optimizers of the module's training.
         precision: the autocast and loss scaling of the forward.
@@ -169,9 +170,11 @@ class RunContext:
     rebind_optimizers: Callable[[], None] | None = None
     after_first_batches: list[Callable[[], bool | None]] = field(default_factory=list)
     local_requests: RunRequests = field(init=False)
+    plan_at_start: RunPlan = field(init=False)
 
     def __post_init__(self) -> None:
         """Keep this rank's requests apart if the ranks must agree before they act on them."""
+        self.plan_at_start = self.plan
         # a rank that acted at once would leave the others waiting for it in a collective
         has_to_agree = self.processes.is_distributed and self.state.fn == "fit"
         self.local_requests = RunRequests() if has_to_agree else self.requests

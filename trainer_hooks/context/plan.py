@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from trainer_hooks.clock.timing import TimeUnit
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from trainer_hooks.clock.schedules import DueCondition
     from trainer_hooks.clock.timing import Time
 
@@ -78,6 +80,18 @@ class RunPlan:
     detect_anomaly: bool = False
     reload_dataloaders_every_n_epochs: int = 0
     divides_outputs: bool = False
+
+    def window_after(self, set_window: Mapping[str, int] | None) -> int:
+        """Return the batches of an accumulation window once a resume has restored them.
+
+        Args:
+            set_window: `FitPosition.set_window` of the run that was cut. It counts if that run
+                began with as many batches as this one has.
+        """
+        if set_window is None or set_window["before"] != self.accumulate_grad_batches:
+            return self.accumulate_grad_batches
+        return set_window["now"]
+
     validates_after_stop: bool = True
     shares_loaders: bool = True
 

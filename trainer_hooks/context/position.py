@@ -41,6 +41,7 @@ class FitPosition:
             scaler=self.scaler,
             is_inside_batch=self.is_inside_batch,
             window=self.window,
+            set_window=self.set_window,
             slot=self._saved.get("slot", {}),
             broken_off=self.broken_off,
             # the run failed before its loop: what it had yet to restore is what it goes on with
@@ -75,6 +76,16 @@ class FitPosition:
             window: int = self._saved["accumulate_grad_batches"]
             return window
         return None if self._data.stream is None else self._context.plan.accumulate_grad_batches
+
+    @property
+    def set_window(self) -> dict[str, int] | None:
+        """The batches of a window that a hook set, and those as the fit began; None if it did not.
+
+        A hook that sets them as an epoch begins is not called again by a resume inside that epoch.
+        """
+        before = self._context.plan_at_start.accumulate_grad_batches
+        now = self._context.plan.accumulate_grad_batches
+        return {"before": before, "now": now} if now != before else None
 
     # --- the loop and its loaders ---
 

@@ -40,6 +40,7 @@ class EndedFit:
         own_requests: likewise.
         is_inside_batch: whether a batch was broken off.
         window: batches of an accumulation window; None without a training loader.
+        set_window: those that a hook set, and those before; None if none did.
         slot: the slot in which the checkpoint was saved that the fit could not go on from.
         broken_off: the hook of an epoch that was broken off before that checkpoint was saved.
         pending: the states of that checkpoint that the fit had yet to restore.
@@ -57,6 +58,7 @@ class EndedFit:
     own_requests: None = None
     is_inside_batch: bool = False
     window: int | None = None
+    set_window: dict[str, int] | None = None
     slot: dict[str, str] = field(default_factory=dict)
     broken_off: str = ""
     pending: dict[str, Any] = field(default_factory=dict)

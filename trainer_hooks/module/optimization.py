@@ -215,6 +215,9 @@ class Optimization:
 
         Args:
             state_dict: the argument with which `load_state_dict` was called.
+
+        Raises:
+            TypeError: an option is of another type than the optimizer's.
         """
         for optimizer, state in zip(self.optimizers, state_dict["optimizer_states"], strict=True):
             if not isinstance(state, Mapping) or "param_groups" not in state:
@@ -225,6 +228,8 @@ class Optimization:
                 options = {name: value for name, value in saved.items() if name != "params"}
                 group.update(deepcopy(options))
             keep_capturable_to_devices(optimizer.param_groups, made)
+            # again: AdamW puts its own `decoupled_weight_decay` for the saved one as it loads
+            require_usable_state(optimizer, made)
         for scheduler, state in zip(
             self._bare_schedulers(), state_dict["lr_schedulers"], strict=True
         ):

@@ -95,10 +95,18 @@ class Listing(composer.Callback):
         self.look(state)
 
 
-def test_the_state_lists_metrics_as_at_home():
+class WithoutTrainMetrics(Model):
+    """Has metrics of evaluations alone."""
+
+    def get_metrics(self, is_train):
+        return {} if is_train else super().get_metrics(is_train)
+
+
+@pytest.mark.parametrize("kind", [Model, WithoutTrainMetrics])
+def test_the_state_lists_metrics_as_at_home(kind):
     """Under the model's names, those of the training apart from those of an evaluation."""
     torch.manual_seed(1)
-    model, there, here = Model(), Listing(), Listing()
+    model, there, here = kind(), Listing(), Listing()
     optimizer, scheduler = made(model)
     trainer = composer.Trainer(
         model=model, train_dataloader=loader(), eval_dataloader=loader(), max_duration="1ep",
@@ -108,7 +116,7 @@ def test_the_state_lists_metrics_as_at_home():
     trainer.fit()
     trainer.close()
     torch.manual_seed(1)
-    model = Model()
+    model = kind()
     ours = train([here], fits=False, max_epochs=1)
     ours.fit(adapt_module(model, *made(model)), loader(), loader())
     assert here.names == there.names

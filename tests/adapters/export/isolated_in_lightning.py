@@ -17,6 +17,7 @@ from pairs import (
 from trainer_hooks import Callback
 from trainer_hooks.adapters import to_lightning
 from trainer_hooks.adapters.export.lightning import LIGHTNING_EVENTS
+from trainer_hooks.callbacks import EarlyStopping
 from trainer_hooks.errors import CallbackError
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.exhaustive]
@@ -61,3 +62,41 @@ def test_it_runs_beside_the_defaults_or_is_refused(name, tmp_path, monkeypatch):
     """With validation, sanity check, bars and loggers on; none dies in the run."""
     monkeypatch.chdir(tmp_path)
     run_beside_defaults(name, "lightning")
+
+
+@pytest.mark.parametrize("kind", ["Counts", "CountsMore"])
+def test_a_callback_of_the_module_replaces_that_of_its_class_and_its_bases(kind, tmp_path):
+    """One that is passed to Lightning's Trainer leaves, as a callback of Lightning does."""
+    import pytorch_lightning as pl
+    from pytorch_lightning.demos.boring_classes import BoringModel
+
+    class Counts(Callback):
+        started = 0
+
+        def on_train_start(self, trainer, module):
+            self.started += 1
+
+    class CountsMore(Counts):
+        pass
+
+    passed = Counts()
+    brought = {"Counts": Counts, "CountsMore": CountsMore}[kind]()
+
+    class Net(BoringModel):
+        def configure_callbacks(self):
+            return to_lightning(brought)
+
+        def training_step(self, batch, batch_idx):
+            outputs = super().training_step(batch, batch_idx)
+            self.log("train_loss", outputs["loss"])
+            return outputs
+
+    trainer = pl.Trainer(
+        callbacks=[to_lightning(passed), to_lightning(EarlyStopping("train_loss"))], logger=False,
+        max_epochs=1, limit_train_batches=1, limit_val_batches=0, enable_progress_bar=False,
+        enable_checkpointing=False, enable_model_summary=False, accelerator="cpu",
+        default_root_dir=tmp_path,
+    )  # fmt: skip
+    trainer.fit(Net())
+    assert (passed.started, brought.started) == (0, 1)
+    assert any(type(one).__name__ == "EarlyStopping" for one in trainer.callbacks)

@@ -12,7 +12,6 @@ from torch.utils.data import DataLoader
 from torchmetrics import Accuracy
 
 DIFFERENCES: dict[str, str] = {}
-KILLED_HOSTED = "open: the losses are the same, and the last validation is another"
 
 
 class MilestonesFinetuning(BaseFinetuning):

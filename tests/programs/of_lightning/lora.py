@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Subset
 
 
-KILLED_HOSTED = "open: the losses are the same, and the last validation is another"
+KILLED_HOSTED = "Lightning's saver forgets that it saved and writes last.ckpt again, at home, too"
 DIFFERENCES = {
     "ported:result.metrics": "`ModelCheckpoint(save_last=True)` with a monitor",
     "ported:runs.0.metrics": "`ModelCheckpoint(save_last=True)` with a monitor",

@@ -15,7 +15,7 @@ from lightning.pytorch.loggers import CSVLogger
 from torch import nn
 from torch.utils.data import DataLoader
 
-KILLED_HOSTED = "open: a hosted schedule of accumulation is refused inside a window"
+KILLED_HOSTED = "Lightning's SWA schedules again as the next epoch begins, at home, too"
 DIFFERENCES = {
     "hosted:runs.0.losses": "The epoch in which `StochasticWeightAveraging` measures the inputs",
     "hosted:runs.0.hooks": "The epoch in which `StochasticWeightAveraging` measures the inputs",

@@ -137,7 +137,9 @@ class LoggedMetrics(Mapping[str, Any]):
                 own.append(logged.removesuffix(ending))
             elif not logged.startswith("loss/"):
                 unlabelled.append(logged)
-        return list(dict.fromkeys(own)) or unlabelled
+        # a ComposerModel without metrics for the label logs its losses alone
+        has_labels = hasattr(self._trainer.lightning_module, "foreign_module")
+        return list(dict.fromkeys(own)) or ([] if has_labels else unlabelled)
 
 
 class MetricsByLabel(Mapping[str, LoggedMetrics]):

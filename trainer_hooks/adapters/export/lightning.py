@@ -223,6 +223,23 @@ class _ClippingWatch:
         return self
 
 
+class _LentClass(type):
+    """The class of a callback that is lent to Lightning: each has one of its own.
+
+    Lightning lets a callback of the module's `configure_callbacks` replace those of its class and
+    of that class's bases, so these compare as the classes of the callbacks that are lent.
+    """
+
+    trainer_hooks_driver: LightningDriver
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        if super().__subclasscheck__(subclass):
+            return True
+        kinds = [type(lent.trainer_hooks_driver.callback) for lent in (subclass, cls)
+                 if isinstance(lent, _LentClass)]  # fmt: skip
+        return len(kinds) == 2 and issubclass(*kinds)
+
+
 class LightningDriver(HookDriver):
     """A method for each hook of Lightning, which calls hooks of ours."""
 
@@ -446,7 +463,7 @@ def to_lightning(callback: Callback) -> Any:
     base = getattr(package.callbacks, counterparts[0] if counterparts else "Callback")
     if isinstance(callback, ProgressBar):
         methods |= _progress_bar_methods(callback)
-    return type(kind.__name__, (base,), methods)()
+    return _LentClass(kind.__name__, (base,), methods)()
 
 
 def _progress_bar_methods(callback: ProgressBar) -> dict[str, Any]:

@@ -105,6 +105,8 @@ class GradientAccumulationScheduler(Callback):
     ) -> None:
         """Set the length of the checkpoint's epoch, before the options are compared."""
         if trainer.state.fn == "fit":
+            # this schedule decides, which may be another than that of the run that was cut
+            checkpoint.get("trainer_hooks", {}).pop("set_window", None)
             state = checkpoint.get("callbacks", {}).get(self.state_key, {})
             # a checkpoint of a run without this callback has only its own epoch
             self._set_window(trainer, state.get("epoch", checkpoint["epoch"]))

@@ -19,13 +19,9 @@ from trainer_hooks.adapters.pytorch_accelerated.events import EVENTS
 from trainer_hooks.adapters.pytorch_accelerated.trainer_proxy import load_states
 from trainer_hooks.callbacks import (
     Checkpoint,
-    MoveModulesToDeviceCallback,
-    PrintMetricsCallback,
-    PrintProgressCallback,
     ProgressBar,
 )
-from trainer_hooks.compat.accelerated.callbacks.console import ProgressBarCallback
-from trainer_hooks.compat.accelerated.callbacks.stopping import TerminateOnNaNCallback
+from trainer_hooks.compat.accelerated.callbacks.default import get_default_callbacks
 from trainer_hooks.compat.accelerated.loss_tracker import LossTracker
 from trainer_hooks.compat.accelerated.run_config import (
     TrainerPlaceholderValues,
@@ -149,13 +145,7 @@ def complete_loader_arguments(
     return arguments
 
 
-DEFAULT_CALLBACKS: tuple[type[Callback], ...] = (
-    MoveModulesToDeviceCallback,
-    TerminateOnNaNCallback,
-    PrintProgressCallback,
-    ProgressBarCallback,
-    PrintMetricsCallback,
-)
+DEFAULT_CALLBACKS: tuple[type[Callback], ...] = get_default_callbacks()
 """The callbacks of a Trainer for which none are passed."""
 
 _STATE_FILE = "state.ckpt"
@@ -538,6 +528,10 @@ class Trainer(BaseTrainer):
             is_main_process=self.is_global_zero,
             num_processes=self.world_size,
             process_index=self.global_rank,
+            local_process_index=self.local_rank,
+            is_last_process=self.global_rank == self.world_size - 1,
+            use_distributed=self.world_size > 1,
+            wait_for_everyone=self.strategy.barrier,
             # the user's model is never wrapped by the strategy
             unwrap_model=lambda model, keep_torch_compile=True: (
                 model if keep_torch_compile else getattr(model, "_orig_mod", model)

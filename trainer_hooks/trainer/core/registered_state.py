@@ -133,6 +133,9 @@ def build_state_registry(
               lambda s: processes.load_gradients(
                   module, s, is_window_open=progress.batches_in_window > 0),
               is_restored_by_loop=True, only_training_changes=True, is_per_rank=True),
+        # by the loop: Lightning's own callback refuses another number in `on_train_start`
+        entry("set_window", lambda: position.set_window,
+              lambda s: core.change_window(s), is_restored_by_loop=True, is_rolled_back=False),
         entry("modes", lambda: {**modes_of(module), "began": training.began},
               lambda s: _load_modes(module, training, s), is_restored_by_loop=True),
         entry("generators",
@@ -184,15 +187,27 @@ def _gradients(core: TrainerCore, module: Module) -> dict[str, Any]:
 
 
 def modes_of(module: nn.Module) -> dict[str, list[str]]:
-    """Return the plain names of a module's parts in eval mode, and of its frozen parameters."""
+    """Return the plain names of a module's parts and parameters that a hook may have switched.
+
+    They are the parts in eval mode, the frozen parameters, and the parts with running statistics
+    that are not tracked, as those of a frozen BatchNorm.
+    """
     frozen = [name for name, p in module.named_parameters() if not p.requires_grad]
     modes = {
         "evaluates": [name for name, part in module.named_modules() if not part.training],
         # sorted: pruning and its end register parameters in another order
         "frozen": sorted(frozen),
+        "untracked": [name for name, part in module.named_modules() if _tracks(part) is False],
     }
     # each once: a wrapper has the name of the layer inside it
     return {key: list(dict.fromkeys(map(plain_name, names))) for key, names in modes.items()}
+
+
+def _tracks(part: nn.Module) -> bool | None:
+    """Return whether a part updates its running statistics; None if it has none."""
+    if getattr(part, "running_mean", None) is None:
+        return None
+    return getattr(part, "track_running_stats", None)
 
 
 def _load_modes(module: nn.Module, training: TrainingState, state: dict[str, Any]) -> None:
@@ -203,7 +218,8 @@ def _load_modes(module: nn.Module, training: TrainingState, state: dict[str, Any
     than when the training began, the difference is intended, and the present modes stay.
     """
     before, now = state["began"] or {}, training.began
-    if before and now and before != now:
+    # a file of an earlier version has fewer kinds
+    if before and now and any(now.get(kind) != before[kind] for kind in before):
         warn(
             f"{type(module).__qualname__} is built with other parts in eval mode, or "
             "with other parameters that require gradients, than when the training in the "
@@ -216,6 +232,8 @@ def _load_modes(module: nn.Module, training: TrainingState, state: dict[str, Any
     for name, part in module.named_modules():
         # not train(), which would set all submodules
         part.training = plain_name(name) not in evaluates
+        if "untracked" in state and _tracks(part) is not None:
+            part.track_running_stats = plain_name(name) not in state["untracked"]
     for name, parameter in module.named_parameters():
         wanted = plain_name(name) not in frozen
         # torch raises for a parameter of integers, which cannot require gradients

@@ -25,7 +25,7 @@ from trainer_hooks.trainer.options.limits import check_duration, with_duration, 
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import timedelta
 
     import torch
@@ -209,6 +209,12 @@ class TrainerCore:
         self.plan = with_number(self.plan, option, value)
         if self.context is not None:
             self.context.plan = with_number(self.context.plan, option, value)
+
+    def change_window(self, set_window: Mapping[str, int]) -> None:
+        """Set the accumulation window as a hook had set it in the run that was cut."""
+        if self.context is not None:
+            length = self.context.plan.window_after(set_window)
+            self.change_plan("accumulate_grad_batches", length)
 
     def change_optimizers(self, optimizers: Iterable[Optimizer]) -> None:
         """Replace the optimizers of a running fit, from its next step on.

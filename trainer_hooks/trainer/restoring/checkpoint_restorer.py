@@ -324,7 +324,8 @@ class CheckpointRestorer:
         if self._awaited_weights:
             self._load_awaited_weights()
         if self._are_optimizers_restored():
-            training.optimization.load_options(self._restored_states)
+            with restoring_part("optimizer_states", self._path):
+                training.optimization.load_options(self._restored_states)
         self.restore_optimizers()
         self._restored_states = {}
         training.optimization.awaited = None
@@ -416,7 +417,8 @@ class CheckpointRestorer:
     def _tell_differences(self) -> None:
         """Warn of all that makes the resumed run another than the one that was cut."""
         context, checkpoint, path = self._context, self._checkpoint, self._path
-        own, present = checkpoint["trainer_hooks"], context.plan.accumulate_grad_batches
+        own = checkpoint["trainer_hooks"]
+        present = context.plan.window_after(own.get("set_window"))
         accumulated = own.get("accumulate_grad_batches", present)
         if accumulated != present:
             warn(
@@ -519,15 +521,15 @@ def _require_resumable(
     # these checks come before any change: a resume that they refuse leaves the run as it was, but
     # for loaders that `reload_as_saved` has made
     context.state_registry.require(checkpoint, source)
-    accumulated = own.get("accumulate_grad_batches", context.plan.accumulate_grad_batches)
-    is_same_window = accumulated == context.plan.accumulate_grad_batches
+    present = context.plan.window_after(own.get("set_window"))
+    accumulated = own.get("accumulate_grad_batches", present)
     with restoring_part("progress", source):
         is_inside_window = bool(own["progress"]["batches_in_window"])
     # between two windows another number may be taken, with a warning
-    if is_inside_window and not is_same_window:
+    if is_inside_window and accumulated != present:
         raise CheckpointError(
             f"checkpoint {source!r} was saved inside a window of {accumulated} batches, but this "
-            f"run has accumulate_grad_batches={context.plan.accumulate_grad_batches}: the "
+            f"run has accumulate_grad_batches={present}: the "
             "gradients saved with it cannot be used. Resume with the same number, or from a "
             "checkpoint that was saved at the end of an epoch."
         )

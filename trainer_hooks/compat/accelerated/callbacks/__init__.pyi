@@ -14,6 +14,7 @@ from .built_in import PrintProgressCallback as PrintProgressCallback
 from .built_in import WSDCheckpointCallback as WSDCheckpointCallback
 from .console import LogMetricsCallback as LogMetricsCallback
 from .console import ProgressBarCallback as ProgressBarCallback
+from .default import get_default_callbacks as get_default_callbacks
 from .model_ema import ModelEmaCallback as ModelEmaCallback
 from .savers import SaveBestModelCallback as SaveBestModelCallback
 from .savers import SaveTrainingStateCallback as SaveTrainingStateCallback
