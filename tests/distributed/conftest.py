@@ -35,7 +35,10 @@ THAT_GO_THROUGH = (
 )  # fmt: skip
 """Cases that are run one after another by the same two processes."""
 
-SHARDED = ("fsdp_by_hand", "fsdp_resumes", "fsdp_parts", "fsdp_refused")
+SHARDED = (
+    "fsdp_by_hand", "fsdp_evaluates", "fsdp_skips", "fsdp_manual", "fsdp_resumes", "fsdp_parts",
+    "fsdp_tensor_parallel", "fsdp_refused",
+)  # fmt: skip
 """The same, where each process has a shard of the weights; other cases of these are drawn."""
 
 

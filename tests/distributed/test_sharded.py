@@ -35,7 +35,6 @@ def test_every_way_to_shard_trains_the_same(sharded):
     assert counts == {**layers, "name": 1, "mesh": 1, "size": 2, "own": 2}
 
 
-@pytest.mark.exhaustive
 def test_uneven_shares_are_evaluated_exactly(sharded):
     """A rank with fewer batches, or none, neither hangs the others nor counts a sample twice."""
     for one in sharded("fsdp_evaluates"):
@@ -46,7 +45,6 @@ def test_uneven_shares_are_evaluated_exactly(sharded):
     assert sum(counts) == 5
 
 
-@pytest.mark.exhaustive
 def test_batches_that_all_leave_out_are_left_out(sharded):
     """Batches without a loss in all ranks make the steps that they make with DDP."""
     for one in sharded("fsdp_skips"):
@@ -54,7 +52,6 @@ def test_batches_that_all_leave_out_are_left_out(sharded):
             assert one[f"fsdp {when}"] == pytest.approx(one[f"ddp {when}"], abs=1e-6)
 
 
-@pytest.mark.exhaustive
 def test_manual_optimization_reduces_each_backward(sharded):
     """A module that optimizes by itself learns as with DDP."""
     for one in sharded("fsdp_manual"):
@@ -129,7 +126,6 @@ def test_a_process_keeps_half_of_the_bytes(sharded):
         assert one["filled"]
 
 
-@pytest.mark.exhaustive
 def test_a_plan_of_tensor_parallelism_is_taken(sharded):
     """Two processes that share each batch train as one process does."""
     for one in sharded("fsdp_tensor_parallel"):
