@@ -18,11 +18,11 @@ STAND_IN = ROOT / "tests" / "support" / "as_macos.py"
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("number", range(PARTS))
-def test_fast_tests_pass(number, tmp_path) -> None:
+def test_fast_tests_pass(number, tmp_path, request) -> None:
     """But for those that use themselves what macOS lacks."""
     options = ["-q", "--no-rerun", "-m", "not slow", "--show-capture=no", "--basetemp"]
     ended = subprocess.run(
-        [sys.executable, str(STAND_IN), *options, str(tmp_path / "base"), *part(number)],
+        [sys.executable, str(STAND_IN), *options, str(tmp_path / "base"), *part(number, request)],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stdout[-5000:] + ended.stderr[-2000:]

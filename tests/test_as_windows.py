@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import drawn_cases
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -24,10 +25,16 @@ PARTS = 8
 """Into so many parts the files are dealt out; each run draws one, whose start is paid once."""
 
 
-def part(number: int) -> list[str]:
-    """Return the files of a part."""
+def part(number: int, request: pytest.FixtureRequest) -> list[str]:
+    """Return the files of a part: all of them where all cases run, and else the seed draws half.
+
+    Sixteen consecutive seeds draw each file once.
+    """
     files = sorted(str(f) for room in ROOMS for f in (ROOT / "tests" / room).rglob("test_*.py"))
-    return files[number::PARTS]
+    files = files[number::PARTS]
+    if drawn_cases.runs_all_of(request.path, request.config):
+        return files
+    return files[request.config.option.draw_seed // drawn_cases.ONE_IN % 2 :: 2]
 
 
 def run(*words: str, **how: str) -> subprocess.CompletedProcess[str]:
@@ -40,10 +47,10 @@ def run(*words: str, **how: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("number", range(PARTS))
-def test_fast_tests_pass(number, tmp_path) -> None:
+def test_fast_tests_pass(number, tmp_path, request) -> None:
     """But for those that use themselves what Windows lacks."""
     options = ["-q", "--no-rerun", "-m", "not slow", "--show-capture=no", "--basetemp"]
-    ended = run(str(STAND_IN), *options, str(tmp_path / "base"), *part(number))
+    ended = run(str(STAND_IN), *options, str(tmp_path / "base"), *part(number, request))
     assert ended.returncode == 0, ended.stdout[-5000:] + ended.stderr[-2000:]
 
 
@@ -176,6 +183,27 @@ if __name__ == "__main__":
     torch.save(module.state_dict(), f"end{trainer.global_rank}.pt")
 """
 
+STARTS = """
+import as_windows
+as_windows.begin()
+import json, os, runpy, sys
+import torch._dynamo
+from trainer_hooks import Trainer, callbacks, loggers, testing
+
+script, starts = sys.argv[1], json.loads(sys.argv[2])
+for folder, words, dies_at in starts:
+    process = os.fork()
+    if process == 0:
+        os.chdir(folder)
+        sys.argv[:] = [script, *words]
+        runpy.run_path(script, run_name="__main__")
+        sys.exit()
+    status = os.waitpid(process, 0)[1]
+    # a rank that was killed ends the others with a code of its own
+    assert (status != 0) == bool(dies_at), (folder, words, status)
+"""
+"""Starts the script several times, in a process forked from one that has imported all."""
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -198,20 +226,23 @@ def test_a_killed_run_goes_on_there(ranks, workers, is_persistent, kills, tmp_pa
 
     script = tmp_path / "train.py"
     script.write_text(TRAINS, encoding="utf-8")
-    ends = []
-    for folder, starts in (("uncut", [(0, 0)]), ("cut", [*kills, (0, 0)])):
+    for folder in ("uncut", "cut"):
         (tmp_path / folder).mkdir()
-        for step, rank in starts:
-            words = [str(n) for n in (ranks, workers, is_persistent, step, rank)]
-            ended = subprocess.run(
-                [sys.executable, str(script), *words], cwd=tmp_path / folder, check=False,
-                capture_output=True, encoding="cp1252", errors="replace",
-                env={**os.environ, "PYTHONPATH": f"{STAND_IN.parent}"},
-            )  # fmt: skip
-            # a rank that was killed ends the others with a code of its own
-            assert (ended.returncode == 0) == (step == 0), ended.stderr
-        ends.append([torch.load(tmp_path / folder / f"end{rank}.pt") for rank in range(ranks)])
-        assert not list((tmp_path / folder).glob(".*")), "nothing is left over"
+    starts = [("uncut", 0, 0), *(("cut", *kill) for kill in kills), ("cut", 0, 0)]
+    words = [
+        (str(tmp_path / folder), [str(n) for n in (ranks, workers, is_persistent, *dies)], dies[0])
+        for folder, *dies in starts
+    ]
+    ended = subprocess.run(
+        [sys.executable, "-c", STARTS, str(script), json.dumps(words)], check=False,
+        capture_output=True, encoding="cp1252", errors="replace",
+        env={**os.environ, "PYTHONPATH": f"{STAND_IN.parent}"},
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    ends = []
+    for folder in (tmp_path / "uncut", tmp_path / "cut"):
+        ends.append([torch.load(folder / f"end{rank}.pt") for rank in range(ranks)])
+        assert not list(folder.glob(".*")), "nothing is left over"
     for uncut, cut in zip(*ends, strict=True):
         assert all(torch.equal(value, cut[name]) for name, value in uncut.items())
 

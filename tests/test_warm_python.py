@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -170,6 +171,29 @@ def test_what_a_child_cannot_become_starts_anew() -> None:
     assert done.stdout == "said\n"
     warm, new = both("-c", "print(1)", preexec_fn=os.setsid)
     assert warm == new == (0, "1\n", "")
+
+
+def test_files_are_passed_with_their_numbers(tmp_path) -> None:
+    """Where those are of files of the process that waits, too; a lock is held with its file."""
+    with (tmp_path / "lock").open("w") as locked:
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        taken = [os.dup(locked.fileno()) for _ in range(8)]
+        for number in (*taken, locked.fileno()):
+            os.write(number, b"%d " % number)
+        code = (
+            "import os, sys; [os.write(int(n), b'child ') for n in sys.argv[1:]]; sys.stdin.read()"
+        )
+        words = [sys.executable, "-c", code, *map(str, taken)]
+        with warm_python.Popen(words, pass_fds=taken, stdin=subprocess.PIPE) as process:
+            for number in taken:
+                os.close(number)
+            locked.close()
+            with (tmp_path / "lock").open() as other, pytest.raises(BlockingIOError):
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert process.returncode == 0
+    assert (tmp_path / "lock").read_text().count("child") == 8
+    with (tmp_path / "lock").open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_what_is_read_at_the_start_has_a_process_for_each_value() -> None:

@@ -594,7 +594,7 @@ def test_chains_with_samplers_that_draw_ahead_of_workers(name, kind, persistent,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", one_in(6, WITH_WORKERS))
+@pytest.mark.parametrize("name", one_in(18, WITH_WORKERS))
 def test_drawn_chains_with_workers_give_the_batches_of_the_uncut_run(name):
     """The same, with up to two workers."""
     check(name, WITH_WORKERS[name], 2)

@@ -10,10 +10,14 @@ import time
 import uuid
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import warm_python
 from launchers import free_port, heed_ctrl_c
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -32,10 +36,10 @@ THAT_GO_THROUGH = (
 """Cases that are run one after another by the same two processes."""
 
 SHARDED = (
-    "fsdp_by_hand", "fsdp_options", "fsdp_evaluates", "fsdp_skips", "fsdp_manual", "fsdp_resumes",
-    "fsdp_parts", "fsdp_finds", "fsdp_memory", "fsdp_tensor_parallel", "fsdp_refused",
+    "fsdp_by_hand", "fsdp_evaluates", "fsdp_skips", "fsdp_manual", "fsdp_resumes", "fsdp_parts",
+    "fsdp_tensor_parallel", "fsdp_refused",
 )  # fmt: skip
-"""The same, where each process has a shard of the weights."""
+"""The same, where each process has a shard of the weights; other cases of these are drawn."""
 
 
 @dataclass
@@ -111,9 +115,19 @@ def ended(once) -> Ended:
 
 
 @pytest.fixture(scope="session")
-def sharded(once) -> Ended:
-    """What two processes with shards of the weights found in all cases that go through."""
-    return Ended(**once("shards", lambda folder: asdict(launch(folder, *SHARDED, timeout=240))))
+def sharded(once) -> Callable[[str], list[dict]]:
+    """A function that returns the observations of two processes with shards of the weights.
+
+    The cases in `SHARDED` have one launch, and any other has its own, which not each run needs.
+    """
+
+    def found(case: str) -> list[dict]:
+        cases = SHARDED if case in SHARDED else (case,)
+        name = f"shards-{cases[0]}"
+        ended = once(name, lambda folder: asdict(launch(folder, *cases, timeout=240)))
+        return Ended(**ended).found(case)
+
+    return found
 
 
 @pytest.fixture

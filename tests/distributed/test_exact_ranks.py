@@ -51,11 +51,13 @@ def test_what_cannot_be_exact_is_told(launched):
         assert found["steps"] == 0
 
 
+@pytest.mark.exhaustive
 def test_buffers_that_no_state_dict_holds_are_restored(launched):
     """Those that changed, in place or made anew, in one file and in a file for each rank."""
     require_exact(launched("exact_buffers", processes=2), "exact_buffers")
 
 
+@pytest.mark.exhaustive
 def test_another_scheduler_or_optimizer_is_taken(launched):
     """Rates are those of a run that had the scheduler from the start, and later resumes exact."""
     for found in launched("replaced", processes=2).found("replaced"):

@@ -20,6 +20,7 @@ import select
 import signal
 import sys
 import tempfile
+from multiprocessing import resource_tracker
 from typing import Any
 
 from other_system import PACKAGE, LeaveOut, Seen, begin_children, is_of_package
@@ -188,5 +189,7 @@ if __name__ == "__main__":
     begin()
     import pytest
 
+    # it would keep the terminal open that a test puts in the place of standard error
+    resource_tracker.ensure_running()
     left_out = LeaveOut(_NAMES, "linux")
     sys.exit(pytest.main([*sys.argv[1:], "-p", "no:xdist"], plugins=[left_out]))

@@ -27,6 +27,8 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from multiprocessing import resource_tracker
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -78,26 +80,25 @@ def kill(pid: int, number: int) -> None:
 # --- files that are open ---
 
 
-def open_files() -> set[str]:
-    """Return the files that this process and its children have open, or mapped into memory."""
-    found = set()
+def _is_open(path: str) -> bool:
+    """Whether this process or one of its children has a file open or mapped, or one in a folder."""
+    inside = f"{path}{os.sep}"
     for process in _family():
         folder = f"/proc/{process}/fd"
         try:
-            names = _real["listdir"](folder)
+            for name in _real["listdir"](folder):
+                with suppress(OSError):  # it was closed
+                    file = os.readlink(f"{folder}/{name}")
+                    if file == path or file.startswith(inside):
+                        return True
+            with _real["open"](f"/proc/{process}/maps", encoding="utf-8") as maps:
+                mapped = maps.read()
         except OSError:
             continue  # it has ended
-        for name in names:
-            try:
-                found.add(os.readlink(f"{folder}/{name}"))
-            except OSError:
-                continue
-        try:
-            with _real["open"](f"/proc/{process}/maps", encoding="utf-8") as maps:
-                found.update(line.split(maxsplit=5)[-1].strip() for line in maps if "/" in line)
-        except OSError:
-            continue
-    return found
+        # a search of the text: thousands of lines, at each file that is deleted or moved
+        if f" {path}\n" in mapped or f" {inside}" in mapped:
+            return True
+    return False
 
 
 def _family() -> list[int]:
@@ -118,8 +119,7 @@ def _family() -> list[int]:
 def _require_closed(*paths: Any) -> None:
     for path in paths:
         text = os.path.realpath(os.fsdecode(path)) if not os.path.islink(path) else ""
-        inside = f"{text}{os.sep}"
-        if text and any(name == text or name.startswith(inside) for name in open_files()):
+        if text and _is_open(text):
             raise PermissionError(
                 errno.EACCES, "it is open, and Windows refuses", os.fsdecode(path)
             )
@@ -312,5 +312,7 @@ if __name__ == "__main__":
 
     if os.name != "nt":
         capture_in_its_encoding()
+        # it would keep the terminal open that a test puts in the place of standard error
+        resource_tracker.ensure_running()
     left_out = LeaveOut(_NAMES, "posix")
     sys.exit(pytest.main([*sys.argv[1:], "-p", "no:xdist"], plugins=[left_out]))

@@ -90,6 +90,11 @@ def _is_named(path: Path, config: pytest.Config) -> bool:
     return path in {config.invocation_params.dir / word for word in words}
 
 
+def runs_all_of(path: Path, config: pytest.Config) -> bool:
+    """Whether a command runs all exhaustive cases of a file, and draws none."""
+    return _is_all_asked(config) or _is_named(path, config)
+
+
 _whole_files: dict[Path, int] = {}
 """The numbers of the files that are exhaustive as a whole, in the order of their collection."""
 

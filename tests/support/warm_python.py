@@ -3,8 +3,9 @@
 `run` and `Popen` are those of `subprocess`, for commands that begin with `sys.executable`. A new
 interpreter spends two seconds on torch and on the compiler that its optimizers import. Here one
 process does so for all, waits, and forks a child for each command. The child takes over the
-command's words, folder, environment and files, and runs the program as `__main__`; it ends as any
-interpreter ends. Signals have the handlers of a program in the foreground.
+command's words, folder, environment and files, `pass_fds` among them, and runs the program as
+`__main__`; it ends as any interpreter ends. Signals have the handlers of a program in the
+foreground.
 
 A command with options of the interpreter other than `-W` and `-u`, or with a `preexec_fn`, starts
 as a new interpreter does. So does one whose folders hold other files of modules that are imported
@@ -104,7 +105,7 @@ class _Server:
         """Fork a process that imports further modules, and waits for commands as this one does."""
         ours, theirs = socket.socketpair()
         with theirs:
-            _, code = self.start({"imports": imports, "standard": 0}, [theirs.fileno()])
+            _, code = self.start({"imports": imports, "numbers": []}, [theirs.fileno()])
         os.close(code)
         return _Server(ours, self.output)
 
@@ -207,18 +208,19 @@ class Popen(_Popen):
         # Windows forks nothing, and a stand-in begins with its process
         if os.name == "nt" or "TRAINER_HOOKS_STAND_IN" in environ:
             at = None
-        asks_more = named["preexec_fn"] or named["pass_fds"] or named["shell"]
+        asks_more = named["preexec_fn"] or named["shell"]
         if words[:1] != [sys.executable] or at is None or asks_more:
             super()._execute_child(*given)
             return
         self._server = _server_for(self._imports, environ)
         theirs = self._server.fork() if self._forks_children else None
         ends = (named["p2cread"], named["c2pwrite"], named["errwrite"])
-        files = [number if end == -1 else end for number, end in enumerate(ends)]
+        passed = sorted(named["pass_fds"])
+        files = [*(number if end == -1 else end for number, end in enumerate(ends)), *passed]
         request = {
             "words": words, "at": 1 + at, "environ": environ,
             "folder": str(named["cwd"] or Path.cwd()), "session": named["start_new_session"],
-            "standard": len(files),
+            "numbers": [*range(len(ends)), *passed],
         }  # fmt: skip
         if theirs is not None:
             files.append(theirs.socket.fileno())

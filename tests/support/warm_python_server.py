@@ -1,15 +1,16 @@
 """The process that `warm_python` forks its children from.
 
-It reads commands from a socket. With each come files: standard input, output and errors, perhaps a
-socket, and one to which the child's number and, when it has ended, its status are written. Then
-comes JSON: the command's words, folder and environment. By the socket the child has a process to
-fork children of its own from. A command without words makes such a process, which imports further
-modules and serves the socket.
+It reads commands from a socket. With each come files: standard input, output and errors, those of
+`pass_fds`, perhaps a socket, and one to which the child's number and, when it has ended, its status
+are written. Then comes JSON: the command's words, folder and environment. By the socket the child
+has a process to fork children of its own from. A command without words makes such a process, which
+imports further modules and serves the socket.
 """
 
 from __future__ import annotations
 
 import atexit
+import fcntl
 import gc
 import io
 import json
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 PACKAGE = "trainer_hooks"
+_MOST_FILES = 16
+"""So many files come with a command at most; more would be lost."""
 _NOT_PRELOADED = ("adapters", "cli", "compat", "testing")
 """Rooms whose modules import other frameworks, the parser of configurations, or pytest."""
 _ALSO_PRELOADED = ("importlib_metadata", "torch.utils.serialization.config")
@@ -149,7 +152,7 @@ def serve(commands: socket.socket) -> dict[str, Any] | None:
             _reap(codes)
         if commands not in ready:
             continue
-        header, files, _, _ = socket.recv_fds(commands, 4, 5)
+        header, files, _, _ = socket.recv_fds(commands, 4, _MOST_FILES)
         if not header:
             return None
         request = json.loads(_exactly(commands, int.from_bytes(header, "big")))
@@ -157,20 +160,31 @@ def serve(commands: socket.socket) -> dict[str, Any] | None:
         if child == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            standard = files[: request["standard"]]
-            for number, file in enumerate(standard):
-                os.dup2(file, number)
-            if request["standard"] < len(files) - 1:
-                request["server"] = files.pop(-2)
-                os.set_inheritable(request["server"], False)
-            for file in (*files, *codes.values(), woken, wake):
+            for file in (files.pop(), *codes.values(), woken, wake):
                 os.close(file)
             commands.close()
+            _take_over(files, request)
             return request
         os.write(files[-1], child.to_bytes(8, "big"))
         codes[child] = files.pop()
         for file in files:
             os.close(file)
+
+
+def _take_over(files: list[int], request: dict[str, Any]) -> None:
+    """Give the files of a command the numbers that they had there; a socket comes after them."""
+    numbers = request["numbers"]
+    # above all of those numbers, so that none is overwritten before it is moved
+    above = [
+        fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, max(numbers, default=0) + 1) for file in files
+    ]
+    for file in files:
+        os.close(file)
+    if len(above) > len(numbers):
+        request["server"] = above.pop()
+    for file, number in zip(above, numbers, strict=True):
+        os.dup2(file, number)
+        os.close(file)
 
 
 def _exactly(commands: socket.socket, size: int) -> bytes:

@@ -6,7 +6,7 @@ import os
 import select
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 import warm_python
@@ -81,6 +81,12 @@ trainer:
 class Sweeper:
     """Runs sweeps of one config in one folder."""
 
+    FORKED: ClassVar[dict[str, Any]] = {
+        "imports": ("optuna", "jsonargparse", "trainer_hooks.cli.sweep.trial"),
+        "forks_children": True,
+    }
+    """How `warm_python` starts a sweep: its trials have imported the modules of a trial already."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.environ = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
@@ -88,10 +94,12 @@ class Sweeper:
     def command(self, *words: str) -> list[str]:
         return [sys.executable, "-m", "trainer_hooks", "sweep", "run.yaml", *words]
 
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str, forks_trials: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a sweep; without `forks_trials` each trial is a new interpreter, as for users."""
+        forked = self.FORKED if forks_trials else {}
         return warm_python.run(
             self.command(*words), cwd=self.folder, env=self.environ, text=True,
-            capture_output=True, check=False,
+            capture_output=True, check=False, **forked,
         )  # fmt: skip
 
     @staticmethod

@@ -181,7 +181,7 @@ def test_a_sweep_that_is_cut_goes_on_and_ends_as_an_uncut_one(sweeper, number) -
     with warm_python.Popen(
         sweeper.command(*words, "-o", "cut"), cwd=sweeper.folder, text=True,
         env={**sweeper.environ, "BEGUN": str(begun), "ANSWER": str(answer)},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, **sweeper.FORKED,
     ) as process:  # fmt: skip
         pid = int(begun.read_text())
         watcher = RunWatcher(sweeper.folder / "cut", None)
@@ -237,7 +237,7 @@ def test_a_metric_without_any_validation_ends_the_sweep(sweeper) -> None:
     """Nothing reports it during the training; the names of those that were logged are told."""
     module = sweeper.folder / "swept.py"
     module.write_text(module.read_text().replace("def val_dataloader", "def other_dataloader"))
-    answer = sweeper.run("--set", "model.offset=0,1")
+    answer = sweeper.run("--set", "model.offset=0,1", forks_trials=False)
     assert answer.returncode == 2
     last = answer.stderr.splitlines()[-1]
     assert last.startswith("trainer-hooks sweep: error: metric 'val_loss' was not logged; logged")

@@ -32,6 +32,7 @@ OUTPUT = "output.txt"
 _LONGEST_LINE = 500
 
 _PAUSE = 0.1
+"""Seconds between two looks at the trials: there is no wait for any of several on all systems."""
 
 _ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Pruned|Warning): .")
 
@@ -108,7 +109,7 @@ def run_trials(sweep: SweepStudy, planned: int, jobs: int, lock: int) -> int:
                     running[number] = _start(sweep, number, lock)
                     _note_processes(lock, running.values())
                     left -= 1
-                _wait_for_one()
+                time.sleep(_PAUSE)
                 for number, process in list(running.items()):
                     if process.poll() is not None:
                         del running[number]
@@ -118,15 +119,6 @@ def run_trials(sweep: SweepStudy, planned: int, jobs: int, lock: int) -> int:
         finally:
             _end(running.values())
     return failed
-
-
-def _wait_for_one() -> None:
-    """Wait until a trial may have ended."""
-    if IS_WINDOWS:  # it waits for one process, or for none
-        time.sleep(_PAUSE)
-        return
-    # no child is collected here: `poll` does that for the trials alone
-    os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
 
 
 def _start(sweep: SweepStudy, number: int, lock: int) -> subprocess.Popen[bytes]:
