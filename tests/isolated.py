@@ -120,14 +120,20 @@ class IsolatedFile(pytest.File):
     """A file whose tests run in a process of their own."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Yield an item for each test function; marks of the whole file apply to each."""
+        """Yield an item for each test function, of which some may be imported by name.
+
+        Marks of the whole file apply to each.
+        """
         text = self.path.read_text(encoding="utf-8")
         is_exhaustive = "pytest.mark.exhaustive" in text
         for node in ast.parse(text).body:
-            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                item = IsolatedTest.from_parent(self, name=node.name)
-                item.add_marker("exhaustive" if is_exhaustive else "slow")
-                yield item
+            defined = [node] if isinstance(node, ast.FunctionDef) else []
+            imported = node.names if isinstance(node, ast.ImportFrom) else []
+            for function in (*defined, *imported):
+                if function.name.startswith("test_"):
+                    item = IsolatedTest.from_parent(self, name=function.name)
+                    item.add_marker("exhaustive" if is_exhaustive else "slow")
+                    yield item
 
     def outcomes(self) -> dict[str, list[str]]:
         """Return outcome and text of each test, from one run of the file."""

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pyte
 import pytest
 import torch
+from quiet_trainers import QUIET_OPTIONS
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainer_hooks import Trainer
@@ -302,15 +303,7 @@ def terminal(monkeypatch):
 @pytest.fixture
 def quiet():
     """Options of a trainer on the CPU that prints, logs and saves nothing of its own accord."""
-    return {
-        "logger": False,
-        "enable_checkpointing": False,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-        "plugins": False,
-        "accelerator": "cpu",
-        "num_sanity_val_steps": 0,
-    }
+    return {**QUIET_OPTIONS, "num_sanity_val_steps": 0}
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import pytest
 import torch
+from quiet_trainers import QUIET_OPTIONS
 
 from trainer_hooks import Callback, Trainer, after, every
 from trainer_hooks.callbacks import Timer
@@ -124,16 +125,7 @@ def test_it_looks_when_an_interval_says_so(interval, batches, clock):
             clock[0] += 10
 
     timer = Timer({"seconds": 25}, interval)
-    trainer = Trainer(
-        callbacks=[Work(), timer],
-        max_epochs=3,
-        accelerator="cpu",
-        logger=False,
-        plugins=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
+    trainer = Trainer(callbacks=[Work(), timer], max_epochs=3, **QUIET_OPTIONS)
     data = [[torch.ones(1, 2), torch.zeros(1, dtype=torch.long)]] * 5
     trainer.fit(TinyModule(), data)
     assert trainer.clock.batches == batches

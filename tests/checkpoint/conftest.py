@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from quiet_trainers import QUIET_OPTIONS
 from small_modules import LinearWithHyperparameters
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -34,17 +35,9 @@ def fitted(tmp_path):
     def fit(module=None, callbacks=(), datamodule=None, **options) -> Trainer:
         data = DataLoader(TensorDataset(torch.ones(4, 2)), batch_size=2)
         trainer = Trainer(
-            callbacks=callbacks,
-            default_root_dir=tmp_path,
-            max_epochs=1,
-            accelerator="cpu",
-            logger=False,
-            plugins=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            enable_checkpointing=False,
+            callbacks=callbacks, default_root_dir=tmp_path, max_epochs=1, **QUIET_OPTIONS,
             **options,
-        )
+        )  # fmt: skip
         module = LinearWithHyperparameters() if module is None else module
         if datamodule is None:
             trainer.fit(module, data)

@@ -11,6 +11,7 @@ import warnings
 
 import pytest
 import torch
+from quiet_trainers import QUIET_OPTIONS
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -294,14 +295,7 @@ def ours(tmp_path):
     torch.manual_seed(0)
     data = TensorDataset(torch.arange(20.0).reshape(10, 2) / 20)
     trainer = Trainer(
-        callbacks=[Saver(), EarlyStopping("val_loss"), Counter()],
-        max_epochs=3,
-        accelerator="cpu",
-        plugins=False,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
+        callbacks=[Saver(), EarlyStopping("val_loss"), Counter()], max_epochs=3, **QUIET_OPTIONS
     )
     trainer.fit(
         OneCycleRegression(), DataLoader(data, batch_size=2), DataLoader(data, batch_size=5)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from quiet_trainers import QUIET_OPTIONS
 from torch.utils.data import DataLoader, TensorDataset
 
 from trainer_hooks import Callback, DataModule, Trainer, __version__
@@ -213,16 +214,7 @@ def test_what_torch_does_not_know_comes_back_to_the_callback(fitted, tmp_path, n
     fitted(callbacks=[Stateful(RICH)]).save_checkpoint(tmp_path / "a.ckpt")
     load(tmp_path / "a.ckpt")  # torch opens the file without knowing of any of it
     callback = Stateful({})
-    resumed = Trainer(
-        callbacks=[callback],
-        max_epochs=2,
-        accelerator="cpu",
-        plugins=False,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
+    resumed = Trainer(callbacks=[callback], max_epochs=2, **QUIET_OPTIONS)
     data = DataLoader(TensorDataset(torch.ones(4, 2)), batch_size=2)
     resumed.fit(net_type(), data, ckpt_path=tmp_path / "a.ckpt")
     assert callback.state == RICH

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from quiet_trainers import QUIET_OPTIONS
 from torch.utils.data import DataLoader, TensorDataset
 
 from trainer_hooks import Callback, Trainer
@@ -75,17 +76,7 @@ def saved(fitted, tmp_path):
 
 def resume(path, net_type, *callbacks, **options):
     """Go on for an epoch; return the trainer."""
-    trainer = Trainer(
-        callbacks=callbacks,
-        max_epochs=2,
-        accelerator="cpu",
-        plugins=False,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        **options,
-    )
+    trainer = Trainer(callbacks=callbacks, max_epochs=2, **QUIET_OPTIONS, **options)
     trainer.module_given = module = net_type()
     trainer.before = {name: value.clone() for name, value in module.state_dict().items()}
     data = DataLoader(TensorDataset(torch.ones(4, 2)), batch_size=2)
@@ -151,15 +142,7 @@ def refused(path, net_type, callback, error=CheckpointError):
     bystander = Other()
     module = net_type()
     before = {name: value.clone() for name, value in module.state_dict().items()}
-    trainer = Trainer(
-        callbacks=[bystander, callback],
-        accelerator="cpu",
-        plugins=False,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
+    trainer = Trainer(callbacks=[bystander, callback], **QUIET_OPTIONS)
     data = DataLoader(TensorDataset(torch.ones(4, 2)), batch_size=2)
     with pytest.raises(error) as caught:
         trainer.fit(module, data, ckpt_path=path)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from quiet_trainers import QUIET_OPTIONS
 from small_modules import LinearWithHyperparameters
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -91,17 +92,9 @@ def save(tmp_path):
         data = DataLoader(TensorDataset(torch.ones(6, width)), batch_size=2)
         paths = {count: str(tmp_path / at_name) for count, at_name in (at or {}).items()}
         trainer = Trainer(
-            callbacks=[Counter(), _SaveAt(paths)],
-            default_root_dir=tmp_path,
-            max_epochs=1,
-            accelerator="cpu",
-            logger=False,
-            plugins=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            enable_checkpointing=False,
-            **(options or {}),
-        )
+            callbacks=[Counter(), _SaveAt(paths)], default_root_dir=tmp_path, max_epochs=1,
+            **QUIET_OPTIONS, **(options or {}),
+        )  # fmt: skip
         trainer.fit(LogsLoss(width), data)
         path = str(tmp_path / name)
         trainer.save_checkpoint(path, weights_only)

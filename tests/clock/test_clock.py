@@ -7,6 +7,7 @@ import time
 
 import pytest
 import torch
+from quiet_trainers import QUIET_OPTIONS
 
 from trainer_hooks import Callback, Clock, Time, Trainer
 from trainer_hooks.clock.clock import Stopwatch
@@ -15,14 +16,6 @@ from trainer_hooks.errors import ModuleError, OptionError
 from trainer_hooks.testing import TinyModule
 
 COUNTS = ("iterations", "epochs", "batches", "steps", "samples", "tokens")
-QUIET = {
-    "accelerator": "cpu",
-    "logger": False,
-    "plugins": False,
-    "enable_checkpointing": False,
-    "enable_progress_bar": False,
-    "enable_model_summary": False,
-}
 
 
 class Reader(Callback):
@@ -45,7 +38,7 @@ def batches(*sizes: int) -> list[list[torch.Tensor]]:
 
 
 def fit(*callbacks, module=None, data=None, val=None, ckpt_path=None, **options) -> Trainer:
-    trainer = Trainer(callbacks=callbacks, **{**QUIET, **options})
+    trainer = Trainer(callbacks=callbacks, **{**QUIET_OPTIONS, **options})
     data = batches(4, 4, 1) if data is None else data
     trainer.fit(module or TinyModule(), data, val, ckpt_path=ckpt_path)
     return trainer
@@ -53,7 +46,7 @@ def fit(*callbacks, module=None, data=None, val=None, ckpt_path=None, **options)
 
 def test_nothing_is_counted_before() -> None:
     """A trainer that has run nothing has a clock that stands at zero, and knows its end."""
-    clock = Trainer(max_duration="10ba", **QUIET).clock
+    clock = Trainer(max_duration="10ba", **QUIET_OPTIONS).clock
     assert [getattr(clock, name) for name in COUNTS] == [0] * 6
     assert (clock.total_seconds, clock.share_done) == (0.0, 0.0)
     assert clock.time("dur") == Time("0dur")

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from for_each import for_each
+from quiet_trainers import QUIET_OPTIONS
 from samples import one_in
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -35,15 +36,7 @@ from trainer_hooks.errors import (
 )
 from trainer_hooks.hooks.spec import ALIASES, HOOKS
 
-QUIET = {
-    "accelerator": "cpu",
-    "enable_progress_bar": False,
-    "enable_model_summary": False,
-    "enable_checkpointing": False,
-    "limit_train_batches": 2,
-    "limit_val_batches": 1,
-    "logger": False,
-}
+QUIET = {**QUIET_OPTIONS, "limit_train_batches": 2, "limit_val_batches": 1}
 WAYS = ("import line", "hosted")
 
 pytestmark = [

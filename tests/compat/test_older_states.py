@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+from quiet_trainers import QUIET_OPTIONS
 
 from trainer_hooks import Trainer
 from trainer_hooks.compat.accelerated import callbacks as accelerated
 from trainer_hooks.compat.composer import callbacks as composer
 from trainer_hooks.testing import TinyModule
 
-QUIET = {
-    "logger": False,
-    "enable_checkpointing": False,
-    "enable_progress_bar": False,
-    "enable_model_summary": False,
-    "plugins": False,
-    "accelerator": "cpu",
-    "num_sanity_val_steps": 0,
-}
+QUIET = {**QUIET_OPTIONS, "num_sanity_val_steps": 0}
 KEYS = {
     "CheckpointSaver{'save_interval': \"every('1ep')\", "
     "'filename': 'ep{epoch}-ba{batch}-rank{rank}.pt'}": composer.CheckpointSaver,

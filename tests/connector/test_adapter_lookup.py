@@ -10,6 +10,7 @@ from types import ModuleType
 
 import importlib_metadata
 import pytest
+from quiet_trainers import QUIET_OPTIONS
 
 from trainer_hooks import Callback, Trainer
 from trainer_hooks.adapters import HostedCallback
@@ -17,11 +18,6 @@ from trainer_hooks.connector.adapter_lookup import ADAPTER_GROUP, find_adapter_e
 from trainer_hooks.connector.connector import CallbackConnector
 from trainer_hooks.connector.registry import adapt_if_foreign
 from trainer_hooks.errors import CallbackError, StateKeyError, TrainerHooksWarning
-
-OFF = {
-    "accelerator": "cpu", "logger": False, "enable_checkpointing": False, "plugins": False,
-    "enable_progress_bar": False, "enable_model_summary": False,
-}  # fmt: skip
 
 
 class Plugin:
@@ -109,16 +105,16 @@ def test_no_adapter_is_told_with_whose_callback_it_is(register) -> None:
     """Without an adapter the error names the class, its package, and the ways out."""
     register()
     with pytest.raises(CallbackError, match=r"callbacks\[0\] is .* of type Counting of the pack"):
-        Trainer(callbacks=[Counting()], **OFF)
+        Trainer(callbacks=[Counting()], **QUIET_OPTIONS)
     with pytest.raises(CallbackError, match=r"register an adapter in .*'trainer_hooks.adapters'"):
-        Trainer(callbacks=[Counting()], **OFF)
+        Trainer(callbacks=[Counting()], **QUIET_OPTIONS)
 
 
 def test_a_foreign_class_is_told_to_be_called(register) -> None:
     """A class of another framework is refused, with how to make an instance."""
     register(adapt=Hosted.hosting)
     with pytest.raises(CallbackError, match=r"a class: write Counting\(\.\.\.\)"):
-        Trainer(callbacks=[Counting], **OFF)
+        Trainer(callbacks=[Counting], **QUIET_OPTIONS)
 
 
 def test_an_adapter_that_cannot_be_loaded_is_named(register, monkeypatch) -> None:
@@ -126,14 +122,14 @@ def test_an_adapter_that_cannot_be_loaded_is_named(register, monkeypatch) -> Non
     register(adapt=None)
     monkeypatch.delattr(sys.modules["made_up_adapters"], "adapt")
     with pytest.raises(CallbackError, match=r"'made_up_adapters:adapt'.*Counting, cannot be load"):
-        Trainer(callbacks=[Counting()], **OFF)
+        Trainer(callbacks=[Counting()], **QUIET_OPTIONS)
 
 
 def test_an_adapter_that_returns_no_callback_is_named(register) -> None:
     """So is one that returns something else."""
     register(adapt=lambda guest: guest)
     with pytest.raises(CallbackError, match=r"returned .*it must return a trainer_hooks.Callback"):
-        Trainer(callbacks=[Counting()], **OFF)
+        Trainer(callbacks=[Counting()], **QUIET_OPTIONS)
 
 
 def test_two_guests_of_one_key_are_told_apart(register) -> None:
@@ -199,7 +195,7 @@ def test_a_copy_is_of_the_guest(register) -> None:
 def test_it_is_added_and_removed_by_itself(register) -> None:
     """`add_callback` and `remove_callback` take the foreign object."""
     register(adapt=Hosted.hosting)
-    trainer, guest = Trainer(**OFF, enable_run_manifest=False), Counting()
+    trainer, guest = Trainer(**QUIET_OPTIONS, enable_run_manifest=False), Counting()
     trainer.add_callback(guest)
     assert [callback.guest for callback in trainer.callbacks] == [guest]
     trainer.callbacks.remove(adapt_if_foreign(guest))

@@ -5,15 +5,13 @@ from __future__ import annotations
 import threading
 
 import pytest
+from quiet_trainers import QUIET_OPTIONS
 
 from trainer_hooks import Callback, Trainer
 from trainer_hooks.errors import CallbackError, UsageError
 from trainer_hooks.testing import TinyModule
 
-QUIET = {
-    "accelerator": "cpu", "logger": False, "plugins": False, "enable_checkpointing": False,
-    "enable_progress_bar": False, "enable_model_summary": False, "max_epochs": 1,
-}  # fmt: skip
+QUIET = {**QUIET_OPTIONS, "max_epochs": 1}
 BOTH = (
     r"callback Counter .* is inside fit of TinyModule \(Trainer at 0x\w+\), and (fit|validate) of "
     r"Other \(Trainer at 0x\w+\) would use the same instance"

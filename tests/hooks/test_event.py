@@ -6,6 +6,7 @@ import copy
 import pickle
 
 import pytest
+from quiet_trainers import QUIET_OPTIONS
 
 from trainer_hooks import Callback, Event, Trainer
 from trainer_hooks.hooks.spec import ALIASES, EVENT_NAMES, HOOKS
@@ -98,10 +99,7 @@ def test_a_callback_that_routes_events_can_compare_them() -> None:
             self.batches += 1
 
     router = Router()
-    trainer = Trainer(
-        max_steps=3, callbacks=router, logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False, plugins=False,
-    )  # fmt: skip
+    trainer = Trainer(max_steps=3, callbacks=router, **QUIET_OPTIONS)
     trainer.fit(TinyModule())
     assert router.batches == 3
     assert router.seen.count(Event.BATCH_START) == 3

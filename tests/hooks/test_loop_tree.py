@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 import torch
+from quiet_trainers import QUIET_OPTIONS
 from torch import nn
 
 from trainer_hooks import Band, Callback, Module, StopTraining, Trainer, TrainerHooksWarning
@@ -201,15 +202,9 @@ class Lab:
 
     def trainer(self, recorder: Recorder, **options) -> Trainer:
         quiet = {
-            "accelerator": "cpu",
-            "logger": False,
-            "enable_checkpointing": False,
-            "enable_progress_bar": False,
-            "enable_model_summary": False,
-            "num_sanity_val_steps": 0,
-            "max_epochs": 1,
+            **QUIET_OPTIONS, "num_sanity_val_steps": 0, "max_epochs": 1,
             "default_root_dir": self.folder,
-        }
+        }  # fmt: skip
         return Trainer(callbacks=recorder, **{**quiet, **options})
 
     def fit(self, module=None, hook="", react=None, loader=BATCHES, ckpt_path=None, **options):

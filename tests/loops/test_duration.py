@@ -7,6 +7,7 @@ import time
 
 import pytest
 import torch
+from quiet_trainers import QUIET_OPTIONS
 from torch.utils.data import DataLoader
 
 from trainer_hooks import Callback, Time, Trainer, every, once
@@ -16,11 +17,6 @@ from trainer_hooks.testing import TinyModule
 pytestmark = pytest.mark.filterwarnings(
     "ignore:a checkpoint was saved in the hook"  # what these look at does not depend on the place
 )
-
-QUIET = {
-    "accelerator": "cpu", "logger": False, "plugins": False, "enable_checkpointing": False,
-    "enable_progress_bar": False, "enable_model_summary": False,
-}  # fmt: skip
 
 
 class Words(TinyModule):
@@ -61,7 +57,7 @@ def batches(count: int = 4, size: int = 2) -> list[list[torch.Tensor]]:
 
 
 def fit(*callbacks, module=None, val=None, ckpt_path=None, **options) -> Trainer:
-    trainer = Trainer(callbacks=callbacks, **{**QUIET, **options})
+    trainer = Trainer(callbacks=callbacks, **{**QUIET_OPTIONS, **options})
     trainer.fit(module or Words(), batches(), val, ckpt_path=ckpt_path)
     return trainer
 
@@ -176,7 +172,7 @@ def test_the_steps_are_known_in_setup() -> None:
             asked.append("train_dataloader")
             return super().train_dataloader()
 
-    trainer = Trainer(**QUIET, max_epochs=3)
+    trainer = Trainer(**QUIET_OPTIONS, max_epochs=3)
     trainer.fit(Counts())
     assert asked == ["train_dataloader", trainer.global_step]
 
@@ -189,7 +185,7 @@ def test_an_error_after_the_steps_were_asked_for_in_setup_is_the_one_raised() ->
             assert self.trainer.estimated_stepping_batches == 9
             raise ValueError("no data")
 
-    trainer = Trainer(**QUIET, max_epochs=3)
+    trainer = Trainer(**QUIET_OPTIONS, max_epochs=3)
     with pytest.raises(ValueError, match="no data"):
         trainer.fit(Breaks())
     trainer.fit(Words())
@@ -208,7 +204,7 @@ def test_no_epochs_are_no_steps_of_a_loader_of_unknown_length() -> None:
 
     asked = []
     with pytest.warns(TrainerHooksWarning, match="nothing to do"):
-        Trainer(**QUIET, max_epochs=0).fit(Unknown())
+        Trainer(**QUIET_OPTIONS, max_epochs=0).fit(Unknown())
     assert asked == [0]
 
 
@@ -219,7 +215,7 @@ def test_no_epochs_are_no_steps_of_a_loader_of_unknown_length() -> None:
 def test_the_steps_of_samples_are_known(duration, accumulate, drops, steps) -> None:
     """A DataLoader says how many samples a batch has, with a smaller last one or without."""
     data = [(torch.ones(2), 0)] * 7
-    trainer = Trainer(**QUIET, max_duration=duration, accumulate_grad_batches=accumulate)
+    trainer = Trainer(**QUIET_OPTIONS, max_duration=duration, accumulate_grad_batches=accumulate)
     trainer.fit(Words(), DataLoader(data, batch_size=2, drop_last=drops))
     assert trainer.estimated_stepping_batches == trainer.clock.steps == steps
 

@@ -6,21 +6,13 @@ import itertools
 
 import pytest
 import torch
+from quiet_trainers import QUIET_OPTIONS
 from torch.optim.lr_scheduler import LambdaLR
 
 import trainer_hooks.compat.lightning as pl
 from trainer_hooks import Callback, Module, Trainer
 from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint, NaNGuard
 from trainer_hooks.errors import MetricError, TrainerHooksAdvice, TrainerHooksWarning
-
-OFF = {
-    "accelerator": "cpu",
-    "enable_progress_bar": False,
-    "enable_model_summary": False,
-    "enable_checkpointing": False,
-    "plugins": False,
-    "logger": False,
-}
 
 
 class Net(Module):
@@ -130,7 +122,7 @@ def test_nothing_is_trained(kind, message, options) -> None:
     net = kind()
     before = [parameter.detach().clone() for parameter in net.parameters()]
     with pytest.warns(TrainerHooksAdvice, match=message) as warned:
-        Trainer(**options, **OFF).fit(net, batches())
+        Trainer(**options, **QUIET_OPTIONS).fit(net, batches())
     said = [str(one.message) for one in warned if "no length" not in str(one.message)]
     assert len(said) == 1, said
     assert all(map(torch.equal, before, net.parameters()))
@@ -145,7 +137,7 @@ def test_manual_optimization_in_an_epoch_without_end() -> None:
             if batch_idx == 1200:
                 trainer.stop("test")
 
-    trainer = Trainer(max_steps=5, callbacks=[Stops()], **OFF)
+    trainer = Trainer(max_steps=5, callbacks=[Stops()], **QUIET_OPTIONS)
     with pytest.warns(TrainerHooksAdvice, match="has made no optimizer step in 1000 batches"):
         trainer.fit(Manual(), itertools.repeat(torch.ones(3, 2)))
 
@@ -228,7 +220,9 @@ def test_where_something_is_trained(kind, recwarn) -> None:
     """No word where weights change, or where none is meant to."""
     for accumulated in (1, 2):
         if accumulated == 1 or kind().automatic_optimization:
-            Trainer(max_epochs=2, accumulate_grad_batches=accumulated, **OFF).fit(kind(), batches())
+            Trainer(max_epochs=2, accumulate_grad_batches=accumulated, **QUIET_OPTIONS).fit(
+                kind(), batches()
+            )
     assert [text for text in told(recwarn) if "returned None in epoch" not in text] == []
 
 
@@ -242,7 +236,7 @@ def test_a_first_batch_without_a_loss_is_not_the_first_step() -> None:
         def configure_optimizers(self):
             return torch.optim.SGD(self.parameters(), lr=0.0)
 
-    trainer = Trainer(max_epochs=1, **OFF)
+    trainer = Trainer(max_epochs=1, **QUIET_OPTIONS)
     with (
         pytest.warns(TrainerHooksWarning, match="batch 0: such a batch is skipped"),
         pytest.warns(TrainerHooksAdvice, match="SGD is 0, and no scheduler changes it"),
@@ -260,7 +254,7 @@ def test_an_optimizer_of_other_parameters() -> None:
     with pytest.warns(
         TrainerHooksWarning, match=r"4 of 4 parameters .*it trains nothing of the module"
     ) as warned:
-        Trainer(max_epochs=2, **OFF).fit(Foreign(), batches())
+        Trainer(max_epochs=2, **QUIET_OPTIONS).fit(Foreign(), batches())
     assert len(warned) == 1
 
 
@@ -273,7 +267,7 @@ def test_a_trial_run_gives_no_advice(recwarn) -> None:
             with trainer.trial_run() as trial:
                 trial.train(2)
 
-    trainer = Trainer(max_epochs=1, **OFF)
+    trainer = Trainer(max_epochs=1, **QUIET_OPTIONS)
     trainer.fit(net, batches())
     assert len(told(recwarn)) == 1
 
@@ -299,7 +293,7 @@ WITHOUT_VALIDATION = pytest.mark.parametrize(
 @WITHOUT_VALIDATION
 def test_a_stopper_that_no_validation_serves(tmp_path, loader, options) -> None:
     """A validation metric without a validation is an error before the first batch."""
-    options = {**OFF, "default_root_dir": tmp_path, **options}
+    options = {**QUIET_OPTIONS, "default_root_dir": tmp_path, **options}
     trainer = Trainer(max_epochs=1, callbacks=[EarlyStopping(monitor="val_loss")], **options)
     with pytest.raises(MetricError, match="'val_loss' of EarlyStopping: it must be") as error:
         trainer.fit(Validates(), batches(), loader)
@@ -319,7 +313,7 @@ def test_a_saver_that_no_validation_serves(tmp_path, loader, options) -> None:
             seen.append(len(warned))
             trainer.stop("test")
 
-    options = {**OFF, "enable_checkpointing": None, **options}
+    options = {**QUIET_OPTIONS, "enable_checkpointing": None, **options}
     saver = ModelCheckpoint(monitor="val_loss")
     trainer = Trainer(
         max_epochs=1, callbacks=[saver, Looks()], default_root_dir=tmp_path, **options
@@ -341,7 +335,7 @@ def test_a_monitor_of_the_training(tmp_path, name, recwarn) -> None:
             self.log(name, loss, on_epoch=True)
             return loss
 
-    options = {**OFF, "enable_checkpointing": None}
+    options = {**QUIET_OPTIONS, "enable_checkpointing": None}
     watchers = [EarlyStopping(name), ModelCheckpoint(monitor=name)]
     Trainer(max_epochs=1, callbacks=watchers, default_root_dir=tmp_path, **options).fit(
         Logs(), batches()
@@ -356,7 +350,7 @@ def test_a_monitor_that_is_there_already(recwarn) -> None:
         def on_train_start(self, trainer, module):
             trainer.callback_metrics["val_own"] = torch.ones(())
 
-    trainer = Trainer(max_epochs=1, callbacks=[Logs(), EarlyStopping("val_loss")], **OFF)
+    trainer = Trainer(max_epochs=1, callbacks=[Logs(), EarlyStopping("val_loss")], **QUIET_OPTIONS)
     trainer.fit(Validates(), batches(), batches(1))
     assert told(recwarn) == []
 
@@ -402,7 +396,7 @@ def test_gradients_that_a_guard_dropped_say_nothing_of_the_loss(recwarn) -> None
                 for parameter in module.parameters():
                     parameter.grad.fill_(float("nan"))
 
-    trainer = Trainer(**OFF, max_epochs=1, callbacks=[Nan(), NaNGuard(action="skip")])
+    trainer = Trainer(**QUIET_OPTIONS, max_epochs=1, callbacks=[Nan(), NaNGuard(action="skip")])
     trainer.fit(Net(), torch.utils.data.DataLoader(torch.ones(8, 2), 2))
     assert not [one for one in recwarn if issubclass(one.category, TrainerHooksAdvice)]
 
@@ -422,7 +416,11 @@ def test_a_monitor_that_waits_for_the_first_validation_is_told_so() -> None:
     data = torch.utils.data.DataLoader(torch.ones(4, 2), 2)
     stopper = EarlyStopping("val_loss", check_on_train_epoch_end=True)
     trainer = Trainer(
-        **OFF, max_epochs=2, num_sanity_val_steps=0, check_val_every_n_epoch=2, callbacks=stopper
+        **QUIET_OPTIONS,
+        max_epochs=2,
+        num_sanity_val_steps=0,
+        check_val_every_n_epoch=2,
+        callbacks=stopper,
     )
     with pytest.raises(MetricError, match=r"logged so far: 'loss'\. No validation has run yet: if"):
         trainer.fit(Validated(), data, data)

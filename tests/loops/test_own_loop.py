@@ -7,18 +7,14 @@ from typing import Any
 import pytest
 import torch
 from own_loops import fit_by_run
+from quiet_trainers import QUIET_OPTIONS
 
 from trainer_hooks import Callback, StopTraining, Trainer
 from trainer_hooks.callbacks import EarlyStopping
 from trainer_hooks.hooks.spec import HOOKS
 
 QUIET: dict[str, Any] = {
-    "accelerator": "cpu",
-    "logger": False,
-    "plugins": False,
-    "enable_progress_bar": False,
-    "enable_model_summary": False,
-    "enable_checkpointing": False,
+    **QUIET_OPTIONS,
     "num_sanity_val_steps": 0,
     "max_epochs": 2,
     "log_every_n_steps": 2,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from own_loops import fit_by_run
+from quiet_trainers import QUIET_OPTIONS
 from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
 from torch.utils.data import IterableDataset
 
@@ -107,11 +108,7 @@ def events_of(bare, train, *, by_run: bool = False, **options) -> list[str]:
     net, val = Net(events), [torch.ones(1, 1)]
     options |= {"num_sanity_val_steps": 0, "max_epochs": 1}
     if by_run:
-        quiet = {
-            "logger": False, "enable_checkpointing": False, "enable_progress_bar": False,
-            "enable_model_summary": False,
-        }  # fmt: skip
-        fit_by_run(net, train, val, callbacks=[Noting(events)], **quiet, **options)
+        fit_by_run(net, train, val, callbacks=[Noting(events)], **QUIET_OPTIONS, **options)
     else:
         bare(Noting(events), **options).fit(net, train, val)
     return events

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from quiet_trainers import QUIET_OPTIONS
 from torch.utils.data import DataLoader
 
 from trainer_hooks import Module, Trainer
 from trainer_hooks.errors import ModuleError
 
-QUIET = {
-    "accelerator": "cpu", "logger": False, "plugins": False, "enable_checkpointing": False,
-    "enable_progress_bar": False, "enable_model_summary": False, "max_epochs": 1,
-}  # fmt: skip
+QUIET = {**QUIET_OPTIONS, "max_epochs": 1}
 DATA = DataLoader(torch.ones(4, 2), batch_size=2)
 
 

@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 import torch
+from quiet_trainers import QUIET_OPTIONS
 from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR, StepLR
 
@@ -18,14 +19,6 @@ from trainer_hooks.callbacks import (
 )
 from trainer_hooks.errors import TrainerHooksAdvice
 
-OFF = {
-    "accelerator": "cpu",
-    "enable_progress_bar": False,
-    "enable_model_summary": False,
-    "enable_checkpointing": False,
-    "plugins": False,
-    "logger": False,
-}
 DATA = list(torch.linspace(-1, 1, 30).reshape(5, 2, 3))
 
 
@@ -54,7 +47,7 @@ def advised(module: Module, data=DATA, callbacks=(), **options) -> list[str]:
     """Return the advice of a fit of three epochs."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", TrainerHooksAdvice)
-        Trainer(**{"max_epochs": 3, **OFF, "callbacks": list(callbacks), **options}).fit(
+        Trainer(**{"max_epochs": 3, **QUIET_OPTIONS, "callbacks": list(callbacks), **options}).fit(
             module, data
         )
     return [str(one.message) for one in caught if issubclass(one.category, TrainerHooksAdvice)]
@@ -415,7 +408,7 @@ def test_a_layer_in_eval_mode_is_told_of_for_its_mode_alone() -> None:
 
 def test_nothing_is_told_twice_or_later() -> None:
     """A second fit of the trainer, and the epochs after the first, look at nothing again."""
-    trainer, module = Trainer(max_epochs=1, **OFF), TopOnly()
+    trainer, module = Trainer(max_epochs=1, **QUIET_OPTIONS), TopOnly()
     with pytest.warns(TrainerHooksAdvice, match="trunk"):
         trainer.fit(module, DATA)
     trainer.max_epochs = 2
@@ -441,7 +434,7 @@ def test_no_look_is_left_after_the_first_batches() -> None:
 def test_an_own_loop_is_told_of_its_optimizer() -> None:
     """A Run names its argument; its modes are its own affair."""
     model = Net()
-    options = {key: value for key, value in OFF.items() if key != "plugins"}
+    options = {key: value for key, value in QUIET_OPTIONS.items() if key != "plugins"}
     parts = nn.Sequential(model.trunk, model.top)
     optimizer = torch.optim.SGD(model.top.parameters(), lr=0.1)
 

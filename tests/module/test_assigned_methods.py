@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from quiet_trainers import QUIET_OPTIONS
 from torch.utils.data import DataLoader
 
 import trainer_hooks
 
-QUIET = {
-    "accelerator": "cpu",
-    "logger": False,
-    "max_epochs": 2,
-    "enable_checkpointing": False,
-    "enable_progress_bar": False,
-    "enable_model_summary": False,
-}
+QUIET = {**QUIET_OPTIONS, "max_epochs": 2}
 
 
 class Net(trainer_hooks.Module):

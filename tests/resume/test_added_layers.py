@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from own_loops import fit_by_run
+from quiet_trainers import QUIET_OPTIONS
 from saving_callbacks import SaveEachStep
 from torch import nn
 
@@ -15,10 +16,6 @@ from trainer_hooks.errors import CallbackError, CheckpointError
 from trainer_hooks.testing.nested_diff import nested_differences
 
 BATCHES = [torch.arange(6.0).reshape(2, 3).sin() * number for number in range(1, 4)]
-QUIET = {
-    "accelerator": "cpu", "logger": False, "enable_checkpointing": False,
-    "enable_progress_bar": False, "enable_model_summary": False,
-}  # fmt: skip
 
 
 class Net(Module):
@@ -74,7 +71,7 @@ def test_a_run_is_resumed_at_each_step(adds, by_run, bare, tmp_path) -> None:
     def fit(net, *callbacks, path=None):
         if by_run:
             more = {"callbacks": callbacks, "ckpt_path": path, "max_epochs": 2}
-            return fit_by_run(net, BATCHES, **more, **QUIET)
+            return fit_by_run(net, BATCHES, **more, **QUIET_OPTIONS)
         trainer = bare(*callbacks, max_epochs=2)
         trainer.fit(net, BATCHES, ckpt_path=path)
         return trainer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from own_loops import fit_by_run
+from quiet_trainers import QUIET_OPTIONS
 from saving_callbacks import SaveEachStep
 from torch import nn
 
@@ -18,10 +19,6 @@ from trainer_hooks.compat.accelerated.callbacks import ModelEmaCallback
 from trainer_hooks.testing.nested_diff import nested_differences
 
 BATCHES = [torch.arange(8.0).reshape(2, 4).sin() * number for number in range(1, 5)]
-QUIET = {
-    "accelerator": "cpu", "logger": False, "enable_checkpointing": False,
-    "enable_progress_bar": False, "enable_model_summary": False,
-}  # fmt: skip
 
 
 class Memory(nn.Module):
@@ -100,7 +97,7 @@ def test_other_ways_to_train_are_resumed(bare, tmp_path, name) -> None:
     def fit(net, *callbacks, path=None, epochs=2):
         if name == "own loop":
             more = {"callbacks": callbacks, "ckpt_path": path, "max_epochs": epochs}
-            return fit_by_run(net, BATCHES, BATCHES[:1], **more, **QUIET)
+            return fit_by_run(net, BATCHES, BATCHES[:1], **more, **QUIET_OPTIONS)
         trainer = bare(*callbacks, max_epochs=epochs)
         trainer.fit(net, BATCHES, BATCHES[:1], ckpt_path=path)
         return trainer

@@ -7,6 +7,7 @@ import random
 import pytest
 import torch
 from own_loops import fit_by_run
+from quiet_trainers import QUIET_OPTIONS
 from samples import spread
 from saving_callbacks import SaveEachStep
 from torch.utils.data import DataLoader, Dataset, IterableDataset
@@ -15,10 +16,6 @@ from trainer_hooks import Callback, Module
 from trainer_hooks.errors import TrainerHooksWarning
 
 SAMPLES, EPOCHS = 12, 3
-QUIET = {
-    "accelerator": "cpu", "logger": False, "enable_checkpointing": False,
-    "enable_progress_bar": False, "enable_model_summary": False,
-}  # fmt: skip
 
 
 class Data(Dataset):
@@ -174,7 +171,7 @@ def test_a_loop_of_ones_own_is_resumed(name, tmp_path) -> None:
 
     def fit(net, loader, *callbacks, path=None) -> None:
         more = {"callbacks": callbacks, "ckpt_path": path}
-        fit_by_run(net, loader, LOADERS["shuffles"](), max_epochs=EPOCHS, **more, **QUIET)
+        fit_by_run(net, loader, LOADERS["shuffles"](), max_epochs=EPOCHS, **more, **QUIET_OPTIONS)
 
     check(LOADERS[name], fit, tmp_path, [1, 3, 4, 6])
 

@@ -6,6 +6,7 @@ import copy
 
 import pytest
 import torch
+from quiet_trainers import QUIET_OPTIONS
 from torch import nn
 from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import DataLoader, TensorDataset
@@ -55,16 +56,7 @@ def trainer_of(folder, callbacks=(), **options):
     return Trainer(
         callbacks=callbacks,
         default_root_dir=folder,
-        **{
-            "max_epochs": 2,
-            "accelerator": "cpu",
-            "logger": False,
-            "plugins": False,
-            "enable_progress_bar": False,
-            "enable_model_summary": False,
-            "enable_checkpointing": False,
-            **options,
-        },
+        **{"max_epochs": 2, **QUIET_OPTIONS, **options},
     )
 
 

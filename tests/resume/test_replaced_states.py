@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 import torch
 from own_loops import fit_by_run
+from quiet_trainers import QUIET_OPTIONS
 from samples import spread
 from saving_callbacks import SaveEachStep
 from torch.optim import SGD, Adam
@@ -26,10 +27,6 @@ from trainer_hooks.testing.nested_diff import nested_differences
 
 BATCHES = [torch.tensor([[float(number)], [0.5]]) for number in range(1, 6)]
 EACH = len(BATCHES)
-QUIET = {
-    "accelerator": "cpu", "logger": False, "enable_checkpointing": False,
-    "enable_progress_bar": False, "enable_model_summary": False,
-}  # fmt: skip
 
 
 class Net(Module):
@@ -228,7 +225,7 @@ def test_a_loop_of_ones_own_takes_the_word(step, tmp_path) -> None:
 
     def fit(make, *callbacks, epochs=3, **options):
         net = Net(make)
-        fit_by_run(net, BATCHES, callbacks=callbacks, max_epochs=epochs, **options, **QUIET)
+        fit_by_run(net, BATCHES, callbacks=callbacks, max_epochs=epochs, **options, **QUIET_OPTIONS)
         return net
 
     fit(OLD["a cycle"], SaveEachStep(tmp_path), epochs=2)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from new_processes import forget_trainings
 
 from trainer_hooks import Trainer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
+
+QUIET_OPTIONS: Mapping[str, Any] = MappingProxyType({
+    "accelerator": "cpu", "logger": False, "plugins": False, "enable_checkpointing": False,
+    "enable_progress_bar": False, "enable_model_summary": False,
+})  # fmt: skip
+"""Options of a Trainer that runs on the CPU, writes no file, and prints nothing."""
 
 
 def quiet_trainers(root: Path, *, epochs: int) -> Callable[..., Trainer]:

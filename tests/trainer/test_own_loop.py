@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from quiet_trainers import QUIET_OPTIONS
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -33,15 +34,7 @@ from trainer_hooks.errors import (
     UsageError,
 )
 
-QUIET: dict[str, Any] = {
-    "accelerator": "cpu",
-    "logger": False,
-    "plugins": False,
-    "enable_progress_bar": False,
-    "enable_model_summary": False,
-    "enable_checkpointing": False,
-    "max_epochs": 2,
-}
+QUIET: dict[str, Any] = {**QUIET_OPTIONS, "max_epochs": 2}
 
 
 class Pairs(Callback):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import pytorch_accelerated as pa
 import torch
+from quiet_trainers import QUIET_OPTIONS
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data._utils.collate import default_collate
 
@@ -55,10 +56,7 @@ def test_data_sets_and_collate_function():
 
 
 def _fit(callback):
-    trainer = Trainer(
-        callbacks=[callback], accelerator="cpu", max_epochs=1, logger=False, plugins=False,
-        enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
-    )  # fmt: skip
+    trainer = Trainer(callbacks=[callback], **QUIET_OPTIONS, max_epochs=1)
     trainer.fit(Line(), DataLoader(DATA, batch_size=4), DataLoader(DATA, batch_size=4))
     return trainer
 

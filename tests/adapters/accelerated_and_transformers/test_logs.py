@@ -8,6 +8,7 @@ from unittest.mock import ANY
 import pytest
 import torch
 from foreign_programs import HuggingFaceModel, Named
+from quiet_trainers import QUIET_OPTIONS
 from torch.utils.data import DataLoader
 
 import trainer_hooks
@@ -91,9 +92,8 @@ def fit_there(transformers, *looks, accumulate=1, clip=None):
 def fit_here(*looks, accumulate=1, clip=None):
     torch.manual_seed(1)
     trainer = trainer_hooks.Trainer(
-        callbacks=list(looks), max_epochs=2, accelerator="cpu", logger=False, plugins=False,
-        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
-        log_every_n_steps=1, accumulate_grad_batches=accumulate, gradient_clip_val=clip,
+        callbacks=list(looks), max_epochs=2, **QUIET_OPTIONS, log_every_n_steps=1,
+        accumulate_grad_batches=accumulate, gradient_clip_val=clip,
     )  # fmt: skip
     module = Net()
     trainer.fit(module, DataLoader(Named(), batch_size=2), DataLoader(Named(), batch_size=2))
@@ -219,9 +219,8 @@ def test_sparse_gradients_have_a_norm(monkeypatch, tmp_path):
             return torch.optim.SGD(self.parameters(), 0.1)
 
     trainer = trainer_hooks.Trainer(
-        callbacks=[look := looking(transformers)], max_epochs=1, accelerator="cpu", logger=False,
-        plugins=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, log_every_n_steps=1,
+        callbacks=[look := looking(transformers)], max_epochs=1, **QUIET_OPTIONS,
+        log_every_n_steps=1,
     )  # fmt: skip
     look.__class__.on_optimizer_step = look.__class__.on_pre_optimizer_step = lambda *_, **__: None
     trainer.fit(Words(), [torch.tensor([0, 1])])

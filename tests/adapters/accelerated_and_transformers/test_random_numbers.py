@@ -6,6 +6,7 @@ import random
 
 import pytest
 import torch
+from quiet_trainers import QUIET_OPTIONS
 
 import trainer_hooks
 
@@ -49,9 +50,7 @@ def test_arguments_that_draw_when_they_are_made(monkeypatch, tmp_path):
         random.seed(3)
         net = Net()
         trainer_hooks.Trainer(
-            callbacks=callbacks, max_epochs=1, default_root_dir=tmp_path, accelerator="cpu",
-            enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
-            logger=False,
+            callbacks=callbacks, max_epochs=1, default_root_dir=tmp_path, **QUIET_OPTIONS,
         ).fit(net, list(torch.ones(3, 2, 1)))  # fmt: skip
         return net.drawn
 

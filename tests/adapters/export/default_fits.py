@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from host_fits import Layers, PlainNet, Rows, sgd
+from host_fits import ComposerSteps, LoggingSteps, PlainNet, Rows, TransformersNet, sgd
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -56,22 +56,7 @@ def fit_in_lightning(callback: Any) -> None:
     """Train with Lightning's bar, summary, saver, logger and sanity check."""
     import pytorch_lightning as pl
 
-    class Net(Generating, Layers, pl.LightningModule):
-        def __init__(self):
-            super().__init__()
-            self.build()
-
-        def forward(self, x):
-            return self.predict(x)
-
-        def training_step(self, batch, batch_idx):
-            loss = nn.functional.mse_loss(self(batch[0]), batch[1])
-            self.log("train_loss", loss)
-            return loss
-
-        def validation_step(self, batch, batch_idx):
-            self.log("val_loss", nn.functional.mse_loss(self(batch[0]), batch[1]))
-
+    class Net(Generating, LoggingSteps, pl.LightningModule):
         def configure_optimizers(self):
             optimizer = sgd(self)
             return [optimizer], [{"scheduler": Schedule(optimizer), "interval": "step"}]
@@ -84,16 +69,8 @@ def fit_in_transformers(callback: Any) -> None:
     """Train with its bar, its saves and an evaluation an epoch."""
     import transformers
 
-    class Net(Generating, Layers, nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.build()
-
-        def forward(self, x, labels=None):
-            out = self.predict(x)
-            if labels is None:
-                return {"logits": out}
-            return {"loss": nn.functional.mse_loss(out, labels), "logits": out}
+    class Net(Generating, TransformersNet):
+        """The model."""
 
     arguments = transformers.TrainingArguments(
         output_dir="there", num_train_epochs=EPOCHS, per_device_train_batch_size=2,
@@ -109,28 +86,9 @@ def fit_in_transformers(callback: Any) -> None:
 def fit_in_composer(callback: Any) -> None:
     """Train with its bar and evaluations."""
     import composer
-    import torchmetrics
 
-    class Net(Generating, Layers, composer.ComposerModel):
-        def __init__(self):
-            super().__init__()
-            self.build()
-            self.metric = torchmetrics.MeanSquaredError()
-
-        def forward(self, batch):
-            return self.predict(batch[0] if isinstance(batch, list | tuple) else batch)
-
-        def loss(self, outputs, batch):
-            return nn.functional.mse_loss(outputs, batch[1])
-
-        def eval_forward(self, batch, outputs=None):
-            return self(batch) if outputs is None else outputs
-
-        def get_metrics(self, is_train=False):
-            return {} if is_train else {"MeanSquaredError": self.metric}
-
-        def update_metric(self, batch, outputs, metric):
-            metric.update(outputs, batch[1])
+    class Net(Generating, ComposerSteps, composer.ComposerModel):
+        """The model."""
 
     module = Net()
     optimizer = sgd(module)

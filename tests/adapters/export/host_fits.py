@@ -48,9 +48,10 @@ class Rows(Dataset):
 
 
 class Layers:
-    """The layers of all models."""
+    """The layers of all models, which stand before the framework's class among the bases."""
 
-    def build(self):
+    def __init__(self):
+        super().__init__()
         torch.manual_seed(1)
         self.backbone = nn.Linear(4, 3)
         self.head = nn.Linear(3, 1)
@@ -62,12 +63,63 @@ class Layers:
 class PlainNet(Layers, nn.Module):
     """The model without a framework."""
 
-    def __init__(self):
-        super().__init__()
-        self.build()
+    def forward(self, x):
+        return self.predict(x)
+
+
+class LoggingSteps(Layers):
+    """The methods of a LightningModule, Lightning's or ours."""
 
     def forward(self, x):
         return self.predict(x)
+
+    def training_step(self, batch, batch_idx):
+        loss = nn.functional.mse_loss(self(batch[0]), batch[1])
+        self.log("train_loss", loss)
+        return loss
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val_loss", nn.functional.mse_loss(self(batch[0]), batch[1]))
+
+    def configure_optimizers(self):
+        return sgd(self)
+
+
+class TransformersNet(Layers, nn.Module):
+    """The model for Hugging Face's Trainer, with a loss of its own."""
+
+    _keys_to_ignore_on_save = None  # asked for when a checkpoint has other weights
+
+    def forward(self, x, labels=None):
+        out = self.predict(x)
+        if labels is None:
+            return {"logits": out}
+        return {"loss": nn.functional.mse_loss(out, labels), "logits": out}
+
+
+class ComposerSteps(Layers):
+    """The methods of a ComposerModel."""
+
+    def __init__(self):
+        import torchmetrics
+
+        super().__init__()
+        self.metric = torchmetrics.MeanSquaredError()
+
+    def forward(self, batch):
+        return self.predict(batch[0] if isinstance(batch, list | tuple) else batch)
+
+    def loss(self, outputs, batch):
+        return nn.functional.mse_loss(outputs, batch[1])
+
+    def eval_forward(self, batch, outputs=None):
+        return self(batch) if outputs is None else outputs
+
+    def get_metrics(self, is_train=False):
+        return {} if is_train else {"MeanSquaredError": self.metric}
+
+    def update_metric(self, batch, outputs, metric):
+        metric.update(outputs, batch[1])
 
 
 def sgd(module):
@@ -115,24 +167,8 @@ class Here:
         from trainer_hooks import callbacks as built_in
         from trainer_hooks.loggers import InMemoryLogger
 
-        class Net(Layers, trainer_hooks.Module):
-            def __init__(self):
-                super().__init__()
-                self.build()
-
-            def forward(self, x):
-                return self.predict(x)
-
-            def training_step(self, batch, batch_idx):
-                loss = nn.functional.mse_loss(self(batch[0]), batch[1])
-                self.log("train_loss", loss)
-                return loss
-
-            def validation_step(self, batch, batch_idx):
-                self.log("val_loss", nn.functional.mse_loss(self(batch[0]), batch[1]))
-
-            def configure_optimizers(self):
-                return sgd(self)
+        class Net(LoggingSteps, trainer_hooks.Module):
+            """The model."""
 
         logger = InMemoryLogger()
         trainer = trainer_hooks.Trainer(
@@ -180,24 +216,8 @@ class InLightning(Here):
         import pytorch_lightning as pl
         from pytorch_lightning.loggers.logger import Logger
 
-        class Net(Layers, pl.LightningModule):
-            def __init__(self):
-                super().__init__()
-                self.build()
-
-            def forward(self, x):
-                return self.predict(x)
-
-            def training_step(self, batch, batch_idx):
-                loss = nn.functional.mse_loss(self(batch[0]), batch[1])
-                self.log("train_loss", loss)
-                return loss
-
-            def validation_step(self, batch, batch_idx):
-                self.log("val_loss", nn.functional.mse_loss(self(batch[0]), batch[1]))
-
-            def configure_optimizers(self):
-                return sgd(self)
+        class Net(LoggingSteps, pl.LightningModule):
+            """The model."""
 
         logged: dict[str, list[float]] = {}
 
@@ -261,20 +281,7 @@ class InTransformers(Here):
     def fit(self, *callbacks, epochs=3, data=None, resume=None, saves=False, accumulate=1, every=1):
         import transformers
 
-        class Net(Layers, nn.Module):
-            _keys_to_ignore_on_save = None  # asked for when a checkpoint has other weights
-
-            def __init__(self):
-                super().__init__()
-                self.build()
-
-            def forward(self, x, labels=None):
-                out = self.predict(x)
-                if labels is None:
-                    return {"logits": out}
-                return {"loss": nn.functional.mse_loss(out, labels), "logits": out}
-
-        module = Net()
+        module = TransformersNet()
         arguments = transformers.TrainingArguments(
             output_dir="there", num_train_epochs=epochs, per_device_train_batch_size=2,
             per_device_eval_batch_size=2, eval_strategy="epoch",
@@ -319,29 +326,10 @@ class InComposer(Here):
 
     def fit(self, *callbacks, epochs=3, data=None, resume=None, saves=False, accumulate=1, every=1):
         import composer
-        import torchmetrics
         from composer.loggers import LoggerDestination
 
-        class Net(Layers, composer.ComposerModel):
-            def __init__(self):
-                super().__init__()
-                self.build()
-                self.metric = torchmetrics.MeanSquaredError()
-
-            def forward(self, batch):
-                return self.predict(batch[0] if isinstance(batch, list | tuple) else batch)
-
-            def loss(self, outputs, batch):
-                return nn.functional.mse_loss(outputs, batch[1])
-
-            def eval_forward(self, batch, outputs=None):
-                return self(batch) if outputs is None else outputs
-
-            def get_metrics(self, is_train=False):
-                return {} if is_train else {"MeanSquaredError": self.metric}
-
-            def update_metric(self, batch, outputs, metric):
-                metric.update(outputs, batch[1])
+        class Net(ComposerSteps, composer.ComposerModel):
+            """The model."""
 
         logged: dict[str, list[float]] = {}
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from default_fits import NAMES, run_beside_defaults
-from host_fits import InLightning
-from pairs import (
-    PAIRS,
-    REFUSED,
-    differences,
-    order_differences,
-    resumed_differences,
-    runs_in,
+from every_host import (  # noqa: F401
+    events,
+    host,
+    pytest_generate_tests,
+    test_hooks_come_in_the_order_of_our_trainer,
+    test_it_goes_on_after_a_resume,
+    test_it_has_the_same_effect,
+    test_it_is_refused_as_it_is_converted,
+    test_it_runs_beside_the_defaults_or_is_refused,
 )
+from host_fits import InLightning
 
 from trainer_hooks import Callback
 from trainer_hooks.adapters import to_lightning
@@ -24,28 +25,7 @@ pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.exhaustive]
 
 IMPORTS = ("pytorch_lightning",)
 
-
-@pytest.mark.parametrize("name", runs_in("lightning"))
-def test_it_has_the_same_effect(name, tmp_path):
-    assert differences(PAIRS[name], InLightning(), tmp_path) == []
-
-
-@pytest.mark.parametrize("name", [n for n in runs_in("lightning") if PAIRS[n].resumes])
-def test_it_goes_on_after_a_resume(name, tmp_path):
-    assert resumed_differences(PAIRS[name], InLightning(), tmp_path) == []
-
-
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_hooks_come_in_the_order_of_our_trainer(accumulate, tmp_path):
-    events = LIGHTNING_EVENTS
-    assert order_differences(InLightning(), events, tmp_path, accumulate=accumulate) == ""
-
-
-@pytest.mark.parametrize("name", [n for n, row in REFUSED.items() if "lightning" in row[1]])
-def test_it_is_refused_as_it_is_converted(name):
-    make, _, reason = REFUSED[name]
-    with pytest.raises(CallbackError, match=reason):
-        InLightning().convert(make(InLightning()))
+HOST, EVENTS = InLightning, LIGHTNING_EVENTS
 
 
 @pytest.mark.parametrize("hook", ["on_log", "on_checkpoint_saved"])
@@ -54,14 +34,6 @@ def test_a_hook_that_lightning_never_calls_is_refused(hook):
     callback = type("Listens", (Callback,), {hook: lambda *_: None})()
     with pytest.raises(CallbackError, match=f"none of its hooks '{hook}' is called in Lightning"):
         to_lightning(callback)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("name", NAMES)
-def test_it_runs_beside_the_defaults_or_is_refused(name, tmp_path, monkeypatch):
-    """With validation, sanity check, bars and loggers on; none dies in the run."""
-    monkeypatch.chdir(tmp_path)
-    run_beside_defaults(name, "lightning")
 
 
 @pytest.mark.parametrize("kind", ["Counts", "CountsMore"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
+from quiet_trainers import QUIET_OPTIONS
 
 pytest.importorskip("ignite")
 
@@ -26,10 +27,7 @@ from trainer_hooks.errors import CheckpointError
 
 pytestmark = pytest.mark.slow  # the import of the framework alone is
 
-OFF = {
-    "accelerator": "cpu", "logger": False, "plugins": False, "enable_progress_bar": False,
-    "enable_model_summary": False, "enable_run_manifest": False, "enable_checkpointing": False,
-}  # fmt: skip
+OFF = {**QUIET_OPTIONS, "enable_run_manifest": False}
 
 
 class Run:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from quiet_trainers import QUIET_OPTIONS
 from torch.utils.data import DataLoader
 
 import trainer_hooks
@@ -74,10 +75,7 @@ def seen_there():
 
 def fit_here(handlers):
     torch.manual_seed(1)
-    trainer = trainer_hooks.Trainer(
-        callbacks=[attach(handlers)], max_epochs=2, accelerator="cpu", logger=False, plugins=False,
-        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
-    )  # fmt: skip
+    trainer = trainer_hooks.Trainer(callbacks=[attach(handlers)], max_epochs=2, **QUIET_OPTIONS)
     trainer.fit(Net(), DataLoader(ROWS, batch_size=2))
 
 

@@ -6,21 +6,14 @@ from functools import partial
 
 import pytest
 import torch
+from quiet_trainers import QUIET_OPTIONS
 from torch.optim import lr_scheduler
 
 from trainer_hooks import Callback, Module, Trainer
 from trainer_hooks.callbacks import BackboneFinetuning
 from trainer_hooks.errors import OptimizationError
 
-QUIET = {
-    "accelerator": "cpu",
-    "enable_progress_bar": False,
-    "enable_model_summary": False,
-    "enable_checkpointing": False,
-    "logger": False,
-    "plugins": False,
-    "max_epochs": 4,
-}
+QUIET = {**QUIET_OPTIONS, "max_epochs": 4}
 
 
 class Net(Module):

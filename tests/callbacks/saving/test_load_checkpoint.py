@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 import torch
+from quiet_trainers import QUIET_OPTIONS
 from torch.utils.data import DataLoader
 
 from trainer_hooks import Callback, Event, Module, Trainer
@@ -44,16 +45,9 @@ class Seen(Callback):
 def train(tmp_path, *callbacks, net=None, ckpt_path=None, **options):
     torch.manual_seed(1)
     trainer = Trainer(
-        callbacks=callbacks,
-        default_root_dir=tmp_path,
-        accelerator="cpu",
-        logger=False,
-        plugins=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
+        callbacks=callbacks, default_root_dir=tmp_path, **QUIET_OPTIONS,
         **{"max_epochs": 2, **options},
-    )
+    )  # fmt: skip
     net = net or NoisyTwoLayers()
     trainer.fit(net, DataLoader(torch.ones(8, 2), batch_size=2), ckpt_path=ckpt_path)
     return trainer, net

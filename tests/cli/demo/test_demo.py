@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 import warm_python
+from quiet_trainers import QUIET_OPTIONS
 
 from trainer_hooks import Module, Trainer
 from trainer_hooks.cli.demo.demo import run_demo
@@ -56,16 +57,7 @@ class Tiny(Module):
 
 
 def trainer(*callbacks: Any) -> Trainer:
-    return Trainer(
-        max_epochs=2,
-        accelerator="cpu",
-        callbacks=callbacks,
-        plugins=False,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
+    return Trainer(max_epochs=2, **QUIET_OPTIONS, callbacks=callbacks)
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from quiet_trainers import QUIET_OPTIONS
 from samples import one_in
 
 from trainer_hooks import Trainer
@@ -219,10 +220,7 @@ def test_python_gives_one_checkpoint_error(places, files) -> None:
     """`fit(ckpt_path=...)` names the path and the reason; the trainer trains afterwards."""
     import configured
 
-    trainer = Trainer(
-        accelerator="cpu", max_epochs=1, logger=False, plugins=False, enable_progress_bar=False,
-        enable_model_summary=False, enable_checkpointing=False,
-    )  # fmt: skip
+    trainer = Trainer(**QUIET_OPTIONS, max_epochs=1)
     module = configured.Trained()
     for path in [*places, *files]:
         before = {name: value.clone() for name, value in module.state_dict().items()}
@@ -322,10 +320,7 @@ def _saved(folder: Path):
     """Save a checkpoint of a training as good.ckpt, and return it as plain data."""
     import configured
 
-    trainer = Trainer(
-        accelerator="cpu", max_epochs=1, logger=False, plugins=False, enable_progress_bar=False,
-        enable_model_summary=False, enable_checkpointing=False,
-    )  # fmt: skip
+    trainer = Trainer(**QUIET_OPTIONS, max_epochs=1)
     trainer.fit(configured.Trained(), datamodule=configured.Points())
     trainer.save_checkpoint(folder / "good.ckpt")
     return torch.load(folder / "good.ckpt", weights_only=True)
@@ -436,10 +431,7 @@ def test_checkpoints_of_other_contents_are_told(action, ask, here) -> None:
     """Parts of a checkpoint that hold something else end in an answer or in one line."""
     import configured
 
-    trainer = Trainer(
-        accelerator="cpu", max_epochs=1, logger=False, plugins=False, enable_progress_bar=False,
-        enable_model_summary=False, enable_checkpointing=False,
-    )  # fmt: skip
+    trainer = Trainer(**QUIET_OPTIONS, max_epochs=1)
     trainer.fit(configured.Trained(), datamodule=configured.Points())
     trainer.save_checkpoint("good.ckpt")
     for seed in range(100):
@@ -461,10 +453,7 @@ def test_a_resume_refuses_parts_of_other_types(here) -> None:
     """A part that is another kind of value is a CheckpointError that names it."""
     import configured
 
-    options = {
-        "accelerator": "cpu", "max_epochs": 1, "logger": False, "plugins": False,
-        "enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False,
-    }  # fmt: skip
+    options = {**QUIET_OPTIONS, "max_epochs": 1}
     trainer = Trainer(**options)
     trainer.fit(configured.Trained(), datamodule=configured.Points())
     trainer.save_checkpoint("good.ckpt")

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from quiet_trainers import QUIET_OPTIONS
 
 from trainer_hooks import Trainer
 from trainer_hooks.cli.run.optuna_pruning import OptunaPruning
 from trainer_hooks.errors import MetricError
 
-OFF = {
-    "accelerator": "cpu", "max_epochs": 5, "logger": False, "enable_progress_bar": False,
-    "enable_model_summary": False, "enable_checkpointing": False, "plugins": False,
-}  # fmt: skip
+OFF = {**QUIET_OPTIONS, "max_epochs": 5}
 
 
 class Trial:

@@ -7,21 +7,14 @@ import sys
 import pytest
 import torch
 import warm_python
+from quiet_trainers import QUIET_OPTIONS
 
 from trainer_hooks import Callback, Trainer, TrainerCLI
 from trainer_hooks.cli.run.config_origins import ConfigOrigins
 from trainer_hooks.cli.run.save_config import SaveConfigCallback
 from trainer_hooks.errors import UsageError
 
-OFF = {
-    "accelerator": "cpu",
-    "max_epochs": 1,
-    "logger": False,
-    "enable_progress_bar": False,
-    "enable_model_summary": False,
-    "enable_checkpointing": False,
-    "plugins": False,
-}
+OFF = {**QUIET_OPTIONS, "max_epochs": 1}
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import importlib
 
 import pytest
 import torch
+from quiet_trainers import QUIET_OPTIONS
 
 import trainer_hooks
 from trainer_hooks import Callback, StopTraining, StopTrainingError, Trainer
@@ -15,14 +16,6 @@ from trainer_hooks.compat.accelerated.built_in_callback import built_in
 from trainer_hooks.errors import TrainerHooksAdvice, TrainerHooksWarning
 from trainer_hooks.testing import TinyModule
 
-QUIET = {
-    "logger": False,
-    "enable_checkpointing": False,
-    "enable_progress_bar": False,
-    "enable_model_summary": False,
-    "plugins": False,
-    "accelerator": "cpu",
-}
 THEIRS = (
     "on_training_run_start", "on_train_epoch_start", "on_train_step_start", "on_train_step_end",
     "on_train_epoch_end", "on_eval_epoch_start", "on_eval_step_start", "on_eval_step_end",
@@ -55,7 +48,7 @@ class _Written(TinyModule):
 def test_hooks_are_called_in_their_order_with_their_keywords(module) -> None:
     """A fit and a validation fire the hooks as pytorch-accelerated does, whoever made the steps."""
     calls: list = []
-    trainer = Trainer(max_epochs=1, callbacks=[_noting(calls)], **QUIET)
+    trainer = Trainer(max_epochs=1, callbacks=[_noting(calls)], **QUIET_OPTIONS)
     model = module()
     trainer.fit(model)
     step = [
@@ -96,7 +89,7 @@ def test_a_step_ends_before_its_backward_with_what_the_model_returned() -> None:
             assert torch.equal(trainer.model.loss(outputs, batch), loss)
             seen.append((step, batch_output["batch_size"], len(batch[0])))
 
-    Trainer(max_epochs=1, callbacks=[Looking()], **QUIET).fit(TinyModule())
+    Trainer(max_epochs=1, callbacks=[Looking()], **QUIET_OPTIONS).fit(TinyModule())
     assert [place for place, *_ in seen] == [0, 1, 2]
     assert all(size == length for _, size, length in seen)
 
@@ -109,7 +102,7 @@ def test_a_validation_between_batches_is_intermediate() -> None:
         def on_eval_epoch_end(self, trainer, is_intermediate, **kwargs):
             told.append(is_intermediate)
 
-    trainer = Trainer(max_epochs=1, val_check_interval=2, callbacks=[Looking()], **QUIET)
+    trainer = Trainer(max_epochs=1, val_check_interval=2, callbacks=[Looking()], **QUIET_OPTIONS)
 
     class Asking(TrainerCallback):
         def on_train_epoch_end(self, trainer, **kwargs):
@@ -158,7 +151,7 @@ class ClassificationMetricsCallback(TrainerCallback):
 def test_the_metrics_callback_of_their_page_runs() -> None:
     """It records what torchmetrics computes of each validation, which the module's own equals."""
     callback = ClassificationMetricsCallback(2)
-    trainer = Trainer(max_epochs=2, callbacks=[callback], **QUIET)
+    trainer = Trainer(max_epochs=2, callbacks=[callback], **QUIET_OPTIONS)
     module = TinyModule()
     trainer.fit(module)
     values = trainer.run_history.get_metric_values("accuracy")
@@ -172,7 +165,7 @@ def test_the_metrics_callback_of_their_page_runs() -> None:
 
 def test_a_callback_that_overrides_nothing_listens_to_nothing() -> None:
     """Hooks of theirs that are not overridden cost nothing."""
-    trainer = Trainer(callbacks=[TrainerCallback()], **QUIET)
+    trainer = Trainer(callbacks=[TrainerCallback()], **QUIET_OPTIONS)
     assert set(trainer._core.connector.relay.listened) == set()
 
 
@@ -185,7 +178,7 @@ def test_a_misspelt_attribute_in_a_hook_raises() -> None:
 
     assert not hasattr(Misspelt(), "counter")
     with pytest.raises(AttributeError, match="counter"):
-        Trainer(max_epochs=1, callbacks=[Misspelt()], **QUIET).fit(TinyModule())
+        Trainer(max_epochs=1, callbacks=[Misspelt()], **QUIET_OPTIONS).fit(TinyModule())
 
 
 def test_a_stop_is_told_and_the_run_ends_in_order() -> None:
@@ -202,7 +195,7 @@ def test_a_stop_is_told_and_the_run_ends_in_order() -> None:
         def on_training_run_end(self, trainer, **kwargs):
             calls.append("ended")
 
-    trainer = Trainer(max_epochs=3, callbacks=[Stopping()], **QUIET)
+    trainer = Trainer(max_epochs=3, callbacks=[Stopping()], **QUIET_OPTIONS)
     trainer.fit(TinyModule())
     assert calls == ["stopped", "ended"]
     assert trainer.global_step == 0
@@ -220,7 +213,7 @@ def test_hooks_of_both_kinds_stand_beside_each_other() -> None:
         def on_train_step_start(self, trainer, **kwargs):
             calls.append("theirs")
 
-    Trainer(max_epochs=1, callbacks=[Both()], **QUIET).fit(TinyModule())
+    Trainer(max_epochs=1, callbacks=[Both()], **QUIET_OPTIONS).fit(TinyModule())
     assert calls == ["theirs", "native"] * 3
 
 
@@ -232,10 +225,10 @@ def test_a_resumed_run_trains_its_epochs_and_no_more(tmp_path) -> None:
         def on_train_epoch_start(self, trainer, **kwargs):
             epochs.append(trainer.run_history.current_epoch)
 
-    first = Trainer(max_epochs=2, callbacks=[Counting()], **QUIET)
+    first = Trainer(max_epochs=2, callbacks=[Counting()], **QUIET_OPTIONS)
     first.fit(TinyModule())
     first.save_checkpoint(tmp_path / "two.ckpt")
-    Trainer(max_epochs=3, callbacks=[Counting()], **QUIET).fit(
+    Trainer(max_epochs=3, callbacks=[Counting()], **QUIET_OPTIONS).fit(
         TinyModule(), ckpt_path=tmp_path / "two.ckpt"
     )
     assert epochs == [1, 2, 3]
@@ -262,7 +255,7 @@ def test_the_end_of_an_evaluation_step_is_given_the_loss(module) -> None:
             losses.append(batch_output["loss"])
             assert batch_output["batch_size"] == len(batch[0])
 
-    Trainer(max_epochs=1, callbacks=[Seen()], **QUIET).fit(module())
+    Trainer(max_epochs=1, callbacks=[Seen()], **QUIET_OPTIONS).fit(module())
     assert losses
     assert all(isinstance(loss, torch.Tensor) and loss.numel() == 1 for loss in losses)
 
@@ -275,7 +268,7 @@ def test_an_event_of_ones_own_takes_positional_arguments() -> None:
         def my_event(self, trainer, x, y=0):
             got.append((trainer, x, y))
 
-    trainer = Trainer(max_epochs=1, callbacks=[Listening()], **QUIET)
+    trainer = Trainer(max_epochs=1, callbacks=[Listening()], **QUIET_OPTIONS)
     trainer.call_event("my_event", trainer, 6)
     assert got == [(trainer, 6, 0)]
 
@@ -288,7 +281,7 @@ def test_the_message_of_a_request_to_stop_is_the_reason(hook) -> None:
         raise StopTrainingError("enough")
 
     callback = LambdaCallback(**{hook: stop})
-    trainer = Trainer(max_epochs=3, callbacks=[callback], num_sanity_val_steps=0, **QUIET)
+    trainer = Trainer(max_epochs=3, callbacks=[callback], num_sanity_val_steps=0, **QUIET_OPTIONS)
     trainer.fit(TinyModule())
     assert trainer.stop_reason == "enough"
 
@@ -330,7 +323,7 @@ def test_a_subclass_overrides_events_of_a_built_in_callback() -> None:
             self.log("worse", torch.tensor(float(self.current_epoch)))
 
     stopping = Stopping(early_stopping_patience=1, watch_metric="worse")
-    Trainer(max_epochs=9, callbacks=[stopping], **QUIET).fit(Never())
+    Trainer(max_epochs=9, callbacks=[stopping], **QUIET_OPTIONS).fit(Never())
     epochs = [call for call in calls if call[0] == "epoch"]
     assert epochs[0] == ("epoch", 0, 0)
     assert len(epochs) < 9
@@ -357,7 +350,9 @@ def test_own_hooks_of_a_built_in_callback_run_beside_events() -> None:
         def on_eval_step_end(self, trainer, batch, batch_output, **kwargs):
             seen.append(batch_output["loss"] is not None)
 
-    Trainer(max_epochs=1, callbacks=[Mine()], num_sanity_val_steps=0, **QUIET).fit(TinyModule())
+    Trainer(max_epochs=1, callbacks=[Mine()], num_sanity_val_steps=0, **QUIET_OPTIONS).fit(
+        TinyModule()
+    )
     assert sorted(map(str, seen)) == ["True", "True", "event", "loss", "loss", "own"]
 
 
@@ -372,9 +367,9 @@ def test_a_method_is_an_event_of_ones_own_or_nearly_a_hook() -> None:
         def on_train_epoch_strat(self, trainer, **kwargs):
             pass
 
-    Trainer(callbacks=[Own()], **QUIET)
+    Trainer(callbacks=[Own()], **QUIET_OPTIONS)
     with pytest.warns(TrainerHooksWarning, match="'on_train_epoch_strat' is no hook"):
-        Trainer(callbacks=[Misspelt()], **QUIET)
+        Trainer(callbacks=[Misspelt()], **QUIET_OPTIONS)
 
 
 @pytest.mark.parametrize(
@@ -400,7 +395,10 @@ def test_work_that_cannot_be_replaced_says_so(name, event) -> None:
 def test_a_line_tells_of_an_evaluation(capsys) -> None:
     """One of a training and one of `evaluate`, but none of a sanity check."""
     trainer = Trainer(
-        callbacks=[callbacks.PrintProgressCallback()], max_epochs=1, num_sanity_val_steps=1, **QUIET
+        callbacks=[callbacks.PrintProgressCallback()],
+        max_epochs=1,
+        num_sanity_val_steps=1,
+        **QUIET_OPTIONS,
     )
     module = TinyModule()
     trainer.fit(module)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
+from quiet_trainers import QUIET_OPTIONS
 
 import trainer_hooks
 from trainer_hooks.compat import composer
@@ -67,10 +68,7 @@ def test_a_subclass_takes_part_in_a_plain_trainer():
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
     for callback, events in ((callbacks.RuntimeEstimator(), []), (Mine(), [1])):
-        trainer = trainer_hooks.Trainer(
-            max_epochs=1, logger=False, enable_progress_bar=False, enable_model_summary=False,
-            enable_checkpointing=False, accelerator="cpu", callbacks=[callback],
-        )  # fmt: skip
+        trainer = trainer_hooks.Trainer(max_epochs=1, **QUIET_OPTIONS, callbacks=[callback])
         trainer.fit(Net(), [torch.ones(1, 2)] * 2)
         trainer.close()
         assert seen == events

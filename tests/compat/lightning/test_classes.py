@@ -9,6 +9,7 @@ from operator import attrgetter
 import pytest
 import torch
 from for_each import for_each
+from quiet_trainers import QUIET_OPTIONS
 
 import trainer_hooks
 import trainer_hooks.compat.lightning as pl
@@ -31,16 +32,7 @@ from trainer_hooks.compat.lightning.utilities.parameter_tying import (
     set_shared_parameters,
 )
 
-QUIET = {
-    "logger": False,
-    "enable_progress_bar": False,
-    "enable_model_summary": False,
-    "enable_checkpointing": False,
-    "accelerator": "cpu",
-    "max_epochs": 1,
-    "limit_train_batches": 2,
-    "limit_val_batches": 1,
-}
+QUIET = {**QUIET_OPTIONS, "max_epochs": 1, "limit_train_batches": 2, "limit_val_batches": 1}
 
 
 @for_each(trainer_hooks.callbacks.__all__)

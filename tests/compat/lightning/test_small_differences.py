@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from quiet_trainers import QUIET_OPTIONS
 
 import trainer_hooks.compat.lightning as pl
 from trainer_hooks.compat.lightning.demos.boring_classes import BoringModel
 from trainer_hooks.compat.lightning.tuner import Tuner
 from trainer_hooks.errors import CheckpointError, ModuleError, OptionError
-
-QUIET: dict[str, Any] = {
-    "logger": False,
-    "enable_progress_bar": False,
-    "enable_model_summary": False,
-    "enable_checkpointing": False,
-    "accelerator": "cpu",
-}
 
 
 class Other(BoringModel):
@@ -33,7 +25,7 @@ class Other(BoringModel):
 
 def test_a_file_is_loaded_as_the_arguments_say(tmp_path):
     """A file of hyperparameters that is not there is an error; `strict=True` is strict."""
-    trainer = pl.Trainer(max_steps=1, limit_val_batches=0, **QUIET)
+    trainer = pl.Trainer(max_steps=1, limit_val_batches=0, **QUIET_OPTIONS)
     trainer.fit(BoringModel())
     path = tmp_path / "saved.ckpt"
     trainer.save_checkpoint(path)
@@ -59,7 +51,8 @@ def test_a_save_after_batches_has_the_metrics_of_their_validation(tmp_path):
     )
     pl.Trainer(
         max_epochs=1, limit_train_batches=4, limit_val_batches=1, val_check_interval=2,
-        num_sanity_val_steps=0, callbacks=[saver], **{**QUIET, "enable_checkpointing": True},
+        num_sanity_val_steps=0, callbacks=[saver],
+        **{**QUIET_OPTIONS, "enable_checkpointing": True},
     ).fit(Counts())  # fmt: skip
     assert sorted(Path(path).name for path in saver.best_k_models) == [
         "step=2-v=1.ckpt", "step=4-v=2.ckpt",
@@ -78,7 +71,7 @@ def test_a_learning_rate_is_looked_for_in_as_many_steps_as_are_asked_for():
     """The data is gone through again where an epoch is shorter."""
     module = BoringModel()
     module.lr = 0.1
-    trainer = pl.Trainer(max_epochs=1, limit_train_batches=5, limit_val_batches=0, **QUIET)
+    trainer = pl.Trainer(max_epochs=1, limit_train_batches=5, limit_val_batches=0, **QUIET_OPTIONS)
     found = Tuner(trainer).lr_find(module, num_training=12, early_stop_threshold=None)
     assert len(found.results["lr"]) == 12
 
@@ -95,6 +88,6 @@ def test_operations_are_a_column_where_an_example_was_run():
     for example in (None, torch.zeros(2, 32)):
         module = BoringModel()
         module.example_input_array = example
-        options = {**QUIET, "enable_model_summary": True}
+        options = {**QUIET_OPTIONS, "enable_model_summary": True}
         pl.Trainer(max_steps=1, limit_val_batches=0, callbacks=[Sees()], **options).fit(module)
     assert columns == [False, True]

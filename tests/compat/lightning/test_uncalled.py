@@ -12,17 +12,14 @@ from typing import Any
 import pytest
 import torch
 from for_each import for_each
+from quiet_trainers import QUIET_OPTIONS
 
 import trainer_hooks.compat.lightning as pl
 from trainer_hooks.compat.lightning.demos.boring_classes import BoringModel
 from trainer_hooks.errors import TrainerHooksWarning
 
 QUIET: dict[str, Any] = {
-    "logger": False,
-    "enable_progress_bar": False,
-    "enable_model_summary": False,
-    "enable_checkpointing": False,
-    "accelerator": "cpu",
+    **QUIET_OPTIONS,
     "max_epochs": 1,
     "limit_train_batches": 1,
     "limit_val_batches": 0,

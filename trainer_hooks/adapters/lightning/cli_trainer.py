@@ -12,15 +12,16 @@ from trainer_hooks.errors import UsageError
 from trainer_hooks.trainer.trainer import Trainer
 
 
-class _MakesOurs(type):
-    """Metaclass of a class of Lightning's Trainer whose call makes a `trainer_hooks.Trainer`.
+class _TrainerFactory(type):
+    """Metaclass of a subclass of Lightning's Trainer: a call of the class makes our Trainer.
 
-    The command line reads the options from the class's `__init__`, and the methods from the class,
-    so neither is replaced, nor is there a `__new__`, which it would read instead.
+    LightningCLI reads the options from the signature of `__init__`, and its subcommands from the
+    methods. So the subclass inherits both. A `__new__` in it would do the same as this metaclass,
+    but LightningCLI would read its signature in place of that of `__init__`.
     """
 
-    def __call__(cls, *args: Any, **options: Any) -> Any:
-        """Return a Trainer of this package."""
+    def __call__(cls, *args: Any, **options: Any) -> Trainer:
+        """Return a `trainer_hooks.Trainer` with the options that LightningCLI has parsed."""
         return Trainer(*args, **options)
 
 
@@ -36,22 +37,34 @@ def lightning_cli_trainer(package: str | None = None) -> type[Any]:
 
     Args:
         package: the package of the command line, `"lightning.pytorch"` or `"pytorch_lightning"`; by
-            default the one whose `cli` is imported.
+            default the one whose `cli` is imported, or else the one that is installed.
 
     Raises:
         UsageError: neither is installed, or both command lines are imported and none is named.
     """
-    base = import_module(package or _package_of_cli()).Trainer
-    return _MakesOurs("CLITrainer", (base,), {"__module__": __name__})
+    lightning_trainer = import_module(package or _default_package()).Trainer
+    return _TrainerFactory("CLITrainer", (lightning_trainer,), {"__module__": __name__})
 
 
-def _package_of_cli() -> str:
-    """Return the package of Lightning whose command line this program uses."""
+def _default_package() -> str:
+    """Return the package of Lightning whose `cli` is imported, or else the first installed one.
+
+    Raises:
+        UsageError: both are imported, or none is installed.
+    """
     imported = [name for name in LIGHTNING_PACKAGES if f"{name}.cli" in sys.modules]
-    # the first part alone: looking for a submodule imports its parent
-    there = [name for name in LIGHTNING_PACKAGES if find_spec(name.partition(".")[0]) is not None]
-    if len(imported) > 1 or not (imported or there):
-        names = " or ".join(map(repr, LIGHTNING_PACKAGES))
-        state = "both are imported" if imported else "neither is installed"
-        raise UsageError(f"lightning_cli_trainer(): {state}. Name the package: {names}.")
-    return (imported or there)[0]
+    if len(imported) == 1:
+        return imported[0]
+    if imported:
+        raise _unclear_package("both are imported")
+    for name in LIGHTNING_PACKAGES:
+        # find_spec("lightning.pytorch") would import `lightning`
+        if find_spec(name.partition(".")[0]) is not None:
+            return name
+    raise _unclear_package("neither is installed")
+
+
+def _unclear_package(reason: str) -> UsageError:
+    """Return the error that asks the user to name the package."""
+    names = " or ".join(map(repr, LIGHTNING_PACKAGES))
+    return UsageError(f"lightning_cli_trainer(): {reason}. Name the package: {names}.")

@@ -1,7 +1,9 @@
-"""The package's logger under Lightning's name `_logger`, with the handler that shows its records.
+"""This package's logger under Lightning's name for its own, `_logger`, with a handler.
 
-Programs format, silence or replace that handler. A Trainer adds it otherwise, so that an import has
-no effect; this module is imported only where the name is used.
+Lightning adds a handler to its logger as it is imported, and programs format or remove that
+handler. Our logger has none until a Trainer is made, so that `import trainer_hooks` changes no
+logging. The import of this module adds the handler at once; it happens when a program first asks
+for `_logger`.
 """
 
 from __future__ import annotations

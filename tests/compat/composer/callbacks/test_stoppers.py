@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from quiet_trainers import QUIET_OPTIONS
 
 from trainer_hooks import Evaluator, Time, Trainer
 from trainer_hooks.compat.composer.callbacks import EarlyStopper, ThresholdStopper
@@ -55,14 +56,9 @@ class OfTwo(TinyModule):
 
 def trained(folder, values, stopper, **options):
     trainer = Trainer(
-        default_root_dir=folder,
-        callbacks=[stopper],
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
+        default_root_dir=folder, callbacks=[stopper], **QUIET_OPTIONS,
         **{"max_epochs": len(values), **options},
-    )
+    )  # fmt: skip
     trainer.fit(Scripted(values))
     return trainer
 
@@ -143,15 +139,7 @@ def test_a_resumed_run_remembers_the_best(tmp_path):
     first = trained(tmp_path, values, EarlyStopper("score", "eval"), max_epochs=2)
     first.save_checkpoint(tmp_path / "cut.pt")
     stopper = EarlyStopper("score", "eval")
-    trainer = Trainer(
-        default_root_dir=tmp_path,
-        callbacks=[stopper],
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        max_epochs=4,
-    )
+    trainer = Trainer(default_root_dir=tmp_path, callbacks=[stopper], **QUIET_OPTIONS, max_epochs=4)
     trainer.fit(Scripted(values), ckpt_path=tmp_path / "cut.pt")
     assert trainer.progress.epochs_completed == 3
     assert stopper.best == 5.0
@@ -162,15 +150,7 @@ def test_the_metric_of_an_evaluator_is_found_by_its_label(tmp_path):
     module = OfTwo()
     loaders = [Evaluator(label, module.val_dataloader()) for label in ("easy", "hard")]
     stopper = ThresholdStopper("val_loss", "hard", 0.5, comp="gt")
-    trainer = Trainer(
-        default_root_dir=tmp_path,
-        callbacks=[stopper],
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        max_epochs=3,
-    )
+    trainer = Trainer(default_root_dir=tmp_path, callbacks=[stopper], **QUIET_OPTIONS, max_epochs=3)
     trainer.fit(module, module.train_dataloader(), loaders)
     assert trainer.progress.epochs_completed == 1
     assert stopper.stopping_value == 1.0
