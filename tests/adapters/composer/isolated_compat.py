@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import random
+import zlib
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -495,6 +498,102 @@ def test_the_same_masks_reach_a_destination(is_one_hot, monkeypatch, tmp_path):
     there = run(THERE)
     assert set(there) == {("images", "Images/Train"), ("images", "Images/Eval")}
     assert run(HERE) == there
+
+
+# --- random numbers ---
+
+
+class Noisy(TensorDataset):
+    """Images to which each access adds noise."""
+
+    def __getitem__(self, index):
+        image, label = super().__getitem__(index)
+        return image + torch.rand_like(image), label
+
+
+def random_state():
+    """Return short texts for the random states of torch, Python and NumPy."""
+    numbers = torch.get_rng_state().numpy().tobytes(), random.getstate(), np.random.get_state()[1]
+    return [
+        zlib.crc32(part if isinstance(part, bytes) else repr(part).encode()) for part in numbers
+    ]
+
+
+def fit_drawing(name, evaluators=1, draws_in=(), ends=("2ep",), **options):
+    """Train with dropout, shuffling and noise; return the random state at each event, and weights.
+
+    Args:
+        name: the package.
+        evaluators: how many evaluators there are; their loaders draw as well.
+        draws_in: events at which a callback draws.
+        ends: how long the first fit lasts, and how much longer each further one.
+        options: more options of the Trainer.
+    """
+    package, seen = Package(name), []
+
+    class See(package.core.Callback):
+        def run_event(self, event, state, logger):
+            # between these a loader is opened, in another order there and here
+            if event.value not in ("before_dataloader", "eval_start", "eval_end"):
+                seen.append((event.value, int(state.timestamp.batch), random_state()))
+            if event.value in draws_in:
+                torch.rand(3), random.random(), np.random.rand()
+
+    def noisy():
+        numbers = torch.Generator().manual_seed(0)
+        images = torch.rand(14, 3, 4, 4, generator=numbers)
+        return DataLoader(Noisy(images, torch.arange(14) % 3), batch_size=4, shuffle=True)
+
+    model = make_model(package)
+    model.layers.insert(1, torch.nn.Dropout(0.5))
+    loaders = [
+        package.core.Evaluator(label=f"e{index}", dataloader=noisy(), metric_names=["Accuracy"])
+        for index in range(evaluators)
+    ]
+    trainer = package.Trainer(
+        model=model, train_dataloader=noisy(), eval_dataloader=loaders or None, device="cpu",
+        optimizers=torch.optim.SGD(model.parameters(), 0.1), callbacks=[See()], seed=3,
+        progress_bar=False, auto_log_hparams=False, run_name="run", max_duration=ends[0], **options,
+    )  # fmt: skip
+    seen.append(("made", 0, random_state()))
+    trainer.fit()
+    for longer in ends[1:]:
+        trainer.eval()
+        trainer.fit(duration=longer)
+    trainer.close()
+    return seen, model.layers[2].weight.tolist()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {}, {"evaluators": 0}, {"evaluators": 2}, {"eval_interval": "3ba"}, {"eval_interval": 0},
+        {"draws_in": ("init", "after_load", "fit_start", "epoch_start", "eval_after_all")},
+        {"ends": ("1ep", "1ep", "1ep")}, {"ends": ("6ba",)}, {"train_subset_num_batches": 2},
+    ],
+)  # fmt: skip
+def test_the_same_random_numbers_are_drawn(options, monkeypatch, tmp_path):
+    """Composer seeds once more when its Trainer is made, and loads batches as a fit begins."""
+    monkeypatch.chdir(tmp_path)
+    there, weights = fit_drawing(THERE, **options)
+    here, weights_here = fit_drawing(HERE, **options)
+    assert here == there
+    assert weights_here == weights
+
+
+@pytest.mark.parametrize("ends_at", ["ep0-ba4", "ep0-ba2", "ep1-ba6"])
+def test_a_resume_draws_the_numbers_of_a_whole_run(ends_at, monkeypatch, tmp_path):
+    """Nothing is loaded beforehand that the checkpoint does not know of."""
+    monkeypatch.chdir(tmp_path)
+    whole, weights = fit_drawing(THERE)
+    names = {"save_folder": "saved", "save_filename": "ep{epoch}-ba{batch}.pt"}
+    saved = {**names, "save_interval": "2ba", "save_overwrite": True}
+    assert fit_drawing(HERE, **saved)[1] == weights
+    resumed, weights_resumed = fit_drawing(HERE, load_path=f"saved/{ends_at}.pt")
+    batch = int(ends_at.partition("ba")[2])
+    after = [row for row in whole if row[0] == "batch_start" and row[1] >= batch]
+    assert [row for row in resumed if row[0] == "batch_start"] == after
+    assert weights_resumed == weights
 
 
 # --- resuming ---

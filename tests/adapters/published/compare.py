@@ -10,6 +10,7 @@ import ast
 import contextlib
 import gc
 import importlib
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -360,6 +361,111 @@ def compared_composer(
     # what the Trainers log by themselves, and not the callback
     of_trainers = ("trainer/", "loss/", "time/", "train_loss", "metrics/eval/Mean", "epoch")
     equal(run, (*ignore, *of_trainers), differs_when_killed)
+
+
+def compared_ignite(
+    attached: Callable[[Any, Any, Any], Any],
+    *,
+    ignore: tuple[str, ...] = (),
+    differs_when_killed: bool = False,
+) -> None:
+    """Compare a handler of Ignite; see `equal`.
+
+    Args:
+        attached: makes a handler and attaches it, given the engines of training and evaluation and
+            the optimizer. It returns the handler, and the objects that a program saves with it.
+        ignore: beginnings of names that hold times and the like.
+        differs_when_killed: whether it ends otherwise at home, too, if it is killed and resumed.
+    """
+    from ignite.engine import Engine, Events
+    from ignite.handlers import Checkpoint, DiskSaver
+    from ignite.metrics import Average
+
+    from trainer_hooks.adapters.ignite import attach
+
+    def fit_there(path: str | None, kill: bool) -> tuple[Any, Any]:
+        net = _Ours()
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        data = DataLoader(_Named(), batch_size=2)
+
+        def step(engine, batch):
+            net.train()
+            optimizer.zero_grad()
+            loss = net.loss_of(batch)
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        def evaluate(engine, batch):
+            net.eval()
+            with torch.no_grad():
+                return net.loss_of(batch)
+
+        train, evaluation = Engine(step), Engine(evaluate)
+        Average().attach(evaluation, "eval_loss")
+        train.add_event_handler(Events.EPOCH_COMPLETED, lambda _: evaluation.run(data))
+        handler, saved = attached(train, evaluation, optimizer)
+        saved = {"train": train, "net": net, "optimizer": optimizer, **saved}
+        saver = Checkpoint(saved, DiskSaver("saved", require_empty=False), n_saved=None)
+        train.add_event_handler(Events.EPOCH_COMPLETED, saver)
+        if kill and path is None:
+            train.add_event_handler(
+                Events.ITERATION_STARTED(once=2 * BATCHES + 3), lambda _: _raise_killed()
+            )
+        if path is not None:
+            Checkpoint.load_objects(
+                saved, torch.load(f"saved/checkpoint_{path}.pt", weights_only=False)
+            )
+        train.run(data, max_epochs=EPOCHS)
+        return net, handler
+
+    def fit_here(path: str | None, kill: bool) -> tuple[Any, Any]:
+        net = _Ours()
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        net.configure_optimizers = lambda: optimizer
+        made: list[Any] = []
+
+        class Kill(trainer_hooks.Callback):
+            def on_train_batch_start(self, trainer, *rest):
+                if trainer.global_step == 2 * BATCHES + 2:
+                    raise Killed
+
+        saver = trainer_hooks.callbacks.ModelCheckpoint(
+            "saved", "{step}", save_top_k=-1, save_on_train_epoch_end=True
+        )
+        handlers = attach(lambda train, val: made.append(attached(train, val, optimizer)[0]))
+        data = DataLoader(_Named(), batch_size=2)
+        trainer_hooks.Trainer(
+            callbacks=[handlers, saver, *([Kill()] if kill and path is None else [])],
+            max_epochs=EPOCHS, accelerator="cpu", logger=False, plugins=False,
+            enable_progress_bar=False, enable_model_summary=False, num_sanity_val_steps=0,
+        ).fit(net, data, data, ckpt_path=path and f"saved/step={path}.ckpt")  # fmt: skip
+        return net, made[-1]
+
+    def run(side: str, kill: bool, heard: list) -> dict[str, Any]:
+        torch.manual_seed(1)
+        fit = fit_there if side == "there" else fit_here
+        if kill:
+            with contextlib.suppress(Killed):
+                fit(None, kill)
+        torch.manual_seed(1)
+        net, handler = fit(str(2 * BATCHES) if kill else None, kill)
+        found = found_of(net, handler, ignore)
+        found["files"] = [name for name in found["files"] if not name.startswith("saved")]
+        # the last bits depend on the order in which a mean is taken
+        found["texts"] = [
+            re.sub(
+                r"\d+\.\d+", lambda number: f"{float(number[0]):.6f}", Path(name).read_text("utf-8")
+            )
+            for name in found["files"]
+        ]
+        return found
+
+    equal(run, ignore, differs_when_killed)
+
+
+def _raise_killed() -> None:
+    raise Killed
 
 
 def source_of(file: str, name: str, **given: Any) -> Any:

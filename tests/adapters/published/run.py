@@ -78,7 +78,7 @@ def all_cases() -> list:
     import common
 
     for name in ("of_ignite", "of_lightning", "of_transformers", "compared_lightning",
-                 "compared_transformers", "compared_composer"):  # fmt: skip
+                 "compared_transformers", "compared_composer", "compared_ignite"):  # fmt: skip
         importlib.import_module(name)
     return common.CASES
 

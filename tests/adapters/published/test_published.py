@@ -24,6 +24,7 @@ FRAMEWORKS = {
     "compared_lightning.py": "pytorch_lightning",
     "compared_transformers.py": "transformers.trainer",
     "compared_composer.py": "composer",
+    "compared_ignite.py": "ignite.engine",
 }
 
 

@@ -6,6 +6,7 @@ from trainer_hooks.errors import StopTrainingError as StopTrainingError
 from . import callbacks as callbacks
 from . import finetuning as finetuning
 from . import run_config as run_config
+from . import schedulers as schedulers
 from . import tracking as tracking
 from . import trainer as trainer
 from .run_config import TrainerPlaceholderValues as TrainerPlaceholderValues

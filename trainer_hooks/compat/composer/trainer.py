@@ -24,7 +24,7 @@ from trainer_hooks.compat.composer.trainer_events import ComposerModule, Trainer
 from trainer_hooks.compat.composer.utils.helpers import format_name_with_dist
 from trainer_hooks.compat.not_offered import not_offered_attribute
 from trainer_hooks.errors import OptionError, UsageError
-from trainer_hooks.runtime.rng import seed_everything
+from trainer_hooks.runtime.rng import reseed, seed_everything
 from trainer_hooks.trainer.options.config import takes_options
 
 if TYPE_CHECKING:
@@ -102,6 +102,8 @@ class Trainer:
         setup.set_schedulers(options, self._source)
         # the checkpoint that the next run resumes from
         self._start_path = setup.load_start(options, self._source, self._module)
+        if seed is not None:
+            reseed(self.state.seed)  # once more, as in Composer: callbacks may have drawn by now
 
     # --- entry points ---
 
@@ -284,6 +286,7 @@ class Trainer:
         source.evaluators = [one for one in state.evaluators if not one.is_never_due]
         # the first fit resumes it, and later ones continue that fit
         path, self._start_path = self._start_path, None
+        source.spins_loaders = path is None
         self.native.fit(
             self._module,
             source.spec.dataloader,

@@ -97,6 +97,8 @@ class TrainerEventSource(EngineEventSource):
         microbatches: the microbatches of the training batch that are still to come; None if it is
             not split.
         steps_schedulers_each_batch: whether schedulers count batches; otherwise they count epochs.
+        spins_loaders: whether the next fit begins without a checkpoint, which holds what loaders
+            have drawn.
         last_checkpoint_event: the last event at which something may be saved.
     """
 
@@ -111,6 +113,7 @@ class TrainerEventSource(EngineEventSource):
         self.batch_losses: dict[str, Any] = {}
         self.microbatches: Iterator[Any] | None = None
         self.steps_schedulers_each_batch = True
+        self.spins_loaders = True
         self.last_checkpoint_event: Event | None = None
         self._replaced_batch: Any = None
         self._held: list[callback.Callback] = []
@@ -155,6 +158,20 @@ class TrainerEventSource(EngineEventSource):
         self.reset_epoch()
         self.follow_progress(trainer)
         self._has_ended_fit, self._has_saved_epoch, self._due_labels = False, True, set()
+
+    def on_fit_start(self, listener: EventListener, trainer: Any, module: Any) -> None:
+        """Fire `FIT_START`, and draw the random numbers that Composer draws to spin its loaders.
+
+        It takes a batch of each evaluator's loader, and one of the training loader for each epoch
+        that was trained before. Without that, dropout and shuffling would have other numbers.
+        """
+        super().on_fit_start(listener, trainer, module)
+        if not self.spins_loaders:
+            return
+        state = self.state
+        loaders = [evaluator.dataloader.dataloader for evaluator in state.evaluators]
+        for loader in [*loaders, *[state.train_dataloader] * int(state.timestamp.epoch)]:
+            next(iter(loader), None)
 
     # --- training ---
 
