@@ -20,7 +20,7 @@ from trainer_hooks.checkpoint.file import (
 from trainer_hooks.checkpoint.inspection import inspect_file
 from trainer_hooks.checkpoint.parts import FORMAT
 from trainer_hooks.checkpoint.paths import exists, files_in, remove
-from trainer_hooks.checkpoint.sharded_folder import write_folder
+from trainer_hooks.checkpoint.sharded_folder import read_shards, write_folder
 from trainer_hooks.cli.main import main
 from trainer_hooks.errors import CheckpointError
 
@@ -78,6 +78,13 @@ def test_a_change_anywhere_is_found(tmp_path, group, name, how):
         verify_checkpoint(path)
     with pytest.raises(CheckpointError):
         load_checkpoint(path)
+
+
+def test_a_tensor_that_a_folder_lacks_is_told_with_the_folder(tmp_path, group):
+    """torch's own class of error, which is no Exception, does not reach the user."""
+    path = saved(tmp_path / "a.ckpt", group)
+    with pytest.raises(CheckpointError, match=r"a\.ckpt"):
+        read_shards(path, {"of another run": torch.empty(2)})
 
 
 def test_a_description_with_code_is_not_opened(tmp_path, group):

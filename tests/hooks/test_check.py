@@ -214,7 +214,7 @@ def test_composers_methods_are_named_with_what_to_do() -> None:
         def batch_end(self):  # takes neither, so it is meant for somebody else
             pass
 
-        def init(self, first, second):  # two arguments, but not those
+        def init(self, stream, width):  # two arguments, but not those
             pass
 
     closing, starting = hook_warnings(Monitor())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from trainer_hooks.clock.timing import Time
 from trainer_hooks.context.requests import REQUESTS_OF_A_RANK, RunRequests
 from trainer_hooks.context.run_state import RunState
 from trainer_hooks.loops.duration import DurationLimit
@@ -22,9 +23,10 @@ class LoneRank(ProcessGroup):
 
     def __init__(self) -> None:
         """Join no group."""
+        self.num_exchanges = 0
 
     def all_reduce_max(self, values: Tensor, purpose: str) -> None:
-        pass
+        self.num_exchanges += 1
 
     def gather(self, obj: str) -> list[str]:
         return [obj]
@@ -51,7 +53,9 @@ class Sync:
 class Run:
     """The windows of a run on one rank."""
 
-    def __init__(self, is_late: bool, local: RunRequests | None = None) -> None:
+    def __init__(
+        self, is_late: bool, local: RunRequests | None = None, max_duration: Time | None = None
+    ) -> None:
         watch = SimpleNamespace(is_read=False, measure=lambda: (0.0, 0.0), agreed=None)
         metrics = SimpleNamespace(current_aggregators=list, shares_steps=False)
         self.progress = progress = SimpleNamespace(
@@ -61,27 +65,27 @@ class Run:
             is_epoch_end_requested=False,
         )
         self.requests, self.local = RunRequests(), local or RunRequests()
-        self.sync = Sync(is_late)
+        self.sync, self.ranks = Sync(is_late), LoneRank()
         context = SimpleNamespace(
-            processes=LoneRank(),
+            processes=self.ranks,
             requests=self.requests,
             local_requests=self.local,
             state=RunState(),
             batch=SimpleNamespace(is_last=False),
-            plan=SimpleNamespace(max_steps=-1, max_duration=None),
+            plan=SimpleNamespace(max_steps=-1, max_duration=max_duration),
             data=SimpleNamespace(train_stream=SimpleNamespace(looks_ahead=False)),
             training=SimpleNamespace(
                 progress=progress, metrics=metrics, timekeeper=SimpleNamespace(stopwatch=watch)
             ),
         )
-        self._consensus = RankConsensus(context, DurationLimit(context), self.sync)
+        self.consensus = RankConsensus(context, DurationLimit(context), self.sync)
 
     def window(self, kind: str = "", when: str = "") -> bool:
         """Run a window, with a request before or after its backward; return if one was served."""
         if when == "before":
             setattr(self.local, kind, True)
         self.sync.backward()
-        self._consensus.after_window()
+        self.consensus.after_window()
         if when == "after":
             setattr(self.local, kind, True)
         served = [self.requests.is_stopping, *vars(self.progress).values()]
@@ -116,3 +120,24 @@ def test_a_resumed_run_serves_a_request_in_the_window_of_the_uncut_one(is_late, 
 def test_a_stop_in_the_first_window_of_a_fit_is_served_there() -> None:
     """Nothing was sent before it, and the ranks exchange in that window in any case."""
     assert Run(is_late=True).window("is_stopping", "before")
+
+
+def test_a_limit_on_samples_is_exchanged_in_each_window() -> None:
+    """Each rank counts its own, so the flag in the gradients would come too late."""
+    run = Run(is_late=True, max_duration=Time(8, "sp"))
+    for samples, is_over in [(4, False), (6, False), (8, True)]:
+        run.progress.samples_completed = samples
+        run.window()
+        assert run.consensus.is_over() is is_over
+
+
+def test_without_requests_the_first_windows_alone_are_exchanged() -> None:
+    """An exchange costs a reduction, which the flag of the gradients saves."""
+    run = Run(is_late=True)
+    run.sync.any_rank_requests()
+    num_exchanges = []
+    for _ in range(3):
+        run.window()
+        num_exchanges.append(run.ranks.num_exchanges)
+    # the flag of the first window is always set, and is late
+    assert num_exchanges == [1, 2, 2]

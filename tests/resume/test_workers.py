@@ -12,8 +12,12 @@ import numpy as np
 import pytest
 import torch
 from launchers import heed_ctrl_c
+from quiet_trainers import QUIET_OPTIONS
 from samples import one_in
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from small_modules import LinearModule
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+
+from trainer_hooks import Trainer
 
 pytestmark = pytest.mark.slow
 
@@ -220,6 +224,37 @@ def setup(kit, scenario):
 def test_a_cut_changes_nothing_with_worker_processes(scenario, lab, kit):
     """Whatever draws random numbers, in workers or for them, a cut at any batch does not show."""
     assert lab.check(lambda: setup(kit, scenario), drawn=3) >= 12
+
+
+class LegacyDraws(Dataset):
+    """Samples that a worker draws from NumPy's global generator."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor([np.random.random(), 1.0], dtype=torch.float32)
+
+
+class Recorder(LinearModule):
+    """Keeps the first column of its batches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.draws: list[float] = []
+
+    def training_step(self, batch, batch_idx):
+        self.draws.extend(batch[:, 0].tolist())
+        return super().training_step(batch, batch_idx)
+
+
+@pytest.mark.parametrize("is_persistent", [False, True])
+def test_each_epoch_has_other_draws_of_numpy(is_persistent):
+    """A worker seeds NumPy for each epoch, and for no two epochs alike."""
+    module = Recorder()
+    loader = DataLoader(LegacyDraws(), 2, num_workers=1, persistent_workers=is_persistent)
+    Trainer(max_epochs=3, **QUIET_OPTIONS).fit(module, loader)
+    assert len(set(module.draws)) == 12
 
 
 def test_ctrl_c_reaches_workers_without_ending_them(tmp_path):

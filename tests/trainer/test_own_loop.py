@@ -1266,6 +1266,31 @@ def test_a_loop_in_several_cells() -> None:
     assert seen == [(epoch, number) for epoch in range(2) for number in range(4)]
 
 
+@pytest.mark.parametrize(
+    ("is_trained", "steps_after"), [(True, [1, 1, 2]), (False, [0, 1, 2])], ids=["ended", "cut"]
+)
+def test_an_accumulation_window_in_several_cells(is_trained, steps_after) -> None:
+    """The next cell ends the window of a trained batch; one that was cut has left none."""
+    run, net = a_run(max_epochs=1, accumulate_grad_batches=2)
+    run.open()
+    loader, steps = batches(), []
+
+    def cell(*, interrupted: bool) -> None:
+        for _ in run.epochs():
+            for batch in run.batches(loader):
+                if is_trained or not interrupted:
+                    train_on(run, net, batch)
+                if interrupted:
+                    raise KeyboardInterrupt
+                steps.append(run.progress.steps_completed)
+
+    with pytest.raises(KeyboardInterrupt):
+        cell(interrupted=True)
+    cell(interrupted=False)
+    run.close()
+    assert steps == steps_after
+
+
 def test_a_resume_that_is_interrupted_logs_in_batches(tmp_path) -> None:
     """The next cell, which takes the batch after the resumed one, logs values of batches."""
     saved_between(tmp_path)
