@@ -14,15 +14,6 @@ from torch.utils.data import DataLoader, TensorDataset
 from trainer_hooks import Trainer
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Leave the other cores free."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture
 def net_type():
     return LinearWithHyperparameters

@@ -84,21 +84,27 @@ def test_validation_leaves_no_trace(bare, data) -> None:
     assert_same(module, expected)
 
 
+def train_in_windows(module, data, accumulate, change_gradients=list) -> None:
+    """Train by hand; the gradients of a window are changed before its step."""
+    optimizer = adam(module.parameters())
+    torch.manual_seed(4)
+    for _ in range(EPOCHS):
+        for index, batch in enumerate(data):
+            if index % accumulate == 0:
+                optimizer.zero_grad()
+            (module.loss_of(batch) / accumulate).backward()
+            if (index + 1) % accumulate == 0 or index == len(data) - 1:
+                change_gradients(module.parameters())
+                optimizer.step()
+
+
 @pytest.mark.parametrize("accumulate", [2, 3])
 def test_accumulation(accumulate, bare, data) -> None:
     """Windows of batches make a step, the epoch's last and shorter one too, equally divided."""
     module, expected = DropoutRegression(), DropoutRegression()
     trainer = bare(max_epochs=EPOCHS, accumulate_grad_batches=accumulate)
     fit(trainer, module, data)
-    optimizer = adam(expected.parameters())
-    torch.manual_seed(4)
-    for _ in range(EPOCHS):
-        for index, batch in enumerate(data):
-            if index % accumulate == 0:
-                optimizer.zero_grad()
-            (expected.loss_of(batch) / accumulate).backward()
-            if (index + 1) % accumulate == 0 or index == len(data) - 1:
-                optimizer.step()
+    train_in_windows(expected, data, accumulate)
     assert_same(module, expected)
     assert trainer.global_step == EPOCHS * -(-len(data) // accumulate)
 
@@ -111,16 +117,7 @@ def test_clipping(algorithm, accumulate, bare, data) -> None:
     clip = {"norm": nn.utils.clip_grad_norm_, "value": nn.utils.clip_grad_value_}[algorithm]
     options = {"gradient_clip_val": 0.1, "gradient_clip_algorithm": algorithm}
     fit(bare(max_epochs=EPOCHS, accumulate_grad_batches=accumulate, **options), module, data)
-    optimizer = adam(expected.parameters())
-    torch.manual_seed(4)
-    for _ in range(EPOCHS):
-        for index, batch in enumerate(data):
-            if index % accumulate == 0:
-                optimizer.zero_grad()
-            (expected.loss_of(batch) / accumulate).backward()
-            if (index + 1) % accumulate == 0 or index == len(data) - 1:
-                clip(expected.parameters(), 0.1)
-                optimizer.step()
+    train_in_windows(expected, data, accumulate, lambda parameters: clip(parameters, 0.1))
     assert_same(module, expected)
 
 

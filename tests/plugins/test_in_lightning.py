@@ -203,7 +203,7 @@ REPLACED = """
     for_lightning = lightning_factory(make)
 """
 
-PASSES_ITS_OWN = """
+BEGIN = """
 import json, warnings
 warnings.simplefilter("ignore")
 import pytorch_lightning as pl
@@ -220,7 +220,9 @@ class Net(pl.LightningModule):
         return self.layer(batch).pow(2).mean()
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), 0.1)
+"""
 
+PASSES_ITS_OWN = """
 def heard(*callbacks):
     HEARD.clear()
     trainer = pl.Trainer(
@@ -245,7 +247,7 @@ def test_what_the_user_passes_replaces_it(installed, run_with_plugins, package) 
         groups = {"pytorch_lightning.callbacks_factory": {"tally": "factories:for_lightning"}}
     name = package.replace("_", "-")
     installed.declare(name, (name, "1.0", {"factories": REPLACED}, groups))
-    done = run_with_plugins(PASSES_ITS_OWN.replace("{package}", package), name)
+    done = run_with_plugins((BEGIN + PASSES_ITS_OWN).replace("{package}", package), name)
     assert done.returncode == 0, done.stderr
     bell, tally = ["package's", "rings"], ["package's", 3]
     assert json.loads(done.stdout.splitlines()[-1]) == [
@@ -258,22 +260,7 @@ def test_what_the_user_passes_replaces_it(installed, run_with_plugins, package) 
 
 
 FROM_THE_MODULE = """
-import json, warnings
-warnings.simplefilter("ignore")
-import pytorch_lightning as pl
-import torch
-from torch.utils.data import DataLoader
-from trainer_hooks.adapters import to_lightning
-from {package}.factories import HEARD, Bell, Tally
-
-class Net(pl.LightningModule):
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(3, 1)
-    def training_step(self, batch, batch_idx):
-        return self.layer(batch).pow(2).mean()
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), 0.1)
+class WithCallbacks(Net):
     def configure_callbacks(self):
         return [to_lightning(Tally("module's")), to_lightning(Bell("module's"))]
 
@@ -281,7 +268,7 @@ trainer = pl.Trainer(
     accelerator="cpu", max_epochs=1, logger=False, enable_checkpointing=False,
     enable_progress_bar=False, enable_model_summary=False,
 )
-trainer.fit(Net(), DataLoader(torch.rand(6, 3), batch_size=2))
+trainer.fit(WithCallbacks(), DataLoader(torch.rand(6, 3), batch_size=2))
 names = [type(callback).__name__ for callback in trainer.callbacks]
 print(json.dumps([sorted(HEARD, key=str), names.count("Tally"), names.count("Bell")]))
 """
@@ -292,7 +279,7 @@ def test_what_the_module_brings_replaces_it(installed, run_with_plugins) -> None
     groups = {"trainer_hooks.callbacks_factory": {"tally": "factories:make"}}
     package = "brought"
     installed.declare(package, (package, "1.0", {"factories": REPLACED}, groups))
-    done = run_with_plugins(FROM_THE_MODULE.replace("{package}", package), package)
+    done = run_with_plugins((BEGIN + FROM_THE_MODULE).replace("{package}", package), package)
     assert done.returncode == 0, done.stderr
     heard = [["module's", "rings"], ["module's", 3]]
     assert json.loads(done.stdout.splitlines()[-1]) == [heard, 1, 1]

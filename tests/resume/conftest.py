@@ -26,15 +26,6 @@ SAMPLES = 18
 BATCH_SIZE = 4  # five batches an epoch, the last one smaller
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Keep sums in one order, and the other cores free."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 class Samples(Dataset):
     """Numbered samples; `augment` makes of the same sample another one each time."""
 

@@ -95,15 +95,6 @@ class Digits(Module):
         return torch.optim.Adam(self.parameters(), lr=1e-2)
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Several wait for each other longer than such small sums take."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _one_table_of_operators():
     """Make torch's table of ONNX operators once: that is half of each export."""

@@ -49,15 +49,6 @@ class Blind(Classifier):
         pass
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Several wait for each other longer than such small sums take."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def digits():
     from sklearn.datasets import load_digits

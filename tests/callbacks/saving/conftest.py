@@ -17,8 +17,15 @@ class LogsConstantLoss(LinearWithAdam):
 
 
 @pytest.fixture
-def fit(tmp_path):
+def fit_inputs():
+    """The module's class, the samples and the epochs of `fit`; a file may override them."""
+    return LogsConstantLoss, torch.ones(8, 2), 2
+
+
+@pytest.fixture
+def fit(tmp_path, fit_inputs):
     """Return a function that trains with callbacks and returns the trainer."""
+    make_module, samples, max_epochs = fit_inputs
 
     def fit(*callbacks, ckpt_path=None, **options) -> Trainer:
         trainer = Trainer(
@@ -29,11 +36,9 @@ def fit(tmp_path):
             plugins=False,
             enable_progress_bar=False,
             enable_model_summary=False,
-            **{"max_epochs": 2, **options},
+            **{"max_epochs": max_epochs, **options},
         )
-        trainer.fit(
-            LogsConstantLoss(), DataLoader(torch.ones(8, 2), batch_size=2), ckpt_path=ckpt_path
-        )
+        trainer.fit(make_module(), DataLoader(samples, batch_size=2), ckpt_path=ckpt_path)
         return trainer
 
     return fit

@@ -13,9 +13,8 @@ import pytest
 import torch
 import warm_python
 from small_modules import LinearWithAdam
-from torch.utils.data import DataLoader
 
-from trainer_hooks import Callback, Trainer
+from trainer_hooks import Callback
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.checkpoint.file import write_checkpoint
 from trainer_hooks.errors import CheckpointError, OptionError, UsageError
@@ -84,25 +83,8 @@ class At(Callback):
 
 
 @pytest.fixture
-def fit(tmp_path):
-    """Return a function that trains for an epoch with callbacks."""
-
-    def fit(*callbacks, ckpt_path=None, **options) -> Trainer:
-        trainer = Trainer(
-            callbacks=callbacks,
-            default_root_dir=tmp_path,
-            accelerator="cpu",
-            logger=False,
-            plugins=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            **{"max_epochs": 1, **options},
-        )
-        data = DataLoader(torch.arange(16.0).reshape(8, 2), batch_size=2)
-        trainer.fit(SeededRegression(), data, ckpt_path=ckpt_path)
-        return trainer
-
-    return fit
+def fit_inputs():
+    return SeededRegression, torch.arange(16.0).reshape(8, 2), 1
 
 
 def saver(folder, every=2, **options) -> ModelCheckpoint:
