@@ -257,36 +257,3 @@ def test_a_folder_is_where_further_modules_are_looked_for(tmp_path) -> None:
         [*words, str(tmp_path)], capture_output=True, text=True, imports=(str(tmp_path), "apart")
     )
     assert (done.stdout, done.stderr) == ("3 False\n", "")
-
-
-@pytest.mark.linux
-def test_the_workers_of_a_run_share_its_processes(tmp_path, monkeypatch) -> None:
-    """Modules are imported once for all, and a worker goes on when the one that began has ended."""
-    log = tmp_path / "log"
-    (tmp_path / "apart.py").write_text(f"open({str(log)!r}, 'a').write('imported\\n')\n")
-    imports = (str(tmp_path), "apart")
-    words = [sys.executable, "-c", "import sys; print('apart' in sys.modules)"]
-    assert warm_python.run(words, capture_output=True, text=True).stdout == "False\n"
-    monkeypatch.setenv("PYTEST_XDIST_TESTRUNUID", str(tmp_path))
-    read = frozenset((name, os.environ[name]) for name in os.environ if warm_python._is_read(name))
-    listening = []  # what else would close at the end of this process
-    monkeypatch.setattr("atexit.register", listening.append)
-    first, *others = (warm_python._connect_or_make(imports, read) for _ in range(3))
-
-    def runs_in(server) -> bool:
-        monkeypatch.setitem(warm_python._servers, (imports, read), server)
-        done = warm_python.run(words, capture_output=True, text=True, imports=imports)
-        return (done.stdout, done.stderr, done.returncode) == ("True\n", "", 0)
-
-    assert all(map(runs_in, (first, *others)))
-    assert log.read_text() == "imported\n"
-    first.socket.close()
-    listening.pop()()
-    assert all(map(runs_in, others))
-    for server in others:
-        server.close()
-    again = warm_python._connect_or_make(imports, read)
-    assert runs_in(again)
-    assert log.read_text() == "imported\nimported\n"
-    again.socket.close()
-    listening.pop()()

@@ -11,16 +11,13 @@ A command with options of the interpreter other than `-W` and `-u`, or with a `p
 as a new interpreter does. So does one whose folders hold other files of modules that are imported
 already: another checkout of the package, or modules that stand in for others. Variables that are
 read before a child is forked, such as the number of threads, have a process that waits for each of
-their values. The workers of pytest-xdist share these processes: the first to need one starts it,
-and the others connect to it. Use `subprocess` itself where a test is about the start of an
-interpreter (the modules that are loaded, the hash seed) or about its end.
+their values. Use `subprocess` itself where a test is about the start of an interpreter (the modules
+that are loaded, the hash seed) or about its end.
 """
 
 from __future__ import annotations
 
 import atexit
-import errno
-import hashlib
 import inspect
 import json
 import os
@@ -104,28 +101,13 @@ class _Server:
         atexit.register(end)
         return cls(ours, output)
 
-    def fork(self, imports: tuple[str, ...] = (), listener: socket.socket | None = None) -> _Server:
-        """Fork a process that imports further modules, and waits for commands as this one does.
-
-        With a listening socket, it waits for connections instead, and forks a server for each.
-        """
+    def fork(self, imports: tuple[str, ...] = ()) -> _Server:
+        """Fork a process that imports further modules, and waits for commands as this one does."""
         ours, theirs = socket.socketpair()
-        passed = [] if listener is None else [listener.fileno()]
-        request = {"imports": imports, "numbers": [1, 2, *passed], "listeners": passed}
-        files = [self.output.fileno()] * 2
         with theirs:
-            try:
-                _, code = self.start(request, [*files, *passed, theirs.fileno()])
-            except RuntimeError:
-                ours.close()
-                raise
+            _, code = self.start({"imports": imports, "numbers": []}, [theirs.fileno()])
         os.close(code)
         return _Server(ours, self.output)
-
-    def close(self) -> None:
-        """End the process, or leave it to the others that are connected to it."""
-        self.socket.close()
-        self.output.close()
 
     def start(self, request: dict[str, Any], files: list[int]) -> tuple[int, int]:
         """Fork a child for a command; return its number, and a file that its code comes from."""
@@ -187,52 +169,12 @@ def _server_for(imports: tuple[str, ...], environ: dict[str, str]) -> _Server:
         return _given[0]
     read = frozenset((name, value) for name, value in environ.items() if _is_read(name))
     with _servers_lock:
-        for key in (((), read), (imports, read)):
-            if key not in _servers:
-                _servers[key] = _connect_or_make(*key)
-                atexit.register(_servers[key].close)
+        if ((), read) not in _servers:
+            _servers[(), read] = _Server.new(dict(read))
+        if (imports, read) not in _servers:
+            _servers[imports, read] = _servers[(), read].fork(imports)
+            atexit.register(_servers[imports, read].socket.close)
         return _servers[imports, read]
-
-
-def _connect_or_make(imports: tuple[str, ...], read: frozenset[tuple[str, str]]) -> _Server:
-    """Return a fork of another worker's server; where none has it, make one for all of them."""
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
-    if run is None or not sys.platform.startswith("linux"):
-        return _make(imports, read)
-    words = repr((run, sys.executable, _PACKAGE, __file__, imports, sorted(read)))
-    # a name that begins with a zero is no file, and is free again when the server ends
-    address = b"\0trainer_hooks " + hashlib.sha256(words.encode()).digest()
-    while True:
-        listener = socket.socket(socket.AF_UNIX)
-        try:
-            listener.bind(address)
-            listener.listen(64)
-        except OSError as error:
-            listener.close()
-            if error.errno != errno.EADDRINUSE:
-                raise
-        else:
-            with listener:
-                server = _make(imports, read)
-                try:
-                    listening = server.fork(listener=listener)
-                except RuntimeError:
-                    server.socket.close()
-                    raise
-            atexit.register(listening.socket.close)  # it ends by that
-            return server
-        connection = socket.socket(socket.AF_UNIX)
-        # else it is about to listen, or ends, perhaps by an error that shows when it is made here
-        with suppress(ConnectionError):
-            connection.connect(address)
-            if connection.recv(1):
-                return _Server(connection, tempfile.TemporaryFile())
-        connection.close()
-
-
-def _make(imports: tuple[str, ...], read: frozenset[tuple[str, str]]) -> _Server:
-    """Start a process for a command's variables; one with further modules is its fork."""
-    return _servers[(), read].fork(imports) if imports else _Server.new(dict(read))
 
 
 _Popen = subprocess.Popen  # `fork_all_from` replaces the name

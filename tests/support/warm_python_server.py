@@ -4,8 +4,7 @@ It reads commands from a socket. With each come files: standard input, output an
 `pass_fds`, perhaps a socket, and one to which the child's number and, when it has ended, its status
 are written. Then comes JSON: the command's words, folder and environment. By the socket the child
 has a process to fork children of its own from. A command without words makes such a process, which
-imports further modules and serves the socket. With a listening socket among its files, it forks
-such a process for each connection.
+imports further modules and serves the socket.
 """
 
 from __future__ import annotations
@@ -78,12 +77,7 @@ def main(number: int, folder: str) -> None:
         # collections in the children, of which an interpreter's end makes several, skip these
         gc.collect()
         gc.freeze()
-        commands = socket.socket(fileno=request["server"])
-        if request.get("listeners"):
-            listener = socket.socket(fileno=request["listeners"][0])
-            request = serve_connections(listener, commands)
-        else:
-            request = serve(commands)
+        request = serve(socket.socket(fileno=request["server"]))
     if request is None:
         return
     code = 0
@@ -159,10 +153,9 @@ def serve(commands: socket.socket) -> dict[str, Any] | None:
         if commands not in ready:
             continue
         header, files, _, _ = socket.recv_fds(commands, 4, _MOST_FILES)
-        message = _exactly(commands, int.from_bytes(header, "big"))
-        if not message:
+        if not header:
             return None
-        request = json.loads(message)
+        request = json.loads(_exactly(commands, int.from_bytes(header, "big")))
         child = os.fork()
         if child == 0:
             signal.set_wakeup_fd(-1)
@@ -176,26 +169,6 @@ def serve(commands: socket.socket) -> dict[str, Any] | None:
         codes[child] = files.pop()
         for file in files:
             os.close(file)
-
-
-def serve_connections(listener: socket.socket, life: socket.socket) -> dict[str, Any] | None:
-    """Fork a child for each connection; return its command to serve it, and None at the end.
-
-    Args:
-        listener: the socket that others connect to.
-        life: a socket whose other end is closed at the end.
-    """
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
-    while life not in select.select([listener, life], [], [])[0]:
-        connection, _ = listener.accept()
-        if os.fork() == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            listener.close()
-            life.close()
-            connection.send(b"1")  # it has done its imports
-            return {"imports": [], "server": connection.detach()}
-        connection.close()
-    return None
 
 
 def _take_over(files: list[int], request: dict[str, Any]) -> None:
@@ -215,13 +188,9 @@ def _take_over(files: list[int], request: dict[str, Any]) -> None:
 
 
 def _exactly(commands: socket.socket, size: int) -> bytes:
-    """Read a message; empty where the other end closed the socket before it was whole."""
     data = b""
     while len(data) < size:
-        more = commands.recv(size - len(data))
-        if not more:
-            return b""
-        data += more
+        data += commands.recv(size - len(data))
     return data
 
 
