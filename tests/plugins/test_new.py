@@ -100,7 +100,7 @@ STAND_INS = ROOT / "tests" / "adapters" / "composer" / "stand_ins"
 """For torchvision, which Composer imports for models of its own alone."""
 
 
-@pytest.mark.slow  # trains in four other trainers
+@pytest.mark.exhaustive  # trains in four other trainers
 def test_it_passes_the_check_in_the_other_trainers(shipped: Shipped, tmp_path: Path) -> None:
     """`plugins check --everywhere` finds nothing in any trainer that is installed."""
     # its own tests have run the other checks

@@ -153,9 +153,10 @@ def serve(commands: socket.socket) -> dict[str, Any] | None:
         if commands not in ready:
             continue
         header, files, _, _ = socket.recv_fds(commands, 4, _MOST_FILES)
-        if not header:
+        message = _exactly(commands, int.from_bytes(header, "big"))
+        if not message:
             return None
-        request = json.loads(_exactly(commands, int.from_bytes(header, "big")))
+        request = json.loads(message)
         child = os.fork()
         if child == 0:
             signal.set_wakeup_fd(-1)
@@ -188,9 +189,13 @@ def _take_over(files: list[int], request: dict[str, Any]) -> None:
 
 
 def _exactly(commands: socket.socket, size: int) -> bytes:
+    """Read a message; empty where the other end closed the socket before it was whole."""
     data = b""
     while len(data) < size:
-        data += commands.recv(size - len(data))
+        more = commands.recv(size - len(data))
+        if not more:
+            return b""
+        data += more
     return data
 
 
