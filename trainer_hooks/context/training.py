@@ -20,7 +20,6 @@ from trainer_hooks.runtime.buffers import BufferRecord
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from trainer_hooks.context.context import RunContext
     from trainer_hooks.module.module import Module
 
 
@@ -47,26 +46,6 @@ class FitPosition:
     broken_off: str = ""
     pending: dict[str, Any] = field(default_factory=dict)
     states: dict[str, Any] = field(default_factory=lambda: {"stream": dict(UNOPENED)})
-
-
-def read_position(context: RunContext) -> FitPosition:
-    """Return the position of a running fit."""
-    saved = context.resumed.get("trainer_hooks", {})
-    window = None if context.data.stream is None else context.plan.accumulate_grad_batches
-    return FitPosition(
-        is_inside_batch=context.batch.is_taken or saved.get("inside_batch", False),
-        window=saved.get("accumulate_grad_batches", window),
-        slot=dict(saved.get("slot", {})),
-        broken_off=str(saved.get("broken_off", "")),
-        pending=context.state_registry.pending(context.resumed),
-    )
-
-
-def end_position(context: RunContext) -> FitPosition:
-    """Return the position at which a fit ends, while its loaders are still there."""
-    position = read_position(context)
-    position.states = context.state_registry.states_of_run()
-    return position
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks._log import warn
-from trainer_hooks.context.requests import SavedRequests
+from trainer_hooks.context.position import SavedRequests
 from trainer_hooks.context.state_registry import REFUSE, RegisteredState, StateRegistry
 from trainer_hooks.data.data_hooks import defines
 from trainer_hooks.data.generators import generator_states, generators_in, restore_generators

@@ -11,8 +11,9 @@ from trainer_hooks._text import count_with_noun
 from trainer_hooks.clock.progress import EpochStage, Progress
 from trainer_hooks.connector.connector import CallbackConnector
 from trainer_hooks.connector.run_lock import RunLock
+from trainer_hooks.context.position import end_position
 from trainer_hooks.context.run_state import RunState
-from trainer_hooks.context.training import TrainingState, end_position
+from trainer_hooks.context.training import TrainingState
 from trainer_hooks.errors import OptionError, UsageError
 from trainer_hooks.loggers.logger_guards import LoggerGuards
 from trainer_hooks.runtime.device import pick_device

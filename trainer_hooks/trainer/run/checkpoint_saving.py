@@ -21,7 +21,7 @@ from trainer_hooks.checkpoint.safetensors_file import (
     is_safetensors,
     require_weights_only,
 )
-from trainer_hooks.context.training import read_position
+from trainer_hooks.context.position import read_position
 from trainer_hooks.errors import TrainerHooksWarning, UsageError
 from trainer_hooks.hooks.relay import current_hook
 from trainer_hooks.module.torch_wrappers import unsharded_class
