@@ -59,7 +59,7 @@ _OWN_TYPES: dict[str, type | tuple[type, ...]] = {
     "state_versions": dict,
     "stop": dict,
     "stream": dict,
-    "val_generators": (dict, list),
+    "val_generators": dict,
     "wall_times": dict,
     "world_size": int,
 }

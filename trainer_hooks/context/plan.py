@@ -85,8 +85,8 @@ class RunPlan:
         """Return the batches of an accumulation window once a resume has restored them.
 
         Args:
-            set_window: `FitPosition.set_window` of the run that was cut. It counts if that run
-                began with as many batches as this one has.
+            set_window: the number that a hook set in the run that was cut, as `now`, and the one
+                before, which must be this run's.
         """
         if set_window is None or set_window["before"] != self.accumulate_grad_batches:
             return self.accumulate_grad_batches

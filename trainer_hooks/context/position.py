@@ -1,8 +1,4 @@
-"""The position of a fit: the part of a checkpoint about the loop, its requests and its loaders.
-
-`FitPosition` reads it from a run and restores it there; `training.EndedFit` is the position at
-which a fit has ended. The state registry reads both by the same names.
-"""
+"""The position of a running fit, and its requests, as a checkpoint holds them."""
 
 from __future__ import annotations
 
@@ -10,15 +6,34 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._names import ours
 from trainer_hooks.context.requests import REQUESTED, RunRequests
-from trainer_hooks.context.training import EndedFit
+from trainer_hooks.context.training import FitPosition
 
 if TYPE_CHECKING:
-    from trainer_hooks.clock.progress import Progress
     from trainer_hooks.context.context import RunContext
 
 
-class FitPosition:
-    """The position of a running fit.
+def read_position(context: RunContext) -> FitPosition:
+    """Return the position of a running fit."""
+    saved = context.resumed.get("trainer_hooks", {})
+    window = None if context.data.stream is None else context.plan.accumulate_grad_batches
+    return FitPosition(
+        is_inside_batch=context.batch.is_taken or saved.get("inside_batch", False),
+        window=saved.get("accumulate_grad_batches", window),
+        slot=dict(saved.get("slot", {})),
+        broken_off=str(saved.get("broken_off", "")),
+        pending=context.state_registry.pending(context.resumed),
+    )
+
+
+def end_position(context: RunContext) -> FitPosition:
+    """Return the position at which a fit ends, while its loaders are still there."""
+    position = read_position(context)
+    position.states = context.state_registry.states_of_run()
+    return position
+
+
+class SavedRequests:
+    """The requests of a running fit as a checkpoint holds them, and their restoring.
 
     Args:
         context: the run's context.
@@ -26,161 +41,20 @@ class FitPosition:
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
-        self._data = context.data
 
-    def end(self) -> EndedFit:
-        """Return the position at which the fit ends, as plain data; its loaders are still there."""
-        return EndedFit(
-            loop=self.loop,
-            evaluators=self.evaluators,
-            stream=self.stream,
-            renewed=dict(self.renewed),
-            sharding_seed=self.sharding_seed,
-            val_generators=self.val_generators,
-            # the next run makes a new Precision, and takes the loss scale from here
-            scaler=self.scaler,
-            is_inside_batch=self.is_inside_batch,
-            window=self.window,
-            set_window=self.set_window,
-            slot=self._saved.get("slot", {}),
-            broken_off=self.broken_off,
-            # the run failed before its loop: what it had yet to restore is what it goes on with
-            pending=self.pending,
-        )
-
-    @property
-    def _saved(self) -> dict[str, Any]:
-        """`checkpoint["trainer_hooks"]` of the checkpoint that the loop has yet to restore."""
-        saved: dict[str, Any] = self._context.resumed.get("trainer_hooks", {})
-        return saved
-
-    @property
-    def pending(self) -> dict[str, Any]:
-        """The states that the loop has yet to restore, by name; empty once it has."""
-        return self._context.state_registry.pending(self._context.resumed)
-
-    @property
-    def is_inside_batch(self) -> bool:
-        """Whether a batch has been taken whose hooks are not all called."""
-        return self._context.batch.is_taken or self._saved.get("inside_batch", False)
-
-    @property
-    def broken_off(self) -> str:
-        """The hook of an epoch that was broken off before the checkpoint was saved."""
-        return str(self._saved.get("broken_off", ""))
-
-    @property
-    def window(self) -> int | None:
-        """Batches of an accumulation window; None without a training loader."""
-        if "accumulate_grad_batches" in self._saved:
-            window: int = self._saved["accumulate_grad_batches"]
-            return window
-        return None if self._data.stream is None else self._context.plan.accumulate_grad_batches
-
-    @property
-    def set_window(self) -> dict[str, int] | None:
-        """The batches of a window that a hook set, and those as the fit began; None if it did not.
-
-        A hook that sets them as an epoch begins is not called again by a resume inside that epoch.
-        """
-        before = self._context.plan_at_start.accumulate_grad_batches
-        now = self._context.plan.accumulate_grad_batches
-        return {"before": before, "now": now} if now != before else None
-
-    # --- the loop and its loaders ---
-
-    @property
-    def loop(self) -> dict[str, Any]:
-        """The training loop's flags, which no counter holds."""
-        context = self._context
-        return {
-            "is_last_batch": context.batch.is_last,
-            "is_in_cycle": context.cycle.is_open,
-            "has_scheduled": context.batch.has_scheduled,
-        }
-
-    def load_loop(self, state: dict[str, Any]) -> None:
-        """Restore the training loop's flags."""
-        context = self._context
-        context.batch.is_last = state["is_last_batch"]
-        context.cycle.is_open = state["is_in_cycle"]
-        context.batch.has_scheduled = state["has_scheduled"]
-
-    @property
-    def evaluators(self) -> dict[str, Any]:
-        """The states of the validation schedules."""
-        return dict(self._context.validation.evaluators)
-
-    def load_evaluators(self, state: dict[str, Any]) -> None:
-        """Restore the states of the validation schedules."""
-        self._context.validation.evaluators = dict(state)
-
-    @property
-    def stream(self) -> dict[str, Any] | None:
-        """The position of the training loader; before it is made, that of the last fit."""
-        if self._data.stream is None:
-            return self._context.training.ended.stream
-        return self._data.stream.state_dict(inside_batch=self._context.batch.is_taken)
-
-    def load_stream(self, state: dict[str, Any]) -> None:
-        """Go on with the training loader at a position."""
-        progress: Progress = self._context.training.progress
-        self._data.restore_position(state, progress)
-
-    @property
-    def renewed(self) -> dict[str, Any]:
-        """The position of the loaders that were made anew inside the training."""
-        return self._data.renewed
-
-    def load_renewed(self, state: dict[str, Any]) -> None:
-        """Restore the position of loaders that are made anew, if this run makes them anew."""
-        if self._data.renewed:
-            self._data.renewed = state
-
-    @property
-    def sharding_seed(self) -> int | None:
-        """The seed by which the ranks share the data."""
-        return self._data.sharding_seed
-
-    def load_sharding_seed(self, seed: int) -> None:
-        """Let the ranks share the data by a seed."""
-        self._data.sharding_seed = seed
-
-    @property
-    def val_generators(self) -> dict[str, Any]:
-        """The random states of the validation loaders; before they are made, the last fit's."""
-        if "validate" in self._data.evaluation:
-            return self._data.evaluation["validate"].generator_states()
-        return self._context.training.ended.val_generators
-
-    def load_val_generators(self, states: dict[str, Any]) -> None:
-        """Restore the random states of the validation loaders that are there."""
-        if "validate" in self._data.evaluation:
-            self._data.evaluation["validate"].set_generator_states(states)
-
-    @property
-    def scaler(self) -> dict[str, Any]:
-        """The state of the loss scaler."""
-        return self._context.precision.state_dict()
-
-    # --- requests ---
-
-    @property
     def stop(self) -> dict[str, Any] | None:
-        """The request for a stop that the run has yet to follow; None if there is none."""
+        """Return the request for a stop that the run has yet to follow; None if there is none."""
         return self._request_state() if _is_requested(self._context.requests) else None
 
-    @property
     def own_stop(self) -> dict[str, Any] | None:
-        """This rank's request for a stop that the ranks have yet to agree on, or None."""
+        """Return this rank's request for a stop that the ranks have yet to agree on, or None."""
         context, local = self._context, self._context.local_requests
         if _is_requested(context.requests) or not _is_requested(local):
             return None
         return {**self._request_state(), "is_sent": "is_stopping" not in local.unsent}
 
-    @property
     def own_requests(self) -> dict[str, bool] | None:
-        """This rank's other requests that the ranks have yet to agree on, or None.
+        """Return this rank's other requests that the ranks have yet to agree on, or None.
 
         Each has its name, and whether the last backward has sent it to the other ranks.
         """

@@ -23,6 +23,8 @@ LEAVE = "leave"
 REFUSE = "refuse"
 """For `RegisteredState.missing`: a checkpoint without the state cannot be resumed from."""
 
+_REQUESTS = frozenset({"stop", "own_stop", "own_requests"})
+
 _MAX_COPIED = 1 << 20
 """Bytes of the largest tensor that a snapshot copies."""
 
@@ -49,6 +51,8 @@ class RegisteredState:
         missing: the effect of a checkpoint without it: `LEAVE`, `REFUSE`, or the text of a warning.
         snapshot: returns the part of its state that a snapshot holds; None for all of it.
         is_per_rank: whether each rank has its own. Such a state is in a checkpoint by its name.
+        is_of_run: whether only a run has it. A checkpoint that is saved after a fit has the state
+            of its end, but of requests, of which none is left then.
     """
 
     name: str
@@ -62,6 +66,7 @@ class RegisteredState:
     missing: str = LEAVE
     snapshot: Callable[[], dict[str, Any]] | None = None
     is_per_rank: bool = False
+    is_of_run: bool = False
 
     def read(self, checkpoint: dict[str, Any]) -> Any:
         """Return the state as a checkpoint holds it; None if it holds none."""
@@ -139,6 +144,14 @@ class StateRegistry:
             if registered.is_restored_by_loop or registered.name == "progress"
         }
         return {name: state for name, state in states.items() if state is not None}
+
+    def states_of_run(self) -> dict[str, Any]:
+        """Return by name the states that only a run has, but its requests."""
+        return {
+            registered.name: registered.state_dict()
+            for registered in self._states.values()
+            if registered.is_of_run and registered.name not in _REQUESTS
+        }
 
     def per_rank_names(self) -> list[str]:
         """Return the names of the states of which each rank has its own."""

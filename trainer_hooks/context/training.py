@@ -1,6 +1,6 @@
 """TrainingState: the state of a module's training that outlives its single runs.
 
-`EndedFit` is a part of it: the position at which the last of them ended.
+`FitPosition` is a part of it: the position at which the last of them ended.
 """
 
 from __future__ import annotations
@@ -23,45 +23,29 @@ if TYPE_CHECKING:
     from trainer_hooks.module.module import Module
 
 
+UNOPENED: dict[str, Any] = {"opened_with": {}, "generators": {}, "num_batches": math.inf}
+"""The state of a training loader of which no batch was requested yet."""
+
+
 @dataclass(slots=True)
-class EndedFit:
-    """The position at which the last fit of a training has ended, for checkpoints saved after it.
+class FitPosition:
+    """The position of a fit, as a checkpoint holds it beside the states of the registry.
 
     Attributes:
-        loop: the training loop's flags, which no counter holds.
-        evaluators: the states of the validation schedules.
-        stream: the position of the training loader; None if no run has made one.
-        renewed: the position of the loaders that were made anew inside the training.
-        sharding_seed: the seed by which the ranks share the data.
-        val_generators: the random states of the validation loaders.
-        scaler: the state of the loss scaler.
-        stop: None: an ended fit has no request left.
-        own_stop: likewise.
-        own_requests: likewise.
-        is_inside_batch: whether a batch was broken off.
+        is_inside_batch: whether a batch has been taken whose hooks are not all called.
         window: batches of an accumulation window; None without a training loader.
-        set_window: those that a hook set, and those before; None if none did.
-        slot: the slot in which the checkpoint was saved that the fit could not go on from.
+        slot: the slot in which the checkpoint was saved that the loop has yet to go on from.
         broken_off: the hook of an epoch that was broken off before that checkpoint was saved.
-        pending: the states of that checkpoint that the fit had yet to restore.
+        pending: the states of that checkpoint that the loop has yet to restore, by name.
+        states: of a fit that has ended, the states of the registry that only a run has, by name.
     """
 
-    loop: dict[str, Any] = field(default_factory=dict)
-    evaluators: dict[str, Any] = field(default_factory=dict)
-    stream: dict[str, Any] | None = None
-    renewed: dict[str, Any] = field(default_factory=dict)
-    sharding_seed: int | None = None
-    val_generators: dict[str, Any] = field(default_factory=dict)
-    scaler: dict[str, Any] = field(default_factory=dict)
-    stop: None = None
-    own_stop: None = None
-    own_requests: None = None
     is_inside_batch: bool = False
     window: int | None = None
-    set_window: dict[str, int] | None = None
     slot: dict[str, str] = field(default_factory=dict)
     broken_off: str = ""
     pending: dict[str, Any] = field(default_factory=dict)
+    states: dict[str, Any] = field(default_factory=lambda: {"stream": dict(UNOPENED)})
 
 
 @dataclass(slots=True)
@@ -112,7 +96,7 @@ class TrainingState:
     num_batches: int | float = math.inf
     length: int | float = math.inf
     samples: tuple[int, int] | None = None
-    ended: EndedFit = field(default_factory=EndedFit)
+    ended: FitPosition = field(default_factory=FitPosition)
     saved_at: int = 0
     hparams: Mapping[str, Any] | None = None
     origin: str | None = None

@@ -10,13 +10,12 @@ from trainer_hooks import Callback, DataModule, Module
 from trainer_hooks.errors import DataError
 
 
-class Draws(Module):
-    """Draws its data anew each time that it is asked for a loader, from the epoch and at random."""
+class Trains(Module):
+    """Notes the sum of each batch."""
 
     def __init__(self) -> None:
         super().__init__()
         self.layer = torch.nn.Linear(2, 1)
-        self.asked: list[tuple[str, int]] = []
         self.seen: list[float] = []
 
     def training_step(self, batch, batch_idx):
@@ -28,6 +27,14 @@ class Draws(Module):
 
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.01)
+
+
+class Draws(Trains):
+    """Draws its data anew each time that it is asked for a loader, from the epoch and at random."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[str, int]] = []
 
     def train_dataloader(self):
         return self._loader("train")
@@ -132,6 +139,43 @@ def test_a_resumed_run_has_the_loaders_of_the_uncut_one(every, bare, tmp_path) -
         done = torch.load(path, weights_only=True)["trainer_hooks"]["progress"]["batches_completed"]
         assert resumed.seen == whole.seen[done:], (number, resumed.asked)
         assert torch.equal(resumed.layer.weight, whole.layer.weight), number
+
+
+class Offsets(DataModule):
+    """Draws the offset of its data once, and counts the loaders that it has made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.offset, self.made = 0.0, 0
+
+    def setup(self, stage) -> None:
+        self.offset = float(torch.rand(()))
+
+    def train_dataloader(self):
+        self.made += 1
+        data = torch.arange(12.0).reshape(6, 2) + self.offset + self.trainer.current_epoch
+        return DataLoader(TensorDataset(data), batch_size=2)
+
+    def state_dict(self):
+        return {"offset": self.offset, "made": self.made}
+
+    def load_state_dict(self, state) -> None:
+        self.offset, self.made = state["offset"], state["made"]
+
+
+def test_a_data_module_has_its_state_before_and_after_it_makes_the_loaders_again(
+    bare, tmp_path
+) -> None:
+    """Its loaders are made from the saved state, and do not count twice in it."""
+    options = {"max_epochs": 3, "reload_dataloaders_every_n_epochs": 1}
+    saves, whole, data = SavesAll(tmp_path), Trains(), Offsets()
+    bare(saves, **options).fit(whole, datamodule=data)
+    for path in saves.paths[1:9:3]:  # inside an epoch, at its end, and after it
+        resumed, resumed_data = Trains(), Offsets()
+        bare(**options).fit(resumed, datamodule=resumed_data, ckpt_path=path)
+        done = torch.load(path, weights_only=True)["trainer_hooks"]["progress"]["batches_completed"]
+        assert resumed.seen == whole.seen[done:], path
+        assert resumed_data.state_dict() == data.state_dict(), path
 
 
 def test_a_run_without_the_option_writes_nothing_of_it(bare, tmp_path) -> None:

@@ -21,7 +21,7 @@ from trainer_hooks.callbacks import (
     Checkpoint,
     ProgressBar,
 )
-from trainer_hooks.compat.accelerated.callbacks.default import get_default_callbacks
+from trainer_hooks.compat.accelerated.callbacks.built_in import get_default_callbacks
 from trainer_hooks.compat.accelerated.loss_tracker import LossTracker
 from trainer_hooks.compat.accelerated.run_config import (
     TrainerPlaceholderValues,

@@ -7,11 +7,13 @@ that no run can resume from.
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks._log import warn
+from trainer_hooks.context.position import SavedRequests
 from trainer_hooks.context.state_registry import REFUSE, RegisteredState, StateRegistry
 from trainer_hooks.data.data_hooks import defines
 from trainer_hooks.data.generators import generator_states, generators_in, restore_generators
@@ -27,30 +29,28 @@ if TYPE_CHECKING:
     from torch import nn
 
     from trainer_hooks.callbacks import Checkpoint
-    from trainer_hooks.context.position import FitPosition
-    from trainer_hooks.context.training import EndedFit, TrainingState
+    from trainer_hooks.context.context import RunContext
+    from trainer_hooks.context.training import TrainingState
     from trainer_hooks.trainer.core.trainer_core import TrainerCore
-
-_UNOPENED: dict[str, Any] = {"opened_with": {}, "generators": {}, "num_batches": math.inf}
-"""The state of a stream of which no batch was requested yet."""
 
 
 def build_state_registry(
-    core: TrainerCore, module: Module, position: FitPosition | EndedFit
+    core: TrainerCore, module: Module, context: RunContext | None
 ) -> StateRegistry:
     """Return the state registry of a running run, or of the training between two runs.
 
     Args:
         core: the trainer's core.
         module: the module that is trained.
-        position: that of the run, or between two runs the one at which the last fit has ended.
+        context: the run; None between two, when the last fit's end has the states of a run.
     """
     training, connector, processes, device = (
         core.training, core.connector, core.processes, core.device,
     )  # fmt: skip
     progress, keeper = training.progress, training.timekeeper
     metrics, history = training.metrics, training.history
-    run = cast("FitPosition", position)  # its `load_*` are called in a run only
+    run = cast("RunContext", context)  # None only where nothing below reads it
+    requests = SavedRequests(run)
     entry = RegisteredState
     # in the order of loading: counters first, because other entries read them, and random states
     # last, because loading the others may draw random numbers.
@@ -72,9 +72,9 @@ def build_state_registry(
               lambda _: None, only_training_changes=True),
         # under Lightning's key for it, the name of its precision plugin
         entry("scaler",
-              lambda: position.scaler or None,
+              lambda: core.precision.state_dict() or None,
               core.precision.load_state_dict, path=("MixedPrecision",),
-              only_training_changes=True),
+              only_training_changes=True, is_of_run=True),
         # not rolled back: `MetricStore.isolated` does that for what an evaluation shows
         entry("metrics", lambda: metrics.state_dict(lambda: metric_parts(module, owners_of(core))),
               lambda s: metrics.load_state_dict(s, metric_parts(module, owners_of(core)), device),
@@ -93,26 +93,33 @@ def build_state_registry(
         entry("callbacks", connector.state_dict, connector.load_state_dict, path=("callbacks",),
               is_rolled_back=False, snapshot=lambda: _states_without_savers(core)),
         *core.extra_states,
-        entry("loop", lambda: position.loop, lambda s: run.load_loop(s),
-              only_training_changes=True),
+        entry("loop", lambda: _loop(run), lambda s: _load_loop(run, s),
+              only_training_changes=True, is_of_run=True),
         # as it was when a validation began, which a resume repeats and which may request it again
-        entry("stop", lambda: position.stop, lambda s: run.load_stop(s), is_rolled_back=False),
+        entry("stop", requests.stop, requests.load_stop, is_rolled_back=False, is_of_run=True),
         # by the loop: the ranks agree at the fit's start, and had not agreed on this one yet
-        entry("own_stop", lambda: position.own_stop, lambda s: run.load_own_stop(s),
-              is_restored_by_loop=True, is_rolled_back=False, is_per_rank=True),
-        entry("own_requests", lambda: position.own_requests, lambda s: run.load_own_requests(s),
-              is_restored_by_loop=True, is_rolled_back=False, is_per_rank=True),
-        entry("evaluators", lambda: position.evaluators, lambda s: run.load_evaluators(s),
-              only_training_changes=True),
-        entry("stream", lambda: position.stream or dict(_UNOPENED), lambda s: run.load_stream(s),
+        entry("own_stop", requests.own_stop, requests.load_own_stop,
+              is_restored_by_loop=True, is_rolled_back=False, is_per_rank=True, is_of_run=True),
+        entry("own_requests", requests.own_requests, requests.load_own_requests,
+              is_restored_by_loop=True, is_rolled_back=False, is_per_rank=True, is_of_run=True),
+        entry("evaluators", lambda: dict(run.validation.evaluators),
+              lambda s: setattr(run.validation, "evaluators", dict(s)),
+              only_training_changes=True, is_of_run=True),
+        # before the loaders are made, the position at which the last fit ended
+        entry("stream",
+              lambda: (training.ended.states["stream"] if run.data.stream is None
+                       else run.data.stream.state_dict(inside_batch=run.batch.is_taken)),
+              lambda s: run.data.restore_position(s, progress),
               missing=REFUSE, is_restored_by_loop=True, only_training_changes=True,
-              is_per_rank=True),
-        entry("renewed", lambda: position.renewed or None, lambda s: run.load_renewed(s),
-              only_training_changes=True, is_per_rank=True),
+              is_per_rank=True, is_of_run=True),
+        # restored if this run makes its loaders anew, too
+        entry("renewed", lambda: dict(run.data.renewed) or None,
+              lambda s: setattr(run.data, "renewed", s if run.data.renewed else {}),
+              only_training_changes=True, is_per_rank=True, is_of_run=True),
         # loaders that are made later, as by `reload_dataloaders_every_n_epochs`, are sharded by it
         entry("sharding_seed",
-              lambda: position.sharding_seed, lambda s: run.load_sharding_seed(s),
-              only_training_changes=True),
+              lambda: run.data.sharding_seed, lambda s: setattr(run.data, "sharding_seed", s),
+              only_training_changes=True, is_of_run=True),
         # by the loop: hooks that open a training may fill them, in a resume once more
         entry("extra_buffers", lambda: training.buffers.state_dict(module) or None,
               lambda s: training.buffers.load_state_dict(
@@ -134,8 +141,8 @@ def build_state_registry(
                   module, s, is_window_open=progress.batches_in_window > 0),
               is_restored_by_loop=True, only_training_changes=True, is_per_rank=True),
         # by the loop: Lightning's own callback refuses another number in `on_train_start`
-        entry("set_window", lambda: position.set_window,
-              lambda s: core.change_window(s), is_restored_by_loop=True, is_rolled_back=False),
+        entry("set_window", lambda: _set_window(run), core.change_window,
+              is_restored_by_loop=True, is_rolled_back=False, is_of_run=True),
         entry("modes", lambda: {**modes_of(module), "began": training.began},
               lambda s: _load_modes(module, training, s), is_restored_by_loop=True),
         entry("generators",
@@ -145,11 +152,21 @@ def build_state_registry(
               is_restored_by_loop=True, is_per_rank=True),
         # after those of callbacks, which may still hold loaders that others have replaced since
         entry("val_generators",
-              lambda: position.val_generators, lambda s: run.load_val_generators(s),
-              is_restored_by_loop=True, is_per_rank=True),
+              lambda: (run.data.evaluation["validate"].generator_states()
+                       if "validate" in run.data.evaluation
+                       else training.ended.states.get("val_generators", {})),
+              lambda s: _load_val_generators(run, s),
+              is_restored_by_loop=True, is_per_rank=True, is_of_run=True),
         entry("rng", rng.capture, rng.restore,
               missing=REFUSE, is_restored_by_loop=True, is_per_rank=True),
     ]  # fmt: skip
+    if context is None:
+        entries = [
+            replace(entry, state_dict=partial(training.ended.states.get, entry.name))
+            if entry.is_of_run
+            else entry
+            for entry in entries
+        ]
     return StateRegistry(entries)
 
 
@@ -172,6 +189,40 @@ def _states_without_savers(core: TrainerCore) -> dict[str, Any]:
     savers = {cast("Checkpoint", c).state_key for c in callbacks if isinstance(c, saver)}
     states = core.connector.state_dict()
     return {key: state for key, state in states.items() if key not in savers}
+
+
+def _loop(context: RunContext) -> dict[str, Any]:
+    """Return the training loop's flags, which no counter holds."""
+    return {
+        "is_last_batch": context.batch.is_last,
+        "is_in_cycle": context.cycle.is_open,
+        "has_scheduled": context.batch.has_scheduled,
+    }
+
+
+def _load_loop(context: RunContext, state: dict[str, Any]) -> None:
+    context.batch.is_last = state["is_last_batch"]
+    context.cycle.is_open = state["is_in_cycle"]
+    context.batch.has_scheduled = state["has_scheduled"]
+
+
+def _load_val_generators(context: RunContext, states: dict[str, Any]) -> None:
+    """Restore the random states of the validation loaders that are there."""
+    if "validate" in context.data.evaluation:
+        context.data.evaluation["validate"].set_generator_states(states)
+
+
+def _set_window(context: RunContext) -> dict[str, int] | None:
+    """Return the batches of a window that a hook set, and those as the fit began.
+
+    A hook that sets them as an epoch begins is not called again by a resume inside that epoch.
+
+    Returns:
+        None if no hook set another number.
+    """
+    before = context.plan_at_start.accumulate_grad_batches
+    now = context.plan.accumulate_grad_batches
+    return {"before": before, "now": now} if now != before else None
 
 
 def _gradients(core: TrainerCore, module: Module) -> dict[str, Any]:

@@ -540,6 +540,8 @@ class LoaderReload:
         # by identity: a hook may have chosen another checkpoint since
         if not renewed or renewed is self._loaded:
             return
+        # the loaders are made from this state. The restore loads it once more, after all checks:
+        # making loaders may have changed it, as a count of them
         restore_datamodule(self._context, checkpoint, source)
         self._make_as_saved(renewed, source, reload_data)
 

@@ -11,7 +11,7 @@ from trainer_hooks._text import count_with_noun
 from trainer_hooks.clock.progress import EpochStage, Progress
 from trainer_hooks.connector.connector import CallbackConnector
 from trainer_hooks.connector.run_lock import RunLock
-from trainer_hooks.context.position import FitPosition
+from trainer_hooks.context.position import end_position
 from trainer_hooks.context.run_state import RunState
 from trainer_hooks.context.training import TrainingState
 from trainer_hooks.errors import OptionError, UsageError
@@ -181,8 +181,8 @@ class TrainerCore:
                 self.training.identity = inputs.label.identity
         # a new one for each run, with the loss scale of this training alone
         self.precision = make_precision(self.config.precision, self.device)
-        if self.training.ended.scaler:
-            self.precision.load_state_dict(self.training.ended.scaler)
+        if scaler := self.training.ended.states.get("scaler"):
+            self.precision.load_state_dict(scaler)
         self.state.stop_reason = self.broken_off = ""
         self.training.metrics.begin_run()
 
@@ -191,7 +191,7 @@ class TrainerCore:
         if self.context is not None:
             if self.context.state.fn == "fit":
                 # before the loaders are dropped: a checkpoint that is saved after the run needs it
-                self.training.ended = FitPosition(self.context).end()
+                self.training.ended = end_position(self.context)
             self.context.let_go()
             # copied, since users ask for them after the run, whose context is dropped below
             self.was_stopping = self.context.requests.is_stopping

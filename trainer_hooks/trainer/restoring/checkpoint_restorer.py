@@ -69,14 +69,14 @@ class CheckpointRestorer:
         self._weights: dict[str, Any] = {}
         self._awaited_weights: dict[str, Any] = {}
         self._is_fit = inputs.fn == "fit"
-        self._is_compared = self._is_accepted = False
+        self._is_accepted = False
         self._loaded: list[str] = []
         self._restored_parts: list[object] | None = None
         self._restored_states: dict[str, Any] = {}
 
     @contextmanager
     def undone_on_error(self, *, with_weights: bool) -> Iterator[None]:
-        """Put the module and the training back if the `with` block raises an error.
+        """Put the module and the training back if the `with` block, of a fit, raises an error.
 
         Callbacks and the data module keep the states that they have loaded. In several processes
         nothing is put back, since an error in one ends them all. A note on the error names the
@@ -86,7 +86,7 @@ class CheckpointRestorer:
             with_weights: whether the module's weights are put back too, which takes a copy of them
                 on the host.
         """
-        is_undone = self._is_fit and not self._context.processes.is_distributed
+        is_undone = not self._context.processes.is_distributed
         try:
             with self._training_undone(with_weights) if is_undone else nullcontext():
                 yield
@@ -94,7 +94,7 @@ class CheckpointRestorer:
             kept = [part for part in self._loaded if part != "the module" or not with_weights]
             if not is_undone:
                 kept = [*self._loaded, "the trainer"]
-            if self._is_fit and self._loaded and kept and not isinstance(error, StopTraining):
+            if self._loaded and kept and not isinstance(error, StopTraining):
                 add_note(
                     error,
                     f"the resume from {self._path!r} failed, and {' and '.join(kept)} may have "
@@ -260,16 +260,29 @@ class CheckpointRestorer:
                 core.start.report = _report_callbacks(core, checkpoint, report, upgraded)
             if not self._is_fit:
                 _warn_of_callbacks(core.start.report)
-        if self._is_fit:
-            self._restore_fitting_optimizers()
-        else:
+        if not self._is_fit:
             log_loaded(self._inputs.fn, checkpoint, self._path)
 
-    def restore_optimizers(self) -> None:
+    def require_fitting_optimizers(self) -> None:
+        """Require the optimizers to fit, once the groups that hooks had added are added again.
+
+        Raises:
+            CheckpointError: they are others than those that were saved.
+        """
+        try:
+            self._compare_optimizers(adds_groups=True)
+        except OptimizationError as error:
+            raise self._refusal(error) from error
+
+    def restore_optimizers(self, *, may_change: bool) -> None:
         """Restore the optimizers and schedulers, as hooks have left them.
 
-        Groups that a hook had added before the checkpoint was saved are added again. Nothing is
-        done if these optimizers, with these groups, are restored already.
+        Nothing is done if these optimizers, with these groups, are restored already.
+
+        Args:
+            may_change: whether hooks that are still to come may change them. Then optimizers that
+                do not fit yet stay as they are. Else groups that a hook had added before the
+                checkpoint was saved are added again, and optimizers that do not fit are refused.
 
         Raises:
             CheckpointError: they are others than those that were saved.
@@ -277,10 +290,19 @@ class CheckpointRestorer:
         """
         if self._are_optimizers_restored():
             return
+        optimization = self._context.training.optimization
+        awaited = optimization.awaited
         self._leave_out_removed_schedulers()
-        self.require_fitting_optimizers()
-        with self._refusals_of_checkpoint():
-            self._load_optimizers()
+        try:
+            # an optimizer that refuses a state may have loaded a part of it
+            with restored_on_error(optimization):
+                self._compare_optimizers(adds_groups=not may_change)
+                self._load_optimizers()
+        except OptimizationError as error:
+            if not may_change:
+                raise self._refusal(error) from error
+            optimization.awaited = awaited
+            log.debug("the optimizers do not fit the checkpoint yet", exc_info=True)
 
     def _are_optimizers_restored(self) -> bool:
         """Return whether these optimizers and schedulers, with these groups, are restored."""
@@ -290,29 +312,8 @@ class CheckpointRestorer:
             restored is not None and len(parts) == len(restored) and all(map(is_, parts, restored))
         )
 
-    def require_fitting_optimizers(self) -> None:
-        """Require the optimizers to fit, once the groups that hooks had added are added again.
-
-        Raises:
-            CheckpointError: they are others than those that were saved.
-        """
-        with self._refusals_of_checkpoint():
-            self._require_same_kinds()
-            optimization = self._context.training.optimization
-            with restoring_part("added_groups", self._path):
-                add_groups_again(optimization, self._checkpoint, self._context.module)
-            self._require_same_groups()
-        self._is_compared = True
-
-    @contextmanager
-    def _refusals_of_checkpoint(self) -> Iterator[None]:
-        """Name the checkpoint in an `OptimizationError`, which becomes a `CheckpointError`."""
-        try:
-            yield
-        except OptimizationError as error:
-            raise CheckpointError(
-                f"checkpoint {self._path!r} cannot be resumed from: {error}"
-            ) from error
+    def _refusal(self, error: OptimizationError) -> CheckpointError:
+        return CheckpointError(f"checkpoint {self._path!r} cannot be resumed from: {error}")
 
     def finish(self) -> None:
         """End the restoring of a fit, after the hooks in which optimizers may be changed.
@@ -326,7 +327,7 @@ class CheckpointRestorer:
         if self._are_optimizers_restored():
             with restoring_part("optimizer_states", self._path):
                 training.optimization.load_options(self._restored_states)
-        self.restore_optimizers()
+        self.restore_optimizers(may_change=False)
         self._restored_states = {}
         training.optimization.awaited = None
         assert core.start.report is not None
@@ -345,50 +346,30 @@ class CheckpointRestorer:
             pairs = zip(restored, states, strict=True)
             self._checkpoint["lr_schedulers"] = [state for one, state in pairs if id(one) in kept]
 
-    def _restore_fitting_optimizers(self) -> None:
-        """Restore the optimizers if they fit already, so that the hooks find them restored."""
-        optimization = self._context.training.optimization
-        awaited = optimization.awaited
-        try:
-            # an optimizer that refuses a state may have loaded a part of it
-            with restored_on_error(optimization):
-                # else the weights were restored since, and nobody has changed the optimizers
-                if not self._is_compared:
-                    self._require_same_kinds()
-                    self._require_same_groups()
-                self._load_optimizers()
-        except OptimizationError:
-            optimization.awaited = awaited
-            # a hook may still add groups, or put the right ones in their place; if none does,
-            # `restore_optimizers` raises this error
-            log.debug("the optimizers do not fit the checkpoint before on_fit_start", exc_info=True)
-
-    def _require_same_kinds(self) -> None:
-        """Require as many optimizers and schedulers as were saved, of the same classes.
+    def _compare_optimizers(self, *, adds_groups: bool) -> None:
+        """Require the optimizers and schedulers that were saved, of the same classes and groups.
 
         Those that this run has in the place of saved ones have taken it before.
-        """
-        self._replace_states()
-        training, checkpoint = self._context.training, self._checkpoint
-        saved_setup = checkpoint["trainer_hooks"].get("setup", {})
-        training.optimization.require_same_numbers(checkpoint)
-        with restoring_part("setup", self._path):
-            require_same_classes(training.optimization, checkpoint, saved_setup, training.setup)
 
-    def _replace_states(self) -> None:
-        """Put the states of this run's schedulers and optimizers where it overrides saved ones."""
-        training, names = self._context.training, self._inputs.overrides & REPLACEABLE
+        Args:
+            adds_groups: whether the groups that hooks had added are added again.
+        """
+        training, checkpoint = self._context.training, self._checkpoint
+        optimization = training.optimization
         with restoring_part("setup", self._path):
-            replaced = replace_states(
-                self._checkpoint, training.optimization, training.setup, names
-            )
+            names = self._inputs.overrides & REPLACEABLE
+            replaced = replace_states(checkpoint, optimization, training.setup, names)
         if replaced:
             log.info("in the place of the checkpoint's: %s", ", ".join(replaced))
-
-    def _require_same_groups(self) -> None:
-        """Require the groups that the optimizers had when they were saved."""
+        saved_setup = checkpoint["trainer_hooks"].get("setup", {})
+        optimization.require_same_numbers(checkpoint)
+        with restoring_part("setup", self._path):
+            require_same_classes(optimization, checkpoint, saved_setup, training.setup)
+        if adds_groups:
+            with restoring_part("added_groups", self._path):
+                add_groups_again(optimization, checkpoint, self._context.module)
         with restoring_part("optimizer_states", self._path):
-            self._context.training.optimization.require_same_groups(self._checkpoint)
+            optimization.require_same_groups(checkpoint)
 
     def _load_optimizers(self) -> None:
         """Load the states of optimizers and schedulers, which fit."""

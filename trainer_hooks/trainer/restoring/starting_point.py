@@ -121,26 +121,33 @@ class StartingPoint:
         hooks.on_before_restore(trainer, module, checkpoint)
         # at the call, not earlier: a hook until here may have brought callbacks
         changing = {hook: _changes_optimizers(hooks, hook, module) for hook in _HOOKS_OF_RESTORE}
-        may_change = is_fit and any(changing.values())
         restorer = CheckpointRestorer(
             core, context, self._inputs, checkpoint, start.path, read_shards=self._reader
         )
         restorer.check()
-        with restorer.undone_on_error(with_weights=may_change or restorer.awaits_weights):
-            if is_fit:
-                # those of an earlier fit may have more groups than the checkpoint
-                drop_added_groups(core.training.optimization, core.training.setup)
-                if not may_change:
-                    # before the weights are restored, of which there is no copy
-                    restorer.require_fitting_optimizers()
+        if not is_fit:
             restorer.restore()
             hooks.on_after_load(trainer, module, checkpoint)
-            if is_fit and not changing["on_fit_start"]:
-                # before `on_fit_start`, in which savers may delete files
-                restorer.restore_optimizers()
             yield
-            if is_fit:
-                restorer.finish()
+            return
+        may_change = any(changing.values())
+        with restorer.undone_on_error(with_weights=may_change or restorer.awaits_weights):
+            # those of an earlier fit may have more groups than the checkpoint
+            drop_added_groups(core.training.optimization, core.training.setup)
+            if not may_change:
+                # before the weights are restored, of which there is no copy
+                restorer.require_fitting_optimizers()
+            restorer.restore()
+            # before each hook, so that it finds them restored if they fit already
+            restorer.restore_optimizers(
+                may_change=changing["on_after_load"] or changing["on_fit_start"]
+            )
+            hooks.on_after_load(trainer, module, checkpoint)
+            if not changing["on_fit_start"]:
+                # savers may delete files in it
+                restorer.restore_optimizers(may_change=False)
+            yield
+            restorer.finish()
 
     def _read_checkpoint(self, context: RunContext, path: str) -> dict[str, Any]:
         """Return the checkpoint as this run, on this rank, is to restore it."""

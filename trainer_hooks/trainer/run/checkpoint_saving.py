@@ -21,7 +21,7 @@ from trainer_hooks.checkpoint.safetensors_file import (
     is_safetensors,
     require_weights_only,
 )
-from trainer_hooks.context.position import FitPosition
+from trainer_hooks.context.position import read_position
 from trainer_hooks.errors import TrainerHooksWarning, UsageError
 from trainer_hooks.hooks.relay import current_hook
 from trainer_hooks.module.torch_wrappers import unsharded_class
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.checkpoint.background import BackgroundSave
     from trainer_hooks.context.context import RunContext, Trainer
-    from trainer_hooks.context.training import EndedFit
     from trainer_hooks.module.module import Module
     from trainer_hooks.trainer.core.trainer_core import TrainerCore
 
@@ -274,11 +273,7 @@ def build_checkpoint(
 
         has_training = "world_size" in checkpoint["trainer_hooks"]
         context = core.context
-        registry = (
-            build_state_registry(core, module, core.training.ended)
-            if context is None
-            else context.state_registry
-        )
+        registry = context.state_registry if context else build_state_registry(core, module, None)
         names = registry.per_rank_names() if has_training else []
         if is_sharded:  # the other ranks' own state is gathered when the shards are written
             require_no_failed_rank(core)
@@ -367,19 +362,20 @@ def _add_training(core: TrainerCore, module: Module, checkpoint: dict[str, Any])
     # every entry of the state registry: the callbacks' states too, as the entry `callbacks`
     # calls `connector.state_dict`
     context = core.context if core.fn == "fit" else None
-    position: FitPosition | EndedFit
+    snapshot: dict[str, Any] = {}
     if context is None:  # between two runs, as `trainer.save_checkpoint` after a fit
-        position, snapshot = training.ended, {}
-        registry, slot = build_state_registry(core, module, position), position.slot
+        registry, position = build_state_registry(core, module, None), training.ended
     else:
-        position, snapshot = FitPosition(context), context.validation.snapshot
-        registry, slot = context.state_registry, _slot_of_save(core, context)
-    # pending: what the loop has yet to restore. So a save before it begins, as after an error in
-    # `on_train_start`, has the positions and random states of the checkpoint resumed from
+        registry, position = context.state_registry, read_position(context)
+        snapshot = context.validation.snapshot
+        if not context.resumed:  # else the loop has yet to go on from the slot of that checkpoint
+            position.slot = _slot_of_save(core, context)
+    # pending: a save before the loop begins, as after an error in `on_train_start`, has the
+    # positions and random states of the checkpoint resumed from
     registry.write(checkpoint, snapshot or position.pending)
     own["inside_batch"] = position.is_inside_batch
-    if slot:
-        own["slot"] = slot
+    if position.slot:
+        own["slot"] = position.slot
     if broken_off := core.broken_off or position.broken_off:
         own["broken_off"] = broken_off
     if position.window is not None:
@@ -392,8 +388,6 @@ def _slot_of_save(core: TrainerCore, context: RunContext) -> dict[str, str]:
     If the process is killed before the callbacks after that one had their turn, a resume calls
     them: `loops/batch_end.UnfinishedSlot`.
     """
-    if context.resumed:
-        return dict(context.resumed["trainer_hooks"].get("slot", {}))
     hook = current_hook()
     if not hook and context.requests.serving:
         return {"hook": "save_now", "after": context.requests.serving}

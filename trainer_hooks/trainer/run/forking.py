@@ -273,7 +273,7 @@ class ForkedRuns:
                 # only the forks have the layers that it builds so far
                 module.configure_model()
             module.load_state_dict(result.weights)
-            build_state_registry(core, module, core.training.ended).load_some(result.parts, _BACK)
+            build_state_registry(core, module, None).load_some(result.parts, _BACK)
             # only guards resume loggers; they are installed for that alone
             core.guards.install(core.loggers)
             core.guards.resume(result.parts["trainer_hooks"]["loggers"])
@@ -335,7 +335,7 @@ class ForkedRuns:
             ended.result = None
             return
         parts: dict[str, Any] = {"trainer_hooks": {}}
-        build_state_registry(core, inputs.module, core.training.ended).write(parts, {})
+        build_state_registry(core, inputs.module, None).write(parts, {})
         ended.status = str(core.state.status)
         ended.weights, ended.parts = map_tensors(
             (inputs.module.state_dict(), parts), lambda tensor: tensor.detach().cpu()

@@ -16,7 +16,6 @@ from trainer_hooks._output import escaping_output, flush_output
 from trainer_hooks.checkpoint.atomic_write import check_writable
 from trainer_hooks.checkpoint.paths import is_inside, is_remote, require_local
 from trainer_hooks.context.context import RunContext, StepCalls
-from trainer_hooks.context.position import FitPosition
 from trainer_hooks.context.run_state import TrainerFn, TrainerStatus
 from trainer_hooks.data.data_hooks import BatchTransfer, defines
 from trainer_hooks.errors import (
@@ -386,7 +385,7 @@ class TrainerRun:
         if self._distributed_run is not None:
             self._distributed_run.share_metrics()
         context = core.context = self._make_context(module)
-        context.state_registry = build_state_registry(core, module, FitPosition(context))
+        context.state_registry = build_state_registry(core, module, context)
         if core.start.record:
             context.after_first_batches.append(partial(update_start, core))
         core.connector.relay.begin_run(context.stop_by, context.leave_epoch)
