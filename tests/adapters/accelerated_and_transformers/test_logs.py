@@ -255,12 +255,11 @@ def test_the_best_folder_is_shown_if_a_callback_has_written_it(monkeypatch, tmp_
 
     class Saves(transformers.TrainerCallback):
         def on_save(self, args, state, control, **kwargs):
-            if state.global_step == 8:
-                shown.append(state.best_model_checkpoint)
-                Path(args.output_dir, "checkpoint-8").mkdir(parents=True)
+            shown.append(state.best_model_checkpoint)
+            Path(args.output_dir, f"checkpoint-{state.global_step}").mkdir(parents=True)
 
         def on_train_end(self, args, state, control, **kwargs):
-            shown.append(state.best_model_checkpoint)
+            shown.append((state.best_model_checkpoint, state.best_global_step))
 
     args = transformers.TrainingArguments(
         output_dir="out", metric_for_best_model="eval_loss", greater_is_better=False,
@@ -268,4 +267,6 @@ def test_the_best_folder_is_shown_if_a_callback_has_written_it(monkeypatch, tmp_
     )  # fmt: skip
     saver = trainer_hooks.callbacks.ModelCheckpoint("saved", save_on_train_epoch_end=True)
     fit_here(adapt(Saves(), args), saver, enable_checkpointing=True)
-    assert shown == [None, str(Path("out", "checkpoint-8"))]
+    assert shown[0] is None
+    folder, step = shown[-1]
+    assert folder == str(Path("out", f"checkpoint-{step}"))
