@@ -20,7 +20,12 @@ PACKAGES = {
 }
 """The compatibility package of each package."""
 
-NO_MODULE = {"pytorch_accelerated._version"}
+# a version is an attribute, which a module of that name would hide
+NO_MODULE = {
+    "pytorch_accelerated._version",
+    "pytorch_lightning.__version__",
+    "lightning_fabric.__version__",
+}
 
 
 @pytest.mark.parametrize("package", PACKAGES)

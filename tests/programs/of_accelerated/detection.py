@@ -169,7 +169,9 @@ def main():
     before = {name: [float(v) for v in history.get_metric_values(name)]
               for name in sorted(history.get_metric_names())}  # fmt: skip
     trainer.evaluate(
-        dataset=held_out, per_device_batch_size=8, collate_fn=collate,
+        dataset=held_out,
+        per_device_batch_size=8,
+        collate_fn=collate,
         dataloader_kwargs={"num_workers": 0},
     )
     rows = json.loads(Path("predicted/predictions.json").read_text())

@@ -1,1 +1,0 @@
-# made by docs/generate.py from trainer_hooks/compat/lightning/modules.py: do not edit
