@@ -124,3 +124,21 @@ def test_a_worker_gets_a_seed_of_its_own() -> None:
         assert utils.worker_init_fn(1) - utils.worker_init_fn(1) != 0
     finally:
         torch.random.set_rng_state(before)
+
+
+def test_a_tracker_has_the_mean_of_home(home) -> None:
+    """After each update and after a reset, its numbers are those of pytorch-accelerated's."""
+    from pytorch_accelerated.tracking import LossTracker
+
+    from trainer_hooks.compat.accelerated import tracking
+
+    found = []
+    for made in (LossTracker(), tracking.LossTracker()):
+        rows = [made.average]
+        for loss, size in ((0.5, 4), (0.25, 2), (3.0, 1)):
+            made.update(loss, size)
+            rows += [made.average, made.loss_value, made.total_loss, made.running_count]
+        made.reset()
+        found.append([*rows, made.average, made.running_count])
+    assert found[0] == found[1]
+    assert len({*found[0]}) > 5
