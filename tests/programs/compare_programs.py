@@ -27,10 +27,9 @@ sys.path[:0] = [str(place) for place in (HERE, SUPPORT) if str(place) not in sys
 
 from plain_values import is_same  # noqa: E402 - found from here
 
-__all__ = ["WAYS", "flat", "objections"]
+__all__ = ["flat", "objections"]
 
 MISSING = "not there"
-WAYS = ("ported", "hosted")
 COMMON = {
     "files.*/run.jsonl": "Files in the folder of a logger",
     "files.*/hparams.json": "Files in the folder of a logger",
@@ -106,7 +105,7 @@ def _told(there: Any, here: Any) -> str:
 def main(framework: str, *names: str) -> None:
     """Run programs in all ways, and print what is not as declared."""
     from lightning_package import stand_in
-    from run_programs import constants, programs
+    from run_programs import constants, programs, ways
 
     found, running = {}, {}
     with tempfile.TemporaryDirectory() as temporary:
@@ -115,7 +114,7 @@ def main(framework: str, *names: str) -> None:
             places.insert(0, stand_in(Path(temporary)))
         if framework != "lightning":
             places.insert(0, COMPOSER)
-        for way in ("own", *WAYS):
+        for way in ("own", *ways(framework)):
             target = Path(temporary, f"{way}.json")
             environment = {
                 **os.environ,
@@ -143,7 +142,7 @@ def main(framework: str, *names: str) -> None:
         print(f"== {name} {seconds} {own.get('raised', '')}\n{own.pop('traceback', '')}")
         if "OWN" in os.environ:
             print(json.dumps(own, indent=1))
-        for way in WAYS:
+        for way in ways(framework):
             if name not in found[way]:
                 continue
             here = found[way][name]["values"]

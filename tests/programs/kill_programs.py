@@ -92,7 +92,7 @@ def kill(file: Path, framework: str, way: str, folder: Path) -> dict[str, Any]:
     path = killed / "last.ckpt"
     found, _ = in_process(whole, _InterruptedFits(framework, way, path, 0, dies=False), file)
     batches = len(found["runs"]["0"]["losses"]) if found.get("runs") else 0
-    middle = batches // 2 - BATCHES_TO_THE_KILL // 2
+    middle = constants(file).get("KILLED_AFTER", batches // 2 - BATCHES_TO_THE_KILL // 2)
     cut = _InterruptedFits(framework, way, path, middle, dies=True)
     _, ended = in_process(killed, cut, file)
     saved = path.exists()

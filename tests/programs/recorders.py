@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from plain_values import plain
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["of_accelerated", "of_composer", "of_lightning", "weights"]
+__all__ = [
+    "of_accelerated", "of_composer", "of_ignite", "of_lightning", "of_transformers", "weights",
+]  # fmt: skip
 
 LIGHTNING_HOOKS = (
     "setup", "on_fit_start", "on_sanity_check_start", "on_sanity_check_end", "on_train_start",
@@ -38,6 +41,19 @@ ACCELERATED_EVENTS = (
     "on_train_epoch_end", "on_eval_epoch_start", "on_eval_step_start", "on_eval_step_end",
     "on_eval_epoch_end", "on_training_run_epoch_end", "on_training_run_end",
     "on_evaluation_run_start", "on_evaluation_run_end",
+)  # fmt: skip
+
+
+TRANSFORMERS_EVENTS = (
+    "on_train_begin", "on_epoch_begin", "on_step_begin", "on_pre_optimizer_step",
+    "on_optimizer_step", "on_substep_end", "on_step_end", "on_epoch_end", "on_evaluate", "on_save",
+    "on_log", "on_train_end",
+)  # fmt: skip
+TIMES = ("_runtime", "_per_second", "total_flos")
+"""The ends of names of logged values that differ from run to run."""
+IGNITE_EVENTS = (
+    "STARTED", "EPOCH_STARTED", "ITERATION_STARTED", "ITERATION_COMPLETED", "EPOCH_COMPLETED",
+    "COMPLETED",
 )  # fmt: skip
 
 
@@ -169,3 +185,107 @@ def of_accelerated(Callback: type) -> Any:
         "weights": weights(trainers[-1].get_model()) if trainers else {},
     }
     return made
+
+
+def of_transformers(Callback: type) -> Any:
+    """Make a recorder for the Trainer of transformers."""
+    run = Run()
+
+    def event(name: str) -> Any:
+        def call(self: Any, args: Any, state: Any, control: Any, **given: Any) -> None:
+            run.note(name)
+            if name == "on_step_end":
+                run.rates.append([group["lr"] for group in given["optimizer"].param_groups])
+            if name == "on_log" and "loss" in given["logs"]:
+                run.losses.append(plain(given["logs"]["loss"]))
+            if name in ("on_log", "on_evaluate"):
+                logs = given["logs" if name == "on_log" else "metrics"]
+                values = plain({k: v for k, v in logs.items() if not k.endswith(TIMES)})
+                if values != next(reversed(run.metrics.values()), None):
+                    run.metrics[f"{len(run.metrics)} {name}"] = values
+            if name == "on_train_end":
+                models.append(given["model"])
+
+        return call
+
+    def values() -> dict[str, Any]:
+        # a later callback may load the best weights at the end; ours hold the model as a part
+        found = weights(models[-1]) if models else {}
+        plain_names = {name.removeprefix("hosted."): value for name, value in found.items()}
+        return {**run.values("on_evaluate"), "weights": plain_names}
+
+    models: list[Any] = []
+    made = type("Recorder", (Callback,), {name: event(name) for name in TRANSFORMERS_EVENTS})()
+    made.values = values
+    return made
+
+
+def of_ignite(_: type) -> Any:
+    """Make a recorder for the engines that our Trainer makes for a fit."""
+    from trainer_hooks.adapters.ignite import attach
+
+    recorder = OfIgnite()
+    made = attach(recorder.attach)
+    made.values = recorder.values
+    return made
+
+
+class OfIgnite:
+    """A recorder for Ignite, which is attached to the engines of a training and its evaluations.
+
+    Rates and weights are those of the optimizers that step in the run, in the order in which they
+    do so first: an engine does not know them.
+    """
+
+    def __init__(self) -> None:
+        self._run = Run()
+        self._evaluators: list[Any] = []
+        self._optimizers: list[Any] = []
+        self._handle = register_optimizer_step_pre_hook(self._note_step)
+
+    def attach(self, train: Any, evaluator: Any = None) -> None:
+        """Record a training, and of the evaluations of an engine the metrics."""
+        from ignite.engine import Events
+
+        for name in IGNITE_EVENTS:
+            train.add_event_handler(Events[name], self._note, name)
+        if evaluator is not None:
+            self.attach_evaluator(evaluator)
+
+    def attach_evaluator(self, evaluator: Any) -> None:
+        """Record the metrics at the end of an engine's evaluations."""
+        from ignite.engine import Events
+
+        if evaluator not in self._evaluators:
+            self._evaluators.append(evaluator)
+            for name in IGNITE_EVENTS:
+                evaluator.add_event_handler(Events[name], self._note_evaluation, name)
+
+    def _note_step(self, optimizer: Any, *_: Any) -> None:
+        if all(optimizer is not other for other in self._optimizers):
+            self._optimizers.append(optimizer)
+        self._run.rates.append([group["lr"] for group in optimizer.param_groups])
+
+    def _note(self, engine: Any, name: str) -> None:
+        self._run.note(name)
+        if name == "ITERATION_COMPLETED":
+            self._run.losses.append(plain(engine.state.output))
+
+    def _note_evaluation(self, engine: Any, name: str) -> None:
+        self._run.note(f"evaluation {name}")
+        if name == "COMPLETED":
+            self._run.note_metrics(name, engine.state.metrics)
+
+    def values(self) -> dict[str, Any]:
+        """Stop to record, and return the record as plain data."""
+        self._handle.remove()
+        parameters = [
+            parameter
+            for optimizer in self._optimizers
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+        ]
+        holder = torch.nn.Module()
+        for number, parameter in enumerate(parameters):
+            holder.register_parameter(str(number), parameter)
+        return {**self._run.values("evaluation COMPLETED"), "weights": weights(holder)}

@@ -48,10 +48,30 @@ FRAMEWORKS = {
     "lightning": ["lightning.pytorch", "pytorch_lightning"],
     "composer": ["composer"],
     "accelerated": ["pytorch_accelerated"],
+    "transformers": ["transformers"],
+    "ignite": ["ignite.engine"],
 }
 """The packages of each framework."""
 
-FOREIGN = {package for packages in FRAMEWORKS.values() for package in packages}
+PORTED = ("lightning", "composer", "accelerated")
+"""The frameworks with import lines here; of the others, a program's callbacks are hosted alone."""
+
+FOREIGN = {package for framework in PORTED for package in FRAMEWORKS[framework]}
+
+
+def ways(framework: str) -> tuple[str, ...]:
+    """Return how a framework's programs are run here."""
+    return ("ported", "hosted") if framework in PORTED else ("hosted",)
+
+
+BASES = {
+    "lightning": ("", "Callback"),
+    "composer": ("", "Callback"),
+    "accelerated": (".callbacks", "TrainerCallback"),
+    "transformers": ("", "TrainerCallback"),
+    "ignite": ("", "Engine"),
+}
+"""The module below each framework's package, and the base of callbacks in it."""
 
 
 def constants(program: Path) -> dict[str, Any]:
@@ -84,16 +104,40 @@ class Recording:
         for name in [ours[self.way]] if self.way in ours else FRAMEWORKS[self.framework]:
             if self.way == "own" and name not in sys.modules:
                 continue
+            if self.framework == "ignite" and self.way == "own":
+                self._record_engines()
+                continue
             trainer = importlib.import_module(name).Trainer
             if "is_recorded" not in vars(trainer):
                 home = FRAMEWORKS[self.framework][0] if self.way == "hosted" else name
                 self._wrap(trainer, home)
 
+    def _record_engines(self) -> None:
+        """Record each engine of Ignite that is run; one that runs inside of it evaluates."""
+        from ignite.engine import Engine
+
+        if "is_recorded" in vars(Engine):
+            return
+        original, running = Engine.run, []
+
+        def run(engine: Any, *args: Any, **options: Any) -> Any:
+            if running:
+                self.made[-1].attach_evaluator(engine)
+            else:
+                self.made.append(recorders.OfIgnite())
+                self.made[-1].attach(engine)
+            running.append(engine)
+            try:
+                return original(engine, *args, **options)
+            finally:
+                running.pop()
+
+        Engine.run, Engine.is_recorded = run, True
+
     def _wrap(self, trainer: Any, home: str) -> None:
         original = trainer.__init__
-        path = f"{home}.callbacks" if self.framework == "accelerated" else home
-        module = importlib.import_module(path)
-        base = module.TrainerCallback if self.framework == "accelerated" else module.Callback
+        path, name = BASES[self.framework]
+        base = getattr(importlib.import_module(f"{home}{path}"), name)
         default = ()
         if self.framework == "accelerated" and self.way != "hosted":
             default = importlib.import_module(f"{home}.trainer").DEFAULT_CALLBACKS

@@ -17,16 +17,26 @@ PACKAGES = {
     "lightning": "pytorch_lightning",
     "composer": "composer",
     "accelerated": "pytorch_accelerated",
+    "transformers": "transformers",
+    "ignite": "ignite",
 }
 
 sys.path.insert(0, str(HERE))
 try:
-    from compare_programs import COMMON, COMPOSER, WAYS, objections
-    from run_programs import constants, programs
+    from compare_programs import COMMON, COMPOSER, objections
+    from run_programs import constants, programs, ways
 finally:
     sys.path.pop(0)
 
 ALL = [(framework, name) for framework in PACKAGES for name in programs(framework)]
+KILLED = [
+    (framework, name, way)
+    for framework, name in ALL
+    if framework != "composer"
+    for way in ways(framework)
+]
+"""The programs that are killed, and how they run here."""
+
 TABLES = ("differences-from-lightning", "coming-from-composer", "coming-from-pytorch-accelerated",
           "foreign-callbacks")  # fmt: skip
 """The pages of the docs whose rows are reasons."""
@@ -38,7 +48,7 @@ def places(tmp_path_factory) -> dict[str, list[Path]]:
     lightning = []
     if importlib.util.find_spec("lightning") is None and _is_installed("lightning"):
         lightning.append(stand_in(tmp_path_factory.mktemp("package")))
-    return {"lightning": lightning, "composer": [COMPOSER], "accelerated": [COMPOSER]}
+    return {**{name: [COMPOSER] for name in PACKAGES}, "lightning": lightning}
 
 
 def _is_installed(framework: str) -> bool:
@@ -56,7 +66,7 @@ def test_programs_do_what_they_do_at_home(results_of, places, framework) -> None
         pytest.skip(f"needs {PACKAGES[framework]}")
     found = {
         way: results_of(HERE / "run_programs.py", *places[framework], words=(framework, way))
-        for way in ("own", *WAYS)
+        for way in ("own", *ways(framework))
     }
     wrong = []
     for name, file in programs(framework).items():
@@ -64,7 +74,7 @@ def test_programs_do_what_they_do_at_home(results_of, places, framework) -> None
         own = found["own"][name]["values"]
         if "raised" in own:
             wrong.append(f"{name} raises at home: {own['raised']}")
-        for way in WAYS:
+        for way in ways(framework):
             if way == "hosted" and "HOSTED" in declared:
                 continue
             here = found[way][name]["values"]
@@ -74,27 +84,32 @@ def test_programs_do_what_they_do_at_home(results_of, places, framework) -> None
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", programs("lightning"))
-def test_a_killed_program_goes_on_as_if_it_had_not_been(results_of, places, name, way) -> None:
+@pytest.mark.parametrize(("framework", "name", "way"), KILLED)
+def test_a_killed_program_goes_on_as_if_it_had_not_been(
+    results_of, places, framework, name, way
+) -> None:
     """Ported or hosted, a resumed fit has the losses, rates, metrics and weights of the whole."""
-    if not _is_installed("lightning"):
-        pytest.skip("needs pytorch_lightning")
-    known = constants(programs("lightning")[name])
-    reasons = ["KILLED", *(["HOSTED", "KILLED_HOSTED"] if way == "hosted" else [])]
+    if not _is_installed(framework):
+        pytest.skip(f"needs {PACKAGES[framework]}")
+    known = constants(programs(framework)[name])
+    reasons = ["KILLED", *(["HOSTED", "KILLED_HOSTED"] if way == "hosted" else ["PORTED"])]
     for reason in reasons:
         if reason in known:
             pytest.skip(known[reason])
-    words = ("lightning", way, name)
-    found = results_of(HERE / "kill_programs.py", *places["lightning"], words=words)[name]
+    words = (framework, way, name)
+    found = results_of(HERE / "kill_programs.py", *places[framework], words=words)[name]
     assert (found["signal"], found["saved"]) == (signal.SIGKILL, True)
     assert "raised" not in {**found["whole"], **found["resumed"]}
     whole, resumed = (found[run]["runs"]["0"] for run in ("whole", "resumed"))
     count = len(resumed["losses"])
     assert 0 < count < len(whole["losses"])
-    for values in ("losses", "rates"):
-        assert resumed[values] == whole[values][-count:]
-    assert resumed["metrics"][-1:] == whole["metrics"][-1:]
+    for values in ("losses", "rates"):  # a rate of a window of batches is one
+        assert resumed[values] == whole[values][-len(resumed[values]) :]
+    # a summary of transformers is of the part from the resume on, there, too
+    whole_rows, rows = (
+        [row for row in run["metrics"] if "train_loss" not in row] for run in (whole, resumed)
+    )
+    assert rows[-1:] == whole_rows[-1:]
     assert resumed["weights"] == whole["weights"] != {}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from unittest.mock import ANY
 
 import pytest
@@ -89,10 +90,10 @@ def fit_there(transformers, *looks, accumulate=1, clip=None):
     trainer.train()
 
 
-def fit_here(*looks, accumulate=1, clip=None):
+def fit_here(*looks, accumulate=1, clip=None, **options):
     torch.manual_seed(1)
     trainer = trainer_hooks.Trainer(
-        callbacks=list(looks), max_epochs=2, **QUIET_OPTIONS, log_every_n_steps=1,
+        callbacks=list(looks), max_epochs=2, **{**QUIET_OPTIONS, **options}, log_every_n_steps=1,
         accumulate_grad_batches=accumulate, gradient_clip_val=clip,
     )  # fmt: skip
     module = Net()
@@ -225,3 +226,47 @@ def test_sparse_gradients_have_a_norm(monkeypatch, tmp_path):
     look.__class__.on_optimizer_step = look.__class__.on_pre_optimizer_step = lambda *_, **__: None
     trainer.fit(Words(), [torch.tensor([0, 1])])
     assert look.logs[0]["grad_norm"] == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize("event", ["on_step_end", "on_epoch_end"])
+def test_a_step_is_logged_once_if_a_callback_asks_for_it_too(monkeypatch, tmp_path, event):
+    """A request to log a step that is logged anyway adds no second row, as there."""
+    transformers = pytest.importorskip("transformers")
+    monkeypatch.chdir(tmp_path)
+
+    def ask(self, args, state, control, **kwargs):
+        control.should_log = True
+
+    asks = type("Asks", (transformers.TrainerCallback,), {event: ask})
+    home, here = looking(transformers), looking(transformers)
+    fit_there(transformers, asks(), home)
+    fit_here(asks(), here)
+    assert without_times(here.logs) == nearly(home.logs)
+    assert sum("grad_norm" in row for row in here.logs) == 8
+
+
+def test_the_best_folder_is_shown_if_a_callback_has_written_it(monkeypatch, tmp_path):
+    """`state.best_model_checkpoint` is `checkpoint-STEP` of the best step, if it is there."""
+    transformers = pytest.importorskip("transformers")
+    from trainer_hooks.adapters.transformers import adapt
+
+    monkeypatch.chdir(tmp_path)
+    shown = []
+
+    class Saves(transformers.TrainerCallback):
+        def on_save(self, args, state, control, **kwargs):
+            shown.append(state.best_model_checkpoint)
+            Path(args.output_dir, f"checkpoint-{state.global_step}").mkdir(parents=True)
+
+        def on_train_end(self, args, state, control, **kwargs):
+            shown.append((state.best_model_checkpoint, state.best_global_step))
+
+    args = transformers.TrainingArguments(
+        output_dir="out", metric_for_best_model="eval_loss", greater_is_better=False,
+        eval_strategy="epoch", report_to=[], use_cpu=True,
+    )  # fmt: skip
+    saver = trainer_hooks.callbacks.ModelCheckpoint("saved", save_on_train_epoch_end=True)
+    fit_here(adapt(Saves(), args), saver, enable_checkpointing=True)
+    assert shown[0] is None
+    folder, step = shown[-1]
+    assert folder == str(Path("out", f"checkpoint-{step}"))

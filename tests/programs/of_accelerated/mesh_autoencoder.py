@@ -119,7 +119,7 @@ def main():
     new = AutoEncoderTrainer(
         model=again, loss_func=None, optimizer=torch.optim.Adam(again.parameters(), lr=0.5)
     )
-    new.load_checkpoint("saved/epoch=2-step=6.pt")
+    new.load_checkpoint(max(Path("saved").glob("*.pt"), key=lambda path: path.name))
     rate = new.optimizer.param_groups[0]["lr"]
     new.train(
         train_dataset=Subset(data, range(48)), eval_dataset=Subset(data, range(48, 72)),

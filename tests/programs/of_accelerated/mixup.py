@@ -10,6 +10,7 @@ from pytorch_accelerated.trainer import DEFAULT_CALLBACKS, Trainer
 from torch import nn
 
 HOSTED = "its Trainer is a subclass of pytorch-accelerated's"
+KILLED = "its averaged weights and its count of updates are in no checkpoint"
 
 
 class MixupTrainer(Trainer):

@@ -18,7 +18,7 @@ from trainer_hooks.adapters.callback_adapter import (
     choose_adapter,
 )
 from trainer_hooks.callbacks import EarlyStopping
-from trainer_hooks.callbacks.base import will_be_logged
+from trainer_hooks.callbacks.base import is_logged, will_be_logged
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.data.batch_counts import count_samples
 from trainer_hooks.runtime.rng import isolated
@@ -97,6 +97,7 @@ class EventObjects:
         lasting: keyword arguments of events that last for an epoch: the model and the loaders.
         learning_rate: the learning rate of the last optimizer step, before its scheduler stepped.
         grad_norm: the norm of the gradients before clipping, of the last step that is logged.
+        logged_step: the last step whose values were logged; as there, a step is logged once.
         is_endless: whether the training loader of this fit has no length.
     """
 
@@ -108,6 +109,7 @@ class EventObjects:
         self.lasting: dict[str, Any] = {}
         self.learning_rate: float | None = None
         self.grad_norm: Tensor | float | None = None
+        self.logged_step = -1
         self.is_endless = False
         self._evaluation = _Meter()
         self._training = _Meter()
@@ -214,6 +216,12 @@ class EventObjects:
             self.state.best_metric = value
             self.state.best_global_step = self.state.global_step
 
+    def find_best_folder(self, args: Any) -> None:
+        """Show the folder of the best step, if a callback has written `checkpoint-STEP`."""
+        folder = Path(args.output_dir, f"checkpoint-{self.state.best_global_step}")
+        if self.state.best_global_step and folder.is_dir():
+            self.state.best_model_checkpoint = str(folder)
+
     def note_gradients(self, trainer: Any, module: nn.Module) -> None:
         """Keep the norm of a step's gradients before they are clipped, if the step is logged."""
         # the end of an epoch logs as well
@@ -228,7 +236,7 @@ class EventObjects:
     def begin_training(self, trainer: Any) -> None:
         """Start to count a training, of a resumed one the part from here on, as there."""
         self._training.start()
-        self._steps_before = trainer.progress.steps_completed
+        self._steps_before = self.logged_step = trainer.progress.steps_completed
         self._samples_before = trainer.progress.samples_completed
         self._loss, self._summary = 0.0, None
 
@@ -520,6 +528,8 @@ class TransformersAdapter(HostedCallback):
         elif trainer.validating:
             logs |= objects.evaluation_rates("eval")
         objects.append_log({**logs, "step": objects.state.global_step})
+        if trainer.training:
+            objects.logged_step = objects.state.global_step
         self._call_if_there("on_log", trainer, module, logs=logs)
 
     def _begin_training(self, trainer: Any, module: Any) -> None:
@@ -531,6 +541,7 @@ class TransformersAdapter(HostedCallback):
         objects = _event_objects(trainer)
         objects.refresh(trainer, module)
         logs = objects.summarize_training(trainer)
+        objects.find_best_folder(self.args or objects.args)
         self._call_if_there("on_log", trainer, module, logs=logs)
         self._call_if_there("on_train_end", trainer, module)
 
@@ -581,11 +592,14 @@ class TransformersAdapter(HostedCallback):
         with nullcontext() if has_gradients else _without_gradients(module):
             method = getattr(self.guest, event)
             method(self.args or objects.args, objects.state, objects.control, **more)
+        if event == "on_save":
+            objects.find_best_folder(self.args or objects.args)
         if module is not None:
-            self._serve_requests(objects.control, trainer)
+            self._serve_requests(event, objects, trainer)
 
-    def _serve_requests(self, control: Any, trainer: Any) -> None:
+    def _serve_requests(self, event: str, objects: EventObjects, trainer: Any) -> None:
         """Serve the requests that the callback made in the control object, and reset them."""
+        control = objects.control
         if control.should_training_stop and not trainer.should_stop:
             trainer.stop(f"{type(self.guest).__qualname__} set control.should_training_stop")
         if trainer.state.fn == "fit" and trainer.training:
@@ -598,7 +612,9 @@ class TransformersAdapter(HostedCallback):
         if control.should_log:
             # first, since log_metrics fires on_log, whose handlers come back to this method
             control.should_log = False
-            trainer.log_metrics({k: v.item() for k, v in trainer.callback_metrics.items()})
+            is_due = event == "on_step_end" and is_logged(trainer)
+            if not is_due and objects.logged_step < objects.state.global_step:
+                trainer.log_metrics({k: v.item() for k, v in trainer.callback_metrics.items()})
         # a request stands until it is reset: there the Trainer does so before each step
         control.should_evaluate = control.should_save = control.should_log = False
         control.should_epoch_stop = False

@@ -9,6 +9,7 @@ from . import run_config as run_config
 from . import schedulers as schedulers
 from . import tracking as tracking
 from . import trainer as trainer
+from . import utils as utils
 from .run_config import TrainerPlaceholderValues as TrainerPlaceholderValues
 from .run_config import TrainerRunConfig as TrainerRunConfig
 from .trainer import Trainer as Trainer

@@ -21,6 +21,7 @@ from trainer_hooks.callbacks import (
     Checkpoint,
     ProgressBar,
 )
+from trainer_hooks.compat.accelerated.callbacks.batch_limits import LimitBatchesCallback
 from trainer_hooks.compat.accelerated.callbacks.built_in import get_default_callbacks
 from trainer_hooks.compat.accelerated.loss_tracker import LossTracker
 from trainer_hooks.compat.accelerated.run_config import (
@@ -28,6 +29,7 @@ from trainer_hooks.compat.accelerated.run_config import (
     TrainerRunConfig,
     fill_placeholders,
 )
+from trainer_hooks.compat.accelerated.utils import LIMIT_BATCHES_ENV_VAR
 from trainer_hooks.compat.not_offered import not_offered_attribute
 from trainer_hooks.errors import OptionError, UsageError
 from trainer_hooks.module.module import Module
@@ -206,7 +208,7 @@ class Trainer(BaseTrainer):
         self._train_dl_kwargs: dict[str, Any] | None = None
         self._eval_dl_kwargs: dict[str, Any] | None = None
         self._tracker = LossTracker()
-        instances = [as_callback(callback) for callback in callbacks]
+        instances = [*_limits(), *(as_callback(callback) for callback in callbacks)]
         super().__init__(
             callbacks=[self._tracker, *instances],
             # each call of train() sets its own
@@ -602,6 +604,12 @@ class Trainer(BaseTrainer):
     ) -> None:
         """Write a checkpoint for `train(resume_from=output_dir)` into a folder."""
         self.save_checkpoint(Path(output_dir) / _STATE_FILE, checkpoint_kwargs)
+
+
+def _limits() -> list[Callback]:
+    """Return the callback that the environment asks for, as in `LimitBatches`."""
+    limit = os.environ.get(LIMIT_BATCHES_ENV_VAR, "none")
+    return [] if limit.lower() == "none" else [LimitBatchesCallback(int(limit))]
 
 
 def _file_of(path: str | os.PathLike[str]) -> Path:
