@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from tests.callbacks.conftest import Scripted, fake, host_copies, quiet, scores, trained
-from tests.callbacks.saving.conftest import fit
+from tests.callbacks.saving.conftest import fit, fit_inputs
 
 __all__ = ["Scripted", "fake", "fit", "host_copies", "quiet", "scores", "trained"]
