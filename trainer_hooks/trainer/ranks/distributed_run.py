@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -44,15 +45,12 @@ class DistributedRun:
             silence_below_errors()
         self._watchdog = self._processes.watchdog
         self._watchdog.start()
-        self._watchdog.on_end = self._record_end
+        # where the watchdog ends this process, `fit` records no failed start
+        self._watchdog.on_end = partial(update_start, core)
 
     def make_groups(self) -> None:
         """Make the process groups that the run needs besides those of all runs."""
         self._processes.make_groups()
-
-    def _record_end(self, text: str) -> None:
-        """Record a failed start where the watchdog ends this process, and so `fit` does not."""
-        update_start(self._core, text)
 
     def share_metrics(self) -> None:
         """Aggregate the metrics of an epoch over all ranks."""
