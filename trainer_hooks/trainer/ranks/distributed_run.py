@@ -85,11 +85,11 @@ class DistributedRun:
         if not self._processes.is_global_zero:
             # the guards of the loggers that are replaced here
             core.guards.release()
-            own = [*core.loggers, *repeat(None, len(places))]  # rank 0 may have more
+            loggers = [*core.loggers, *repeat(None, len(places))]  # rank 0 may have more
             core.loggers[:] = [
                 RankZeroLoggerProxy(name, version, save_dir, log_dir, folder, one)
                 for (name, version, save_dir, log_dir, folder), one in zip(
-                    places, own, strict=False
+                    places, loggers, strict=False
                 )
             ]
             core.guards.install(core.loggers)
@@ -104,9 +104,9 @@ class DistributedRun:
             self._processes.data_topology.global_rank
         )  # ranks that share a batch must draw the same
         if rank and seed not in _OWN_SEEDS:
-            own = (seed + rank) % _MOST_SEEDS
-            _OWN_SEEDS.add(own)
-            reseed(own)
+            rank_seed = (seed + rank) % _MOST_SEEDS
+            _OWN_SEEDS.add(rank_seed)
+            reseed(rank_seed)
 
     def meet_at_end(self) -> None:
         """Wait until all ranks have completed the run; a later failure is a rank's own."""

@@ -646,16 +646,16 @@ def check_folders(core: TrainerCore, trainer: Trainer) -> None:
                 require_local(folder)
     if not trainer.is_global_zero:
         return
-    own = None
+    run_folder = None
     folder_loggers = [one for one in core.loggers if isinstance(one, FolderLogger)]
     if folder_loggers:
         # a bare fit needs none
         from trainer_hooks.callbacks.reporting.journal import journal_folder
 
-        own = journal_folder(core.loggers)
+        run_folder = journal_folder(core.loggers)
         # with the checkpoints, which lie beside a `sub_dir` of TensorBoard's
-        of_own = (str(one.run_folder.path) for one in folder_loggers if one.log_dir == own)
-        own = next(of_own, own)
+        paths = (str(one.run_folder.path) for one in folder_loggers if one.log_dir == run_folder)
+        run_folder = next(paths, run_folder)
     elsewhere: dict[str, None] = {}
     for folder, what in _folders_of(core, trainer):
         if is_remote(folder):
@@ -677,10 +677,10 @@ def check_folders(core: TrainerCore, trainer: Trainer) -> None:
             raise OptionError(
                 f"{what}, {folder!r}: nothing can be written there ({error.strerror}{path}). {cure}"
             ) from error
-        if own is not None and not is_inside(str(Path(folder, "file")), own):
+        if run_folder is not None and not is_inside(str(Path(folder, "file")), run_folder):
             elsewhere[f"{what}: {folder!r}"] = None
-    if own is not None and elsewhere:
-        trainer.print(f"run folder: {own!r}; elsewhere: {', '.join(elsewhere)}")
+    if run_folder is not None and elsewhere:
+        trainer.print(f"run folder: {run_folder!r}; elsewhere: {', '.join(elsewhere)}")
 
 
 def _folders_of(core: TrainerCore, trainer: Trainer) -> Iterator[tuple[str, str]]:
