@@ -1722,7 +1722,7 @@ class Trainer:
 
     def _evaluation(self, stage: str) -> EvalLoaders:
         context = self._core.context
-        known = self._core.evaluation if context is None else context.data.evaluation
+        loaders = self._core.evaluation if context is None else context.data.evaluation
         from trainer_hooks.context.loaders import EvalLoaders
 
-        return known.get(stage, EvalLoaders())
+        return loaders.get(stage, EvalLoaders())

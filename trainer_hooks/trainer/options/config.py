@@ -583,8 +583,8 @@ class TrainerConfig:
             "detect_anomaly": bool(self.detect_anomaly),
             "shares_loaders": self.use_distributed_sampler,
         }
-        for stage in ("train", "val", "test", "predict"):
-            limit = f"limit_{stage}_batches"
+        for prefix in ("train", "val", "test", "predict"):
+            limit = f"limit_{prefix}_batches"
             values[limit] = _first(values[limit], 1.0)
         if self.overfit_batches:
             values["limit_train_batches"] = values["limit_val_batches"] = self.overfit_batches

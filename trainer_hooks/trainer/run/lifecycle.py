@@ -381,7 +381,7 @@ class TrainerRun:
         if inputs.datamodule is not None:
             inputs.datamodule.trainer = self.trainer
         # now, so that the module's `on_exception` and `teardown` are called if the rest fails
-        core.connector.attach(module)
+        core.connector.set_module(module)
         if self._distributed_run is not None:
             self._distributed_run.share_metrics()
         context = core.context = self._make_context(module)
@@ -402,9 +402,9 @@ class TrainerRun:
             self._distributed_run.share_loggers()
         brings = defines(module, "configure_callbacks", Module)
         # once more, with the module's callbacks: they are made when folders and loggers are known
-        core.connector.attach(module, module.configure_callbacks() if brings else ())
+        core.connector.set_module(module, module.configure_callbacks() if brings else ())
         if not core.processes.is_global_zero:
-            # after the last `attach`, which would bring them back
+            # after the last `set_module`, which would bring them back
             remove_rank_zero_callbacks(core.connector)
         # once more, for the callbacks that the module has brought
         core.run_lock.acquire(core.connector.entries)
