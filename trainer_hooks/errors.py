@@ -274,8 +274,8 @@ def foreign_hint(kind: type, name: str) -> str:
     )
     if derives_here:
         return ""
-    own = {*_COMMON, packages[kind]}
-    foreign = [base for base in kind.__mro__ if packages[base] not in own]
+    expected_packages = {*_COMMON, packages[kind]}
+    foreign = [base for base in kind.__mro__ if packages[base] not in expected_packages]
     if not foreign:
         return ""
     base = foreign[-1]

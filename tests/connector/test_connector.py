@@ -137,7 +137,7 @@ def test_the_users_list_is_never_changed() -> None:
     connector = connect(mine, defaults=[DefaultCallback(Bar(), Bar)])
     connector.add(Counter())
     connector.remove(quiet)
-    connector.attach(Module(), [Counter("epochs")])
+    connector.set_module(Module(), [Counter("epochs")])
     assert mine == [saver, quiet]
 
 
@@ -214,7 +214,7 @@ def test_a_misspelt_hook_is_warned_of_at_registration() -> None:
     with pytest.warns(TrainerHooksWarning, match=expected):
         connect().add(Typo())
     with pytest.warns(TrainerHooksWarning, match=expected):
-        connect().attach(Module(), Typo())
+        connect().set_module(Module(), Typo())
 
 
 def test_a_misspelt_hook_is_an_error_on_request(plugins) -> None:
@@ -230,7 +230,7 @@ def test_a_misspelt_hook_is_an_error_on_request(plugins) -> None:
     with pytest.raises(CallbackError, match="is no hook"):
         connector.add(Typo())
     with pytest.raises(CallbackError, match="is no hook"):
-        connector.attach(Module(), Typo())
+        connector.set_module(Module(), Typo())
     assert connector.callbacks == ()
     plugins(acme=Typo)
     with pytest.raises(PluginError, match=r"plugin acme 1.0 .*'on_train_bach_end' is no hook"):
@@ -375,7 +375,7 @@ def test_a_default_comes_last_in_its_band(plugins) -> None:
 
     plugins(theirs=Counter)
     connector = connect(discover=True, defaults=[DefaultCallback(Quiet(), Bar)])
-    connector.attach(Module(), OfTheModule())
+    connector.set_module(Module(), OfTheModule())
     connector.add(Later())
     assert kinds(connector) == ["Counter", "OfTheModule", "Later", "Quiet"]
 
@@ -390,9 +390,9 @@ def test_a_default_steps_back_for_a_plugins(plugins) -> None:
 def test_a_default_steps_back_for_a_modules_and_returns() -> None:
     """A bar that a module brings replaces the default for as long as that module is attached."""
     connector = connect(defaults=[DefaultCallback(Bar(), Bar)])
-    connector.attach(Module(), OtherBar())
+    connector.set_module(Module(), OtherBar())
     assert kinds(connector) == ["OtherBar"]
-    connector.attach(Module())
+    connector.set_module(Module())
     assert kinds(connector) == ["Bar"]
 
 
@@ -534,7 +534,7 @@ def test_a_modules_callback_replaces_by_type(plugins) -> None:
     mine = [Counter("batches", 1), Counter("epochs", 1), Quiet()]
     brought = [Counter("epochs", 9), Counter("steps", 9)]
     connector = CallbackConnector(mine)
-    connector.attach(Module(), brought)
+    connector.set_module(Module(), brought)
     assert connector.callbacks == (mine[2], *brought)
 
 
@@ -542,8 +542,8 @@ def test_what_a_module_replaced_comes_back() -> None:
     """The next module finds the callbacks that the user registered, in their order."""
     mine = [Counter("batches", 1), Quiet()]
     connector = connect(mine)
-    connector.attach(Module(), Counter("batches", 9))
-    connector.attach(Module())
+    connector.set_module(Module(), Counter("batches", 9))
+    connector.set_module(Module())
     assert connector.callbacks == tuple(mine)
 
 
@@ -552,7 +552,7 @@ def test_attaching_the_same_module_twice_is_once() -> None:
     connector = connect(Quiet())
     brought = Counter()
     for _ in range(3):
-        connector.attach(Module(), [brought])
+        connector.set_module(Module(), [brought])
     assert connector.callbacks[1:] == (brought,)
 
 
@@ -571,9 +571,9 @@ connector = CallbackConnector(
     [Parent("t"), Child("t"), Other("t"), Grandchild("t")], discover=False
 )
 class Module: pass
-connector.attach(Module(), [Child("m"), Other("m")])
+connector.set_module(Module(), [Child("m"), Other("m")])
 print([(type(c).__name__, c.name) for c in connector.callbacks])
-connector.attach(Module())
+connector.set_module(Module())
 print([(type(c).__name__, c.name) for c in connector.callbacks])
 """
 
@@ -620,15 +620,15 @@ def test_what_became_of_a_plugin_that_was_replaced(plugins) -> None:
         lambda connector: connector.add("journal"),
         lambda connector: connector.add(connector.callbacks[0]),
         lambda connector: connector.add([Quiet()]),
-        lambda connector: connector.attach(Module(), Keyed("Counter{'what': 'batches'}")),
-        lambda connector: connector.attach(Module(), [Quiet(), 3]),
-        lambda connector: connector.attach(Module(), [Counter("x"), Counter("x")]),
+        lambda connector: connector.set_module(Module(), Keyed("Counter{'what': 'batches'}")),
+        lambda connector: connector.set_module(Module(), [Quiet(), 3]),
+        lambda connector: connector.set_module(Module(), [Counter("x"), Counter("x")]),
         lambda connector: connector.remove(Quiet()),
     ],
     ids=["clash", "class", "string", "twice", "list", "brought", "3", "twins", "stranger"],
 )
 def test_a_rejected_change_leaves_everything_as_it_was(change) -> None:
-    """After an error the callbacks, the relay, and what a later attach gives are the same."""
+    """After an error the callbacks, the relay, and what a later set_module gives are the same."""
     seen: list[str] = []
     counter = Counter()
     counter.on_fit_start = lambda trainer, module: seen.append("counter")  # type: ignore[method-assign]
@@ -638,7 +638,7 @@ def test_a_rejected_change_leaves_everything_as_it_was(change) -> None:
             seen.append("module")
 
     connector = connect([counter, Quiet()], defaults=[DefaultCallback(Bar(), Bar)])
-    connector.attach(Attached())
+    connector.set_module(Attached())
     before, listened = connector.entries, connector.relay.listened
     with pytest.raises(CallbackError):
         change(connector)
@@ -646,7 +646,7 @@ def test_a_rejected_change_leaves_everything_as_it_was(change) -> None:
     assert connector.relay.listened == listened
     connector.relay.on_fit_start(None, None)
     assert seen == ["counter", "module"]
-    connector.attach(Attached())
+    connector.set_module(Attached())
     assert connector.entries == before
 
 
@@ -655,7 +655,7 @@ def test_add_takes_its_place_by_band() -> None:
     connector = connect([Saver(), Quiet()])
     connector.add(Bar())
     assert kinds(connector) == ["Quiet", "Bar", "Saver"]
-    connector.attach(Module())
+    connector.set_module(Module())
     assert kinds(connector) == ["Quiet", "Bar", "Saver"]
 
 
@@ -666,7 +666,7 @@ def test_add_replaces_a_plugins(plugins) -> None:
     mine = Counter("batches", 7)
     connector.add(mine)
     assert connector.callbacks == (mine,)
-    connector.attach(Module())
+    connector.set_module(Module())
     assert connector.callbacks == (mine,)
 
 
@@ -680,10 +680,10 @@ def test_add_makes_a_default_unneeded() -> None:
 def test_adding_keeps_the_modules_hooks_and_callbacks() -> None:
     """An addition during a run leaves the module and what it brought in place."""
     connector = connect()
-    connector.attach(Module(), Counter())
+    connector.set_module(Module(), Counter())
     connector.add(Saver())
     assert kinds(connector) == ["Counter", "Saver"]
-    connector.attach(Module())
+    connector.set_module(Module())
     assert kinds(connector) == ["Saver"]
 
 
@@ -759,7 +759,7 @@ def test_remove_takes_out_for_good() -> None:
     connector = connect([first, second])
     connector.remove(first)
     assert connector.callbacks == (second,)
-    connector.attach(Module())
+    connector.set_module(Module())
     assert connector.callbacks == (second,)
 
 
@@ -769,7 +769,7 @@ def test_no_default_steps_in_for_what_was_removed() -> None:
     connector = connect(bar, defaults=[DefaultCallback(Bar(), Bar)])
     connector.remove(bar)
     assert kinds(connector) == []
-    connector.attach(Module())
+    connector.set_module(Module())
     assert kinds(connector) == []
 
 
@@ -777,7 +777,7 @@ def test_a_default_can_be_removed() -> None:
     """A default that was taken out stays out."""
     connector = connect(Quiet(), defaults=[DefaultCallback(Bar(), Bar)])
     connector.remove(connector.callbacks[1])
-    connector.attach(Module())
+    connector.set_module(Module())
     assert kinds(connector) == ["Quiet"]
 
 
@@ -785,10 +785,10 @@ def test_removing_what_a_module_brought_ends_with_that_module() -> None:
     """It and the default it stood for stay out of this run; the next module's run has it again."""
     connector = connect(defaults=[DefaultCallback(Bar(), Bar)])
     brought = OtherBar()
-    connector.attach(Module(), brought)
+    connector.set_module(Module(), brought)
     connector.remove(brought)
     assert kinds(connector) == []
-    connector.attach(Module())
+    connector.set_module(Module())
     assert kinds(connector) == ["Bar"]
 
 

@@ -142,7 +142,7 @@ def test_the_module_is_listed_too(clock) -> None:
             clock.passes(4)
 
     loop = Loop(clock, Taking(clock, on_fit_start=1))
-    loop.connector.attach(Net())
+    loop.connector.set_module(Net())
     loop.relay.on_fit_start("trainer", "module")
     record = loop.profile.records[0]
     assert record.name.endswith("Net")
@@ -683,7 +683,7 @@ def test_the_module_has_no_budget(clock) -> None:
             clock.passes(50)
 
     loop = Loop(clock, budget=0.01)
-    loop.connector.attach(SlowModule())
+    loop.connector.set_module(SlowModule())
     assert warnings_of(loop, 30) == []
     assert loop.profile.records[0].share > 0.5
 

@@ -114,7 +114,7 @@ def test_one_library_frame_between_caller_and_callback() -> None:
         hooks.on_train_batch_start(None, None, None, 0)
 
     connector = CallbackConnector(Counting(), discover=False)
-    connector.attach(object())
+    connector.set_module(object())
     a_loop(connector.relay)
     assert len(between) == 1
     assert between[0].endswith("relay.py")
@@ -553,7 +553,7 @@ def test_a_modules_hooks_are_not_given_trainer_and_module() -> None:
     """The module takes part with the two leading arguments dropped."""
     seen: list = []
     connector = CallbackConnector(discover=False)
-    connector.attach(_Module(seen))
+    connector.set_module(_Module(seen))
     connector.relay.on_train_batch_start("trainer", "module", "batch", 3)
     assert seen == [("module", "batch", 3)]
 
@@ -561,7 +561,7 @@ def test_a_modules_hooks_are_not_given_trainer_and_module() -> None:
 def test_a_modules_error_is_noted_with_its_class() -> None:
     """An error in the module's own hook names the hook and the module's class."""
     connector = CallbackConnector(discover=False)
-    connector.attach(_Module([]))
+    connector.set_module(_Module([]))
     with pytest.raises(ValueError, match="o") as caught:
         connector.relay.on_train_batch_end("t", "m", "o", "b", 0)
     assert caught.value.__notes__ == ["raised in hook 'on_train_batch_end' of module _Module"]
@@ -578,7 +578,7 @@ def test_the_module_stands_at_its_band(bands: list[Band]) -> None:
             self.band = band  # type: ignore[misc]
 
     connector = CallbackConnector([Banded(band) for band in bands], discover=False)
-    connector.attach(_Module(seen))
+    connector.set_module(_Module(seen))
     connector.relay.on_fit_start("t", "m")
     names = [name for name, *_ in seen]
     at = names.index("module")

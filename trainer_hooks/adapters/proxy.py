@@ -44,11 +44,7 @@ class Proxy:
             # a property that the target's class has and that failed is a fault of its own
             if not self._framework or error.name != name or hasattr(type(target), name):
                 raise
-            raise self._proxy_error(name) from None
-
-    def _proxy_error(self, name: str) -> AttributeError:
-        """Return the error for a name that neither the proxy nor its target has."""
-        return missing_attribute(self._foreign_name, self._framework, name)
+            raise missing_attribute(self._foreign_name, self._framework, name) from None
 
     def __setattr__(self, name: str, value: Any) -> None:
         # the proxy's own properties and slots; everything else is the target's

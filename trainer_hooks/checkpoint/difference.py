@@ -153,7 +153,7 @@ def _own_differences(
     """Yield the differences of the entries that only trainer_hooks saves."""
     for name in dict.fromkeys([*a, *b]):
         walk = _Comparison(_PARTS.get(str(name), _OTHERS), tolerance)
-        one, other = ({name: own[name]} if name in own else {} for own in (a, b))
+        one, other = ({name: entries[name]} if name in entries else {} for entries in (a, b))
         yield from walk.mappings(one, other, "trainer_hooks")
 
 
@@ -161,8 +161,8 @@ def _without_times(contents: CheckpointContents) -> CheckpointContents:
     """Return the contents without the wall times of the training."""
     if "wall_times" not in contents.own:
         return contents
-    own = {key: value for key, value in contents.own.items() if key != "wall_times"}
-    return replace(contents, data={**contents.data, "trainer_hooks": own})
+    entries = {key: value for key, value in contents.own.items() if key != "wall_times"}
+    return replace(contents, data={**contents.data, "trainer_hooks": entries})
 
 
 class _Comparison:

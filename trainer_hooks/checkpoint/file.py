@@ -219,8 +219,8 @@ def in_present_format(checkpoint: dict[str, Any], source: str, *, warns: bool) -
 
 def has_shards(checkpoint: dict[str, Any]) -> bool:
     """Return whether the tensors of a checkpoint lie beside it, in shards of a folder."""
-    own = checkpoint.get("trainer_hooks")
-    return isinstance(own, dict) and "shards" in own
+    entries = checkpoint.get("trainer_hooks")
+    return isinstance(entries, dict) and "shards" in entries
 
 
 def read_checkpoint(path: str | os.PathLike[str], map_location: Any = "cpu") -> dict[str, Any]:

@@ -80,10 +80,10 @@ def loops_of(progress: dict[str, Any]) -> dict[str, Any]:
         progress: the state of `trainer_hooks.clock.progress.Progress`.
     """
     epochs, in_epoch = progress["epochs_completed"], progress["batches_in_epoch"]
-    stage, steps = progress["stage"], progress["steps_completed"]
-    is_over = stage not in ("between", "batches")
+    epoch_stage, steps = progress["stage"], progress["steps_completed"]
+    is_over = epoch_stage not in ("between", "batches")
     # in Lightning's counters a running epoch is started, and after its last batch processed
-    begun = epochs + (stage != "between")
+    begun = epochs + (epoch_stage != "between")
     epoch = {"ready": begun, "started": begun, "processed": epochs + is_over, "completed": epochs}
     done = dict.fromkeys(("ready", "started", "processed", "completed"), in_epoch)
     total = dict.fromkeys(done, progress["batches_completed"])
@@ -100,7 +100,7 @@ def loops_of(progress: dict[str, Any]) -> dict[str, Any]:
         "epoch_loop.batch_progress": {
             "total": total,
             "current": done,
-            "is_last_batch": is_over or stage == "between",
+            "is_last_batch": is_over or epoch_stage == "between",
         },
         "epoch_loop.scheduler_progress": stepped,
         "epoch_loop.automatic_optimization.state_dict": {},

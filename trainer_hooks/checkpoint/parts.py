@@ -78,8 +78,8 @@ def require_format(checkpoint: dict[str, Any], source: str) -> None:
     Raises:
         CheckpointError: its format is newer, from before the first that is kept, or missing.
     """
-    own = checkpoint["trainer_hooks"]
-    number = own.get("format") if isinstance(own, dict) else None
+    entries = checkpoint["trainer_hooks"]
+    number = entries.get("format") if isinstance(entries, dict) else None
     if type(number) is not int or number < 1:  # not isinstance: True is an int, too
         raise CheckpointError(
             f"checkpoint {source!r} says nothing of its format: it is damaged, or was changed by "
@@ -90,7 +90,7 @@ def require_format(checkpoint: dict[str, Any], source: str) -> None:
     saved = f"checkpoint {source!r} has format {number}, saved by trainer_hooks"
     if number > FORMAT:
         raise CheckpointError(
-            f"{saved} {own.get('version')}: this version knows formats up to {FORMAT}. Upgrade "
+            f"{saved} {entries.get('version')}: this version knows formats up to {FORMAT}. Upgrade "
             "trainer-hooks."
         )
     raise CheckpointError(

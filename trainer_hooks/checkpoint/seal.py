@@ -126,8 +126,8 @@ class CheckpointSummary:
         identity: RunIdentity = RunIdentity(),
     ) -> CheckpointSummary:
         """Return the summary of a checkpoint, of another tool's as far as its keys are known."""
-        own = checkpoint.get("trainer_hooks")
-        progress = own.get("progress") if isinstance(own, dict) else None
+        entries = checkpoint.get("trainer_hooks")
+        progress = entries.get("progress") if isinstance(entries, dict) else None
         # another tool may have stored anything under these keys
         epoch, batches, step = (
             count if isinstance(count, int) else 0

@@ -277,9 +277,9 @@ def read_shards(path: str | os.PathLike[str], into: dict[str, torch.Tensor]) -> 
 
 def shard_names_by_path(run: dict[str, Any]) -> dict[StatePath, str]:
     """Return the names of the tensors in shards, by their paths in the checkpoint."""
-    own = run.get("trainer_hooks", {})
+    entries = run.get("trainer_hooks", {})
     return {
-        tuple(place): name for name, places in own.get("shards", {}).items() for place in places
+        tuple(place): name for name, places in entries.get("shards", {}).items() for place in places
     }
 
 

@@ -79,20 +79,20 @@ def require_fitting(
         CheckpointError: names or shapes differ; the message lists them.
     """
     # not load_state_dict's own errors: it has copied some weights by the time it raises
-    own = module.state_dict()
-    state_dict = with_names_of(own, state_dict)
+    present = module.state_dict()
+    state_dict = with_names_of(present, state_dict)
     shapes = [
-        f"{name} (saved {tuple(saved.shape)}, here {tuple(own[name].shape)})"
+        f"{name} (saved {tuple(saved.shape)}, here {tuple(present[name].shape)})"
         for name, saved in state_dict.items()
         if isinstance(saved, Tensor)
-        and isinstance(own.get(name), Tensor)
-        and not is_lazy(own[name])  # it takes the size of the saved one
-        and saved.shape != own[name].shape
+        and isinstance(present.get(name), Tensor)
+        and not is_lazy(present[name])  # it takes the size of the saved one
+        and saved.shape != present[name].shape
     ]
     problems = []
     if strict:
-        missing = [name for name in own if name not in state_dict]
-        unexpected = [name for name in state_dict if name not in own]
+        missing = [name for name in present if name not in state_dict]
+        unexpected = [name for name in state_dict if name not in present]
         problems = _differing_names(missing, unexpected)
     # also if not strict: torch refuses a tensor of another shape in any case
     problems += _listed("of another shape", shapes)

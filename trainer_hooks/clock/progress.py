@@ -8,7 +8,7 @@ from typing import Any
 
 
 class EpochStage(StrEnum):
-    """The stage of a training epoch, from which a resume knows the work that remains."""
+    """The part of a training epoch that comes next, at which a resume goes on."""
 
     # checkpoints hold these texts, so none may change
     BETWEEN = "between"
@@ -48,7 +48,7 @@ class Progress:
         is_validation_requested: whether a `trainer.request_validation()` is not fulfilled yet.
         is_checkpoint_requested: whether a `trainer.request_checkpoint()` is not fulfilled yet.
         is_epoch_end_requested: whether a `trainer.end_epoch()` is not fulfilled yet.
-        stage: the stage of the epoch.
+        stage: the epoch stage, which is not the stage of the run (`RunState.stage`).
         is_restored: whether a fit has restored a checkpoint into them. No checkpoint holds this.
     """
 

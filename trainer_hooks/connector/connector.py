@@ -167,13 +167,13 @@ class CallbackConnector:
         self._leader = RelayMember(implementer, label, supplier="the trainer itself")
         self._change()
 
-    def attach(
+    def set_module(
         self, module: object, callbacks: Callback | Iterable[Callback] | None = None
     ) -> None:
         """Add a module's hooks, and the callbacks of its `configure_callbacks`, for one run.
 
         A callback of the module replaces those of its type and of its base classes until the next
-        `attach`.
+        `set_module`.
 
         Raises:
             CallbackError: an object is no callback, or has a hook that cannot be called.

@@ -301,22 +301,22 @@ def validate_callback(item: object, where: str) -> Callback:
             f"group 'trainer_hooks.adapters'.{foreign_hint(type(item), 'Callback')}"
         )
     # the user's class may define these as properties: what they return is checked here, once
-    own = ours(item)
-    band: object = own.band
+    attributes = ours(item)
+    band: object = attributes.band
     if not isinstance(band, Band):
         raise CallbackError(
             f"band {band!r} of {where}, a {type(item).__qualname__}: it must be a Band. "
             f"Write one of {', '.join(f'Band.{known.name}' for known in Band)}."
         )
-    if own.on_error not in {"raise", "disable"}:
+    if attributes.on_error not in {"raise", "disable"}:
         raise CallbackError(
-            f"on_error {own.on_error!r} of {where}, a {type(item).__qualname__}: it must be "
+            f"on_error {attributes.on_error!r} of {where}, a {type(item).__qualname__}: it must be "
             "'raise' or 'disable'. Set it in the class or on the instance."
         )
-    if own.runs_on not in {"all", "rank_zero"}:
+    if attributes.runs_on not in {"all", "rank_zero"}:
         raise CallbackError(
-            f"runs_on {own.runs_on!r} of {where}, a {type(item).__qualname__}: it must be 'all' or "
-            "'rank_zero'. Set it in the class or on the instance."
+            f"runs_on {attributes.runs_on!r} of {where}, a {type(item).__qualname__}: it must be "
+            "'all' or 'rank_zero'. Set it in the class or on the instance."
         )
     # hooks are checked with the others'
     if clash := instance_clash(item, OWN_NAMES.difference(HOOKS)):

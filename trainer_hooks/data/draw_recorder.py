@@ -96,7 +96,8 @@ class DrawRecorder:
                 rng.restore_host(rng.raw_states(self._records.get(number, {})))
                 item = draw()
                 if number == self._num_recorded - 1:
-                    self._last_states = rng.host_random_state(self._recorded_libraries())
+                    drawn_from = {name for record in self._records.values() for name in record}
+                    self._last_states = rng.host_random_state(drawn_from)
                 return item
             before = rng.host_random_state()
             item = draw()
@@ -104,10 +105,6 @@ class DrawRecorder:
         finally:
             self._is_inside = False
         return item
-
-    def _recorded_libraries(self) -> set[str]:
-        """Return the libraries from which any step draws."""
-        return {name for record in self._records.values() for name in record}
 
     def _record(self, number: int, before: dict[str, Any], after: dict[str, Any]) -> None:
         """Record the states before a step that are not those after the step before."""

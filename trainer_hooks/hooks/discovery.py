@@ -542,8 +542,8 @@ def _is_of_ours(text: str, distribution: Any) -> bool:
         requirements = distribution.requires or ()
     except (FileNotFoundError, KeyError, TypeError):  # it has no metadata
         return False
-    own = normal_name(_OWN_PACKAGE)
-    return any(normal_name(one).startswith(own) for one in requirements)
+    package = normal_name(_OWN_PACKAGE)
+    return any(normal_name(one).startswith(package) for one in requirements)
 
 
 def _entries(text: str) -> Iterator[tuple[str, str, str]]:

@@ -243,11 +243,11 @@ class HookProfile:
             # also after an error, or the enclosing call would count this one's time as its own
             finally:
                 elapsed = clock() - start
-                own = elapsed - self._nested
+                self_time = elapsed - self._nested
                 self._nested = enclosing + elapsed
-                tally.add(own)
+                tally.add(self_time)
                 if self._batch.is_running:
-                    self._calls_in_batch.append((tally, own))
+                    self._calls_in_batch.append((tally, self_time))
                 self._record((tally.owner.lane, hook, start, elapsed))
 
         return timed
@@ -272,14 +272,14 @@ class HookProfile:
         self._record((_BATCHES_LANE, f"batch {self.batches}", start, length))
         # shares count only now, as a batch that an error cuts off is to count for none
         calls, self._calls_in_batch = self._calls_in_batch, []
-        for tally, own in calls:
+        for tally, self_time in calls:
             tally.calls_in_batches += 1
-            tally.in_batches += own
+            tally.in_batches += self_time
         self._batches_seen += 1
         if self._batches_seen > _WARM_UP:
             self._budget_ns += elapsed
-            for tally, own in calls:
-                tally.owner.budget_ns += own
+            for tally, self_time in calls:
+                tally.owner.budget_ns += self_time
         if self._budget is not None and self._batches_seen >= _MIN_BATCHES:
             self._enforce_budget({tally.owner: None for tally, _ in calls}, self._budget)
 
@@ -528,8 +528,8 @@ class HookCostTable:
 
     def costliest(self, owner: CostOwner) -> HookTally:
         """Return the hook in which a callback spent most of its time in training batches."""
-        own = [tally for tally in self._tallies.values() if tally.owner is owner]
-        return max(own, key=lambda tally: tally.in_batches)
+        tallies = [tally for tally in self._tallies.values() if tally.owner is owner]
+        return max(tallies, key=lambda tally: tally.in_batches)
 
     def costs(self, batch_ns: int) -> tuple[HookCost, ...]:
         """Return a record for each callback and hook that was called, most time first.

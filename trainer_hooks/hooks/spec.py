@@ -120,13 +120,13 @@ def overridden(
     # one loop for all hooks of an object: each run's start has it for each callback, several times
     kind = type(implementer)
     # not `hasattr` of the instance: a foreign class's `__getattr__` may answer any name
-    own = getattr(implementer, "__dict__", {})
+    attributes = getattr(implementer, "__dict__", {})
     left = names_left_to_user(kind)
     overriding = []
     for name in names or (*hooks, *ALIASES):
         # under a name that is left to the user it may have anything, for another framework
-        if name in own and name not in left:
-            if own[name] is not None:
+        if name in attributes and name not in left:
+            if attributes[name] is not None:
                 overriding.append(name)
             continue
         method = class_attribute(kind, name) if name in left else getattr(kind, name, None)

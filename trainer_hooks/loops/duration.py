@@ -29,8 +29,10 @@ def batch_counter(module: Module) -> Callable[[Any], tuple[int, int]]:
     It calls the module's `num_samples` and `num_tokens` if the module overrides one of them.
     """
     if defines(module, "num_samples", Module) or defines(module, "num_tokens", Module):
-        own = ours(module)
-        return checked_counter(own.num_samples, own.num_tokens, type(module).__qualname__)
+        attributes = ours(module)
+        return checked_counter(
+            attributes.num_samples, attributes.num_tokens, type(module).__qualname__
+        )
     return count_samples_and_tokens
 
 

@@ -153,7 +153,7 @@ def _require_end_of_epoch(context: RunContext | None) -> RunContext:
         or context.state.fn != "fit"
         or context.state.stage != "train"
         or context.training.progress.stage is not EpochStage.CLOSING
-        # a resume may be in that stage from its set-up on, before the loop has begun
+        # a resume may be at that epoch stage from its set-up on, before the loop has begun
         or not context.training.timekeeper.stopwatch.is_running
     ):
         raise UsageError(

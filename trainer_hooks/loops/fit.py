@@ -107,9 +107,9 @@ class FitLoop:
             on_train_end                                              (_close_training)
 
         `EpochCycles` calls `on_iteration_start` and `on_iteration_end` around each group of
-        `iteration_length` epochs. A resumed run enters the loop
-        at the stage of the epoch where the checkpoint was saved. A run that a signal ends saves a
-        checkpoint and leaves the loop at that point (`GracefulShutdown`).
+        `iteration_length` epochs. A resumed run enters the loop at the epoch stage of its
+        checkpoint (`EpochStage`). A run that a signal ends saves a checkpoint and leaves the loop
+        at that point (`GracefulShutdown`).
         """
         context, progress = self.context, self.context.training.progress
         with self._shutdown:
@@ -160,8 +160,8 @@ class FitLoop:
     def _enter_epoch(self) -> bool:
         """Begin an epoch, or go on in that of a resumed run; return whether there is one.
 
-        A resumed run enters at the stage in which its checkpoint was saved, so each part of the
-        epoch is guarded by its stage; limits are checked between epochs only.
+        A resumed run enters at the epoch stage of its checkpoint, so each part of the epoch is
+        guarded by its epoch stage; limits are checked between epochs only.
         """
         if self.context.training.progress.stage is EpochStage.BETWEEN:
             if self.reason_to_end():
@@ -420,7 +420,7 @@ class FitLoop:
             self._requested_saves.save()
 
     def _finish_epoch(self) -> None:
-        """Run the parts after an epoch's batches, from the stage on in which the epoch is."""
+        """Run the parts after an epoch's batches, from the present epoch stage on."""
         progress = self.context.training.progress
         if progress.stage is EpochStage.BATCHES:
             self._close_batches()

@@ -58,8 +58,8 @@ class LearningCheck:
                     "or [] if none is meant."
                 )
             return
-        own = set(map(id, context.module.parameters()))
-        if not any(id(parameter) in own for parameter in self._parameters()):
+        ids_in_module = set(map(id, context.module.parameters()))
+        if not any(id(parameter) in ids_in_module for parameter in self._parameters()):
             self._is_settled = True  # `warn_of_foreign_parameters` has told that
             return
         self._steps_before = context.training.progress.steps_completed

@@ -221,11 +221,8 @@ class OwnEvaluation(EvaluationLoop):
     def _suffix(self, index: int | None) -> str:
         """Return the suffix of metrics, of one loader or of the whole validation."""
         name = f"/{self.name}" if self.name else ""
-        return f"{name}/dataloader_idx_{index}" if index is not None and self._is_many else name
-
-    @property
-    def _is_many(self) -> bool:
-        return self._num_dataloaders > 1
+        is_of_many = index is not None and self._num_dataloaders > 1
+        return f"{name}/dataloader_idx_{index}" if is_of_many else name
 
     def _place(self, index: int) -> int:
         """Return the number under which a loader's metrics are kept, its own for each name."""

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
     from trainer_hooks.context.context import RunContext
     from trainer_hooks.context.loaders import EvalLoaders
-    from trainer_hooks.context.state_registry import RegisteredState
     from trainer_hooks.loops.loop_position import LoopPosition
 
 _KEPT_BY_CATCH_UP = frozenset(
@@ -198,7 +197,9 @@ class OwnLoop(FitLoop):
         super()._open_training()
         self._step.gather_weights()
         if self._progress.stage in (EpochStage.BATCHES, EpochStage.VALIDATING):
-            restore = self.context.state_registry.backup(_may_change_on_the_way, deepcopy)
+            restore = self.context.state_registry.backup(
+                lambda state: state.name in _KEPT_BY_CATCH_UP, deepcopy
+            )
             self._catch_up = CatchUp(restore, self._position.stops)
 
     def _finish_open_batch(self) -> None:
@@ -860,7 +861,3 @@ class UpdateNumbers:
 
     def __iter__(self) -> Iterator[int]:
         return count()
-
-
-def _may_change_on_the_way(state: RegisteredState) -> bool:
-    return state.name in _KEPT_BY_CATCH_UP

@@ -67,7 +67,7 @@ class TrainingAdvice:
     def begin_batches(self) -> None:
         """Look at the module's mode, after the hooks that may have set it on purpose."""
         # the steps of a Run are lines of the user's, which may set any mode
-        if self._context.module.training and self._calls_steps:
+        if self._context.module.training and self._context.trainer.calls_steps:
             self._context.after_first_batches.append(self._look_at_mode)
 
     def after_epoch(self) -> None:
@@ -182,7 +182,8 @@ class TrainingAdvice:
         names = list(left)
         shown = ", ".join(names[:_SHOWN_PARTS])
         more = f" and {len(names) - _SHOWN_PARTS} more" if len(names) > _SHOWN_PARTS else ""
-        where = f"{self._name}.configure_optimizers" if self._calls_steps else "Run(optimizer=...)"
+        calls_steps = self._context.trainer.calls_steps
+        where = f"{self._name}.configure_optimizers" if calls_steps else "Run(optimizer=...)"
         warn(
             f"{shown}{more} of {self._name}: {count_with_noun(sum(left.values()), 'parameter')} "
             f"had gradients in the first epoch, and no optimizer of {where} steps them: they stay "
@@ -205,10 +206,6 @@ class TrainingAdvice:
     @property
     def _name(self) -> str:
         return type(self._context.module).__qualname__
-
-    @property
-    def _calls_steps(self) -> bool:
-        return self._context.trainer.calls_steps
 
     def _groups(self) -> list[dict[str, Any]]:
         optimizers = self._context.training.optimization.optimizers

@@ -83,12 +83,12 @@ class RankReducer:
 
     def reduce_epoch(self, store: MetricStore, scopes: tuple[LogScope, ...]) -> None:
         """Reduce the values of `scopes` in the unfinished epoch over the ranks."""
-        own = {
+        aggregators = {
             (scope.name, index, name): aggregator
             for scope, index, name, aggregator in store.aggregators_by_scope(scopes)
             if aggregator.on_epoch and aggregator.has_own_values and not aggregator.is_lost
         }
-        layout, rows = self._exchange(scopes, own)
+        layout, rows = self._exchange(scopes, aggregators)
         for position, key in enumerate(layout.keys):
             # only other ranks logged it, but callbacks must be able to monitor it in all
             if store.aggregator_at(*key) is None:
@@ -101,7 +101,7 @@ class RankReducer:
                 start = _HEAD + _CELLS * position
                 aggregator.shared = _reduce_cells(aggregator, rows[:, start : start + _CELLS])
         if layout.objects:
-            self._reduce_objects(store, own, layout)
+            self._reduce_objects(store, aggregators, layout)
 
     def reduce_steps(self, store: MetricStore) -> None:
         """Reduce the last values of metrics that are logged by step with `sync_dist`."""
@@ -127,31 +127,33 @@ class RankReducer:
             aggregator.replace_last(reduced.to(torch.float32))
 
     def _exchange(
-        self, scopes: tuple[LogScope, ...], own: Mapping[Key, MetricAggregator]
+        self, scopes: tuple[LogScope, ...], aggregators: Mapping[Key, MetricAggregator]
     ) -> tuple[_Layout, Tensor]:
         """Return the layout, and a matrix with the row of each rank.
 
         Args:
             scopes: the scopes to exchange.
-            own: this rank's metrics.
+            aggregators: this rank's metrics.
         """
         layout = self._layouts.get(scopes)
         # not `hash`, which differs among processes; and 32 bits fit into a float64 without loss
-        checksum = float(zlib.crc32(repr(sorted(own)).encode()))
+        checksum = float(zlib.crc32(repr(sorted(aggregators)).encode()))
         if layout is None:
             layout = self._layouts[scopes] = _Layout()
-        rows = self._processes.all_gather_rows(_row(layout, own, checksum), "logged values")
+        rows = self._processes.all_gather_rows(_row(layout, aggregators, checksum), "logged values")
         # every rank compares the same checksums, so all of them enter the second exchange or none
         if rows[:, 0].tolist() != layout.known:
-            self._agree_on_names(layout, own, rows[:, 0].tolist())
-            rows = self._processes.all_gather_rows(_row(layout, own, checksum), "logged values")
+            self._agree_on_names(layout, aggregators, rows[:, 0].tolist())
+            rows = self._processes.all_gather_rows(
+                _row(layout, aggregators, checksum), "logged values"
+            )
         return layout, rows
 
     def _agree_on_names(
-        self, layout: _Layout, own: Mapping[Key, MetricAggregator], known: list[float]
+        self, layout: _Layout, aggregators: Mapping[Key, MetricAggregator], known: list[float]
     ) -> None:
         """Gather the metrics of all ranks, and lay out a row with room for all of them."""
-        for key, aggregator in own.items():
+        for key, aggregator in aggregators.items():
             _require_reducible(key[2], aggregator)
         # plain data with which another rank can make an aggregator like this
         own_metrics = {
@@ -163,7 +165,7 @@ class RankReducer:
                 },
                 one.metric is not None,
             )
-            for key, one in own.items()
+            for key, one in aggregators.items()
         }
         gathered = self._processes.gather(own_metrics)
         # reversed: of different descriptions that of the lowest rank counts
@@ -196,28 +198,28 @@ class RankReducer:
         )
 
     def _reduce_objects(
-        self, store: MetricStore, own: Mapping[Key, MetricAggregator], layout: _Layout
+        self, store: MetricStore, aggregators: Mapping[Key, MetricAggregator], layout: _Layout
     ) -> None:
         """Let metric objects compute over the states of all ranks, in one exchange."""
         own_states: dict[Key, Any] = {
-            key: own[key].object_state()
+            key: aggregators[key].object_state()
             for key in sorted(layout.objects)
-            if key in own and is_metric_object(own[key].metric)
+            if key in aggregators and is_metric_object(aggregators[key].metric)
         }
         # those inside a wrapper exchange their states themselves, as it computes its value
         states = {key: {"": own_state[""]} for key, own_state in own_states.items()}
         # of an object without states that could be merged, rank 0's value counts
         values = {
-            key: own[key].local_value()
+            key: aggregators[key].local_value()
             for key in sorted(layout.objects)
-            if key in own and key not in states
+            if key in aggregators and key not in states
         }
         gathered = self._processes.gather((states, values))
         computed: dict[Key, Tensor] = {}
         for key in sorted(layout.objects):
             parts = [of_rank[0][key] for of_rank in gathered if key in of_rank[0]]
             if key in own_states:
-                metric = own[key].metric
+                metric = aggregators[key].metric
                 with holding_state(metric, own_states[key] | merge_object_states(metric, parts)):
                     computed[key] = scalar(key[2], metric.compute(), "a metric object")
             elif not parts:
@@ -231,14 +233,14 @@ class RankReducer:
                 aggregator.shared = value
 
 
-def _row(layout: _Layout, own: Mapping[Key, MetricAggregator], checksum: float) -> Tensor:
+def _row(layout: _Layout, aggregators: Mapping[Key, MetricAggregator], checksum: float) -> Tensor:
     """Return this rank's row: the checksum of its names, then the cells of each metric."""
     # zeros up to the end: all ranks must send equally many numbers
     row = torch.zeros(layout.room, dtype=torch.float64)
     row[0] = checksum
     numbers: list[float] = []
     for key in layout.keys:
-        aggregator = own.get(key)
+        aggregator = aggregators.get(key)
         if aggregator is not None and key not in layout.objects:
             numbers += [*aggregator.own_total_and_weight(), 1.0]
         else:

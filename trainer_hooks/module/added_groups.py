@@ -74,12 +74,12 @@ def add_groups_again(
         OptimizationError: the module has no parameter of a saved name.
     """
     named = {plain_name(name): parameter for name, parameter in module.named_parameters()}
-    own = checkpoint["trainer_hooks"]
+    entries = checkpoint["trainer_hooks"]
     for optimizer, state, made, groups in zip(
         optimization.optimizers,
         checkpoint["optimizer_states"],
-        _made_groups(own.get("setup", {})),
-        own.get("added_groups") or [],
+        _made_groups(entries.get("setup", {})),
+        entries.get("added_groups") or [],
         strict=False,
     ):
         present = len(optimizer.param_groups)

@@ -738,10 +738,10 @@ def describe_setup(
 
 def warn_of_foreign_parameters(optimization: Optimization, module: nn.Module) -> None:
     """Warn if an optimizer trains parameters that belong to no part of the module."""
-    own = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+    ids_in_module = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
     for optimizer in optimization.optimizers:
         given = [p for group in optimizer.param_groups for p in group["params"]]
-        count = sum(id(parameter) not in own for parameter in given)
+        count = sum(id(parameter) not in ids_in_module for parameter in given)
         if count:
             name = type(module).__qualname__
             effect = "it trains nothing of the module, " if count == len(given) else ""

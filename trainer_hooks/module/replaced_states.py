@@ -50,8 +50,8 @@ def replace_states(
     Raises:
         OptimizationError: a scheduler cannot go through these steps.
     """
-    own = checkpoint["trainer_hooks"]
-    saved = own.get("setup", {})
+    entries = checkpoint["trainer_hooks"]
+    saved = entries.get("setup", {})
     is_emptied = not checkpoint[SCHEDULERS] and bool(saved.get("schedulers"))
     has_new_optimizers = OPTIMIZERS in names and _kinds(saved.get("optimizers")) != _kinds(
         setup["optimizers"]
@@ -62,7 +62,8 @@ def replace_states(
     if not (has_new_optimizers or has_new_schedulers or is_emptied):
         return []
     replaced = [
-        _step_again(number, config, own) for number, config in enumerate(optimization.schedulers)
+        _step_again(number, config, entries)
+        for number, config in enumerate(optimization.schedulers)
     ]
     # copied: the states may hold lists of the schedulers
     checkpoint[SCHEDULERS] = [
@@ -74,7 +75,7 @@ def replace_states(
         checkpoint["optimizer_states"] = [
             deepcopy(optimizer.state_dict()) for optimizer in optimization.optimizers
         ]
-        own["added_groups"] = []
+        entries["added_groups"] = []
         present["optimizers"] = setup["optimizers"]
     else:
         states, noted = list(checkpoint["optimizer_states"]), list(saved.get("optimizers", ()))
@@ -84,7 +85,7 @@ def replace_states(
             if number < len(noted):
                 noted[number] = _with_noted(noted[number], setup["optimizers"][number], taken)
         checkpoint["optimizer_states"], present["optimizers"] = states, noted
-    own["setup"] = {**saved, **present}
+    entries["setup"] = {**saved, **present}
     return replaced
 
 
@@ -99,7 +100,7 @@ def _kinds(parts: Any, key: str = "") -> list[Any]:
     ]
 
 
-def _step_again(number: int, config: LRSchedulerConfig, own: Mapping[str, Any]) -> str:
+def _step_again(number: int, config: LRSchedulerConfig, entries: Mapping[str, Any]) -> str:
     """Step a new scheduler as often as the saved training has; return its description.
 
     Raises:
@@ -109,7 +110,7 @@ def _step_again(number: int, config: LRSchedulerConfig, own: Mapping[str, Any]) 
     name = type(scheduler).__qualname__
     if config.reduce_on_plateau:
         return f"{name} from its start"
-    count = _steps_of(config, own)
+    count = _steps_of(config, entries)
     # else torch warns that the scheduler steps before the optimizer
     getattr(getattr(scheduler, "optimizer", None), "__dict__", {})["_opt_called"] = True
     try:
@@ -124,13 +125,13 @@ def _step_again(number: int, config: LRSchedulerConfig, own: Mapping[str, Any]) 
     return f"{name} after {count} steps"
 
 
-def _steps_of(config: LRSchedulerConfig, own: Mapping[str, Any]) -> int:
+def _steps_of(config: LRSchedulerConfig, entries: Mapping[str, Any]) -> int:
     """Return how often the saved training would have stepped a scheduler."""
-    progress = own["progress"]
+    progress = entries["progress"]
     if config.interval == "step":
         return int(progress["steps_completed"]) // config.frequency
     # stepped after the last batch of an epoch that is not counted yet
-    is_stepped = own.get("loop", {}).get("has_scheduled", False)
+    is_stepped = entries.get("loop", {}).get("has_scheduled", False)
     is_inside = EpochStage(progress["stage"]) is not EpochStage.BETWEEN
     return int(progress["epochs_completed"] + (is_stepped and is_inside)) // config.frequency
 

@@ -585,7 +585,9 @@ class ShardedGradientSync:
             return has_gradients
         self._is_first, self._batches_at_last_step = True, batches
         if has_gradients and not self._is_reduced:
-            self._reduce_accumulated()
+            # the last batch of the window was skipped, and no backward of it reduces the others
+            with self._watchdog.waiting("gradients"):
+                internals.reduce_accumulated_gradients(self._module)
         return has_gradients
 
     def prepare_manual_backward(self, loss: Tensor) -> None:
@@ -594,8 +596,3 @@ class ShardedGradientSync:
     def finish_manual_backward(self) -> None:
         """Record that a backward which the step ran is done."""
         self._is_first = False
-
-    def _reduce_accumulated(self) -> None:
-        """Reduce the gradients of a window whose last batch was skipped."""
-        with self._watchdog.waiting("gradients"):
-            internals.reduce_accumulated_gradients(self._module)

@@ -58,7 +58,8 @@ def set_accumulated_gradients(module: nn.Module, gradients: Mapping[str, Tensor]
         module: the sharded module.
         gradients: unsharded gradients by name. All ranks have some, or none has.
     """
-    if gradients and _accumulates_in_parameters(module):
+    parameters = (parameter for _, parameter in _fsdp_parameters(module))
+    if gradients and any(map(_accumulates_in_parameter, parameters)):
         # a parameter exists once it was gathered, which is a collective
         begin_run(module)
         for layer in sharded_layers(module):
@@ -94,10 +95,6 @@ def _accumulates_in_parameter(fsdp_parameter: Any) -> bool:
     """Whether a window's gradients are those of the unsharded parameter, as from torch 2.15 on."""
     name = "unsharded_accumulated_grad"
     return isinstance(getattr(type(fsdp_parameter), name, None), property)
-
-
-def _accumulates_in_parameters(module: nn.Module) -> bool:
-    return any(_accumulates_in_parameter(parameter) for _, parameter in _fsdp_parameters(module))
 
 
 def _fsdp_parameters(module: nn.Module) -> Iterator[tuple[str, Any]]:

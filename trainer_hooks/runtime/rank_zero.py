@@ -30,8 +30,12 @@ class RankZeroOnly:
     @property
     def rank(self) -> int:
         """This process's global rank, or the rank that was set."""
-        own = read_topology().global_rank
-        return self._set_rank[0] if self._set_rank and self._set_rank[1] == own else own
+        process_rank = read_topology().global_rank
+        return (
+            self._set_rank[0]
+            if self._set_rank and self._set_rank[1] == process_rank
+            else process_rank
+        )
 
     @rank.setter
     def rank(self, rank: int) -> None:

@@ -569,9 +569,9 @@ def _refuse_misspelt(options: Mapping[str, Any]) -> None:
         OptionError: there is one.
     """
     of_trainer = signature_of(Trainer).parameters
-    own = [name for name in signature_of(Run).parameters if name != "options"]
+    names = [name for name in signature_of(Run).parameters if name != "options"]
     for name in options:
-        if name not in of_trainer and (hint := did_you_mean(name, own)):
+        if name not in of_trainer and (hint := did_you_mean(name, names)):
             raise OptionError(
                 f"Run({name}=...): there is no option {name!r}.{hint} help(trainer_hooks.Run) "
                 "lists its options, beside those of a Trainer."

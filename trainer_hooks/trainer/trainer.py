@@ -1696,8 +1696,8 @@ class Trainer:
         from trainer_hooks.trainer.restoring.find_checkpoint import find_checkpoint
 
         core, known = self._core, uncompiled(module)
-        if label is None and isinstance(own := adapt_if_foreign(known, Module), Module):
-            label = label_evaluation(self, core.config, own, *sources)
+        if label is None and isinstance(adapted := adapt_if_foreign(known, Module), Module):
+            label = label_evaluation(self, core.config, adapted, *sources)
         if label is not None and ckpt_path != "auto":
             # a trainer's "last" and "best" are those of its last training, of another module too
             last = core.training.identity.run
@@ -1722,7 +1722,7 @@ class Trainer:
 
     def _evaluation(self, stage: str) -> EvalLoaders:
         context = self._core.context
-        known = self._core.evaluation if context is None else context.data.evaluation
+        loaders = self._core.evaluation if context is None else context.data.evaluation
         from trainer_hooks.context.loaders import EvalLoaders
 
-        return known.get(stage, EvalLoaders())
+        return loaders.get(stage, EvalLoaders())

@@ -414,7 +414,9 @@ class EventSource:
         """Fire `eval_batch_start`; before it `eval_end` and `eval_start` where a loader begins."""
         if trainer.sanity_checking:
             return
-        if batch_idx == 0 and self.closes_loader_at_next(trainer):
+        # several processes reduce the metrics of all loaders at the end of the evaluation, and
+        # close the loaders there
+        if batch_idx == 0 and trainer.world_size == 1:
             self.close_loaders(listener, trainer, dataloader_idx)
         if (dataloader_idx, batch_idx) != self._eval_position:
             self._eval_position = dataloader_idx, batch_idx
@@ -430,13 +432,6 @@ class EventSource:
         listener.fire("eval_batch_start")
         if self._has_own_eval_step(trainer, module):
             listener.fire("eval_before_forward")
-
-    def closes_loader_at_next(self, trainer: Any) -> bool:
-        """Return whether a loader is closed when the next begins, not with the evaluation.
-
-        Several processes reduce the metrics of all loaders at the end of the evaluation.
-        """
-        return bool(trainer.world_size == 1)
 
     def on_validation_before_forward(
         self, listener: EventListener, trainer: Any, _module: Any

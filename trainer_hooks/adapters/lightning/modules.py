@@ -82,28 +82,6 @@ def _present_method(foreign: Any, name: str) -> Callable[..., Any]:
     return call
 
 
-def _savable_hparams(foreign: Any, warned: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the hyperparameters that go into checkpoints, objects as pickles; None without any.
-
-    Lightning itself reads them, from a file that is opened as trusted.
-
-    Args:
-        foreign: the LightningModule or LightningDataModule.
-        warned: the objects of which the user was warned; new ones are added.
-    """
-    from trainer_hooks.checkpoint.hparams import is_read_by_torch, pickled_hparams, warn_of_pickles
-
-    hparams = dict(foreign.hparams)
-    objects = {name: value for name, value in hparams.items() if not is_read_by_torch(value)}
-    new = {name: value for name, value in objects.items() if warned.get(name) is not value}
-    if new:
-        warned.update(new)
-        warn_of_pickles(new, type(foreign))
-    plain = {name: value for name, value in hparams.items() if name not in objects}
-    # Lightning's is an empty object where save_hyperparameters() was not called
-    return {**plain, **pickled_hparams(objects)[0]} or None
-
-
 class _Hosted:
     """The attributes and hyperparameters of the foreign object, as both adapters show them."""
 
@@ -125,8 +103,26 @@ class _Hosted:
 
     @property
     def saved_hparams(self: Any) -> Mapping[str, Any] | None:
-        """The hyperparameters that go into checkpoints, or None."""
-        return _savable_hparams(self.lightning_object, self._warned_hparams)
+        """The hyperparameters that go into checkpoints, objects as pickles; None without any.
+
+        Lightning itself reads them, from a file that is opened as trusted.
+        """
+        from trainer_hooks.checkpoint.hparams import (
+            is_read_by_torch,
+            pickled_hparams,
+            warn_of_pickles,
+        )
+
+        foreign, warned = self.lightning_object, self._warned_hparams
+        hparams = dict(foreign.hparams)
+        objects = {name: value for name, value in hparams.items() if not is_read_by_torch(value)}
+        new = {name: value for name, value in objects.items() if warned.get(name) is not value}
+        if new:
+            warned.update(new)
+            warn_of_pickles(new, type(foreign))
+        plain = {name: value for name, value in hparams.items() if name not in objects}
+        # Lightning's is an empty object where save_hyperparameters() was not called
+        return {**plain, **pickled_hparams(objects)[0]} or None
 
     @property
     def logged_hparams(self: Any) -> Mapping[str, Any] | None:

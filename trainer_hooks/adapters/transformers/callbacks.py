@@ -412,11 +412,6 @@ def _show_fit(trainer: Any, _module: Any) -> None:
     _event_objects(trainer).show_fit(trainer)
 
 
-def _note_learning_rate(trainer: Any, _module: Any, optimizer: Any) -> None:
-    """Keep the learning rate of a step, which their Trainer reads before its scheduler steps."""
-    _event_objects(trainer).learning_rate = float(optimizer.param_groups[0]["lr"])
-
-
 def _note_gradients(trainer: Any, module: Any, _optimizer: Any) -> None:
     """Keep the norm of the gradients, which is logged with the step."""
     _event_objects(trainer).note_gradients(trainer, module)
@@ -546,8 +541,9 @@ class TransformersAdapter(HostedCallback):
         self._call_if_there("on_train_end", trainer, module)
 
     def _after_step(self, trainer: Any, module: Any, optimizer: Any) -> None:
-        """Note the learning rate, and call the event, there fired before the step is counted."""
-        _note_learning_rate(trainer, module, optimizer)
+        """Keep the learning rate, and call the event, there fired before the step is counted."""
+        # their Trainer reads it before its scheduler steps
+        _event_objects(trainer).learning_rate = float(optimizer.param_groups[0]["lr"])
         self._call_if_there("on_optimizer_step", trainer, module, is_counted=False)
 
     def _after_batch(self, trainer: Any, module: Any, outputs: Any, *_: Any) -> None:

@@ -380,7 +380,11 @@ class QuantizationAwareTraining(WeightOwner):
                 if not self._is_collecting(trainer):
                     return forward(*args, **kwargs)
                 self._forward_calls += 1
-            args, kwargs = map_tensors((args, kwargs), lambda tensor: _quantized(module, tensor))
+            quantize: Any = module.quant
+            # integers, such as class indices, stay
+            args, kwargs = map_tensors(
+                (args, kwargs), lambda t: quantize(t) if t.is_floating_point() else t
+            )
             with quantizer.engine():
                 dequantize: Any = module.dequant
                 return map_tensors(forward(*args, **kwargs), dequantize)
@@ -392,12 +396,6 @@ class QuantizationAwareTraining(WeightOwner):
         if callable(collects):
             return bool(collects(trainer))
         return collects is None or self._forward_calls < collects
-
-
-def _quantized(module: Any, tensor: torch.Tensor) -> torch.Tensor:
-    """Quantize a tensor of floats; return integers, such as class indices, unchanged."""
-    quantized: torch.Tensor = module.quant(tensor) if tensor.is_floating_point() else tensor
-    return quantized
 
 
 def _check_qconfig(qconfig: Any, observer_type: str) -> tuple[str | None, Any]:

@@ -90,7 +90,9 @@ def diff(
         case "paths":
             print("equal but for paths and event files, which --ignore paths leaves out")
         case _:
-            print(f"different: {', '.join(_differing_parts(differing))}")
+            # a part that differs in nothing but paths is not named
+            parts = [p for p in PARTS if _verdict(_of_part(p, differing)) == "different"]
+            print(f"different: {', '.join(parts)}")
     return DIFFERENT if differing else EQUAL
 
 
@@ -110,11 +112,6 @@ def _in_words(differing: list[Difference]) -> str:
     if verdict == "paths":
         return f"equal but for {count_with_noun(len(differing), 'path')}"
     return verdict if verdict == "equal" else count_with_noun(len(differing), "difference")
-
-
-def _differing_parts(differing: list[Difference]) -> list[str]:
-    """Return the parts that differ in more than paths."""
-    return [part for part in PARTS if _verdict(_of_part(part, differing)) == "different"]
 
 
 def _show(differing: list[Difference], keys: dict[str, str], weights: int) -> None:

@@ -55,7 +55,10 @@ def _branches(facts: Mapping[str, Any]) -> Iterator[Branch]:
         yield _branch("torch", "cannot be imported: see below")
     else:
         yield _branch(f"torch {torch['version']}", *_torch_lines(torch))
-    yield _branch("packages", *_package_lines(facts["packages"]))
+    packages = facts["packages"].items()
+    yield _branch(
+        "packages", *(f"{name} {version or 'is not installed'}" for name, version in packages)
+    )
     extras = facts["extras"]
     yield _branch("extras", *(f"{name}: {_extra_text(extras[name])}" for name in extras))
     frameworks = [f"{name} {version}" for name, version in facts["frameworks"].items()]
@@ -84,11 +87,6 @@ def _torch_lines(torch: Mapping[str, Any]) -> Iterator[str]:
     if torch["mps"]:
         yield "GPU: mps"
     yield f"distributed: {', '.join(torch['distributed']) or 'not built in'}"
-
-
-def _package_lines(packages: Mapping[str, str | None]) -> Iterator[str]:
-    for name, version in packages.items():
-        yield f"{name} {version or 'is not installed'}"
 
 
 def _extra_text(packages: Mapping[str, str | None]) -> str:

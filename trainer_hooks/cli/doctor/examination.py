@@ -75,7 +75,9 @@ def examine() -> dict[str, Any]:
         "version": __version__,
         "installation": _installation(copies[0] if copies else None),
         "python": f"Python {platform.python_version()}, {platform.python_implementation()}",
-        "system": " ".join(filter(None, [platform.system(), platform.machine(), *_libc()])),
+        "system": " ".join(
+            filter(None, [platform.system(), platform.machine(), *platform.libc_ver()])
+        ),
         "torch": torch,
         "packages": {name: versions.get(normal_name(name)) for name in required},
         "extras": {
@@ -149,11 +151,6 @@ def _installation(own: Distribution | None) -> str:
     if origin.get("dir_info", {}).get("editable"):
         return "installed editable, from a checkout"
     return "installed from a file or folder" if origin else "installed from a package index"
-
-
-def _libc() -> list[str]:
-    name, version = platform.libc_ver()
-    return [f"{name} {version}"] if name else []
 
 
 def _in_child(part: str, subject: str, broken: list[str], *words: str) -> Any:

@@ -161,7 +161,10 @@ def _record(finding: SurveyedPlugin, hooks: Mapping[str, HookSpec]) -> dict[str,
                 "class": type(callback).__qualname__,
                 "state_key": _state_key(callback),
                 "is_stateful": ours(callback).is_stateful,
-                "listens_to": _listened(callback, hooks),
+                # `run_event` stands for all hooks
+                "listens_to": ["run_event"]
+                if ours(callback).routes_events
+                else overridden(callback, hooks),
             }
             for callback in plugin.callbacks
         ],
@@ -179,13 +182,6 @@ def _state_key(callback: Callback) -> str:
         if is_interruption(error):
             raise
         return f"({error_summary(error)})"
-
-
-def _listened(callback: Callback, hooks: Mapping[str, HookSpec]) -> list[str]:
-    """Return the hooks that a callback overrides; `run_event` stands for all of them."""
-    if ours(callback).routes_events:
-        return ["run_event"]
-    return overridden(callback, hooks)
 
 
 def _show(records: list[dict[str, Any]]) -> None:

@@ -374,7 +374,7 @@ def trainer_repr(name: str, core: TrainerCore) -> str:
 
 
 def _activity(core: TrainerCore, module: str) -> str:
-    """Return the running or last stage, and the progress of the training."""
+    """Return the present run or the status of the last, and the progress of the training."""
     progress = core.training.progress
     activity = f"{module}, {core.state.status}" if core.fn is None else f"in {core.fn} of {module}"
     position = f"epoch {progress.epochs_completed}, step {progress.steps_completed}"

@@ -296,8 +296,8 @@ def warn_of_half_a_validation(core: TrainerCore, inputs: RunInputs, context: Run
 def _misspelt(name: str, *owners: object) -> str:
     """Return a sentence about the first method of the user's that may be meant as `name`."""
     for owner in filter(None, owners):
-        own = {*dir(type(owner))}.difference(dir(Module), dir(DataModule))
-        for method in sorted(own):
+        methods = {*dir(type(owner))}.difference(dir(Module), dir(DataModule))
+        for method in sorted(methods):
             if callable(getattr(type(owner), method, None)) and (
                 hint := did_you_mean(method, (name,))
             ):

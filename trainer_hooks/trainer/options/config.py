@@ -23,16 +23,16 @@ from trainer_hooks._options import (
     is_int,
 )
 from trainer_hooks.clock.schedules import DueCondition
-from trainer_hooks.clock.timing import Time
+from trainer_hooks.clock.timing import Time, parse_span
 from trainer_hooks.context.plan import NEVER, RunPlan
 from trainer_hooks.errors import OptionError, did_you_mean
 from trainer_hooks.trainer.options.limits import (
     SHARE_RULE,
+    as_option,
     as_share,
     both_limits,
     check_duration,
     check_interval,
-    check_span,
     is_interval,
     with_duration,
 )
@@ -568,7 +568,9 @@ class TrainerConfig:
             "accumulate_grad_batches": _first(self.accumulate_grad_batches, 1),
             "min_epochs": self.min_epochs or 0,
             "min_steps": self.min_steps or 0,
-            "max_seconds": None if self.max_time is None else check_span("max_time", self.max_time),
+            "max_seconds": None
+            if self.max_time is None
+            else as_option(parse_span, "max_time", self.max_time),
             # added below: `with_duration` also sets the limit in its unit
             "max_duration": None,
             "val_check_interval": check_interval(interval),
@@ -581,8 +583,8 @@ class TrainerConfig:
             "detect_anomaly": bool(self.detect_anomaly),
             "shares_loaders": self.use_distributed_sampler,
         }
-        for stage in ("train", "val", "test", "predict"):
-            limit = f"limit_{stage}_batches"
+        for prefix in ("train", "val", "test", "predict"):
+            limit = f"limit_{prefix}_batches"
             values[limit] = _first(values[limit], 1.0)
         if self.overfit_batches:
             values["limit_train_batches"] = values["limit_val_batches"] = self.overfit_batches

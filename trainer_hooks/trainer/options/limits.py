@@ -49,15 +49,6 @@ def check_duration(value: object, iteration_length: int | None) -> Time:
     return time
 
 
-def check_span(option: str, value: object) -> float:
-    """Return an option that is a wall time, in seconds.
-
-    Raises:
-        OptionError: it is no wall time.
-    """
-    return as_option(parse_span, option, value)
-
-
 def is_interval(value: object) -> bool:
     """Return whether a `val_check_interval` has a unit, and is no plain number."""
     return isinstance(value, str | Time | timedelta | Mapping) or callable(value)
@@ -70,7 +61,7 @@ def check_interval(value: Any) -> int | float | Time | DueCondition:
         OptionError: it is a time that is not above zero.
     """
     if isinstance(value, Mapping):
-        value = timedelta(seconds=check_span("val_check_interval", value))
+        value = timedelta(seconds=as_option(parse_span, "val_check_interval", value))
     if not is_interval(value):
         number: int | float = value
         return number

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -44,15 +45,12 @@ class DistributedRun:
             silence_below_errors()
         self._watchdog = self._processes.watchdog
         self._watchdog.start()
-        self._watchdog.on_end = self._record_end
+        # where the watchdog ends this process, `fit` records no failed start
+        self._watchdog.on_end = partial(update_start, core)
 
     def make_groups(self) -> None:
         """Make the process groups that the run needs besides those of all runs."""
         self._processes.make_groups()
-
-    def _record_end(self, text: str) -> None:
-        """Record a failed start where the watchdog ends this process, and so `fit` does not."""
-        update_start(self._core, text)
 
     def share_metrics(self) -> None:
         """Aggregate the metrics of an epoch over all ranks."""
@@ -87,11 +85,11 @@ class DistributedRun:
         if not self._processes.is_global_zero:
             # the guards of the loggers that are replaced here
             core.guards.release()
-            own = [*core.loggers, *repeat(None, len(places))]  # rank 0 may have more
+            loggers = [*core.loggers, *repeat(None, len(places))]  # rank 0 may have more
             core.loggers[:] = [
                 RankZeroLoggerProxy(name, version, save_dir, log_dir, folder, one)
                 for (name, version, save_dir, log_dir, folder), one in zip(
-                    places, own, strict=False
+                    places, loggers, strict=False
                 )
             ]
             core.guards.install(core.loggers)
@@ -106,9 +104,9 @@ class DistributedRun:
             self._processes.data_topology.global_rank
         )  # ranks that share a batch must draw the same
         if rank and seed not in _OWN_SEEDS:
-            own = (seed + rank) % _MOST_SEEDS
-            _OWN_SEEDS.add(own)
-            reseed(own)
+            rank_seed = (seed + rank) % _MOST_SEEDS
+            _OWN_SEEDS.add(rank_seed)
+            reseed(rank_seed)
 
     def meet_at_end(self) -> None:
         """Wait until all ranks have completed the run; a later failure is a rank's own."""

@@ -105,9 +105,9 @@ def gather_into_checkpoint(
         {"callbacks": digests, "parts": {name: part.digests for name, part in packed.items()}}
     )
     # rank 0's stays empty: the checkpoint's top level is its state
-    own: dict[str, Any] = {}
+    differing: dict[str, Any] = {}
     if not processes.is_global_zero:
-        own = {
+        differing = {
             **_difference(parts, packed, of_zero["parts"]),
             "callbacks": {
                 k: s for k, s in states.items() if digests[k] != of_zero["callbacks"].get(k)
@@ -115,7 +115,7 @@ def gather_into_checkpoint(
         }
     # on the CPU: a GPU tensor is pickled with the index of its device, which rank 0 may not have
     states_of_ranks = processes.gather_to_zero(
-        map_tensors(own, lambda tensor: tensor.detach().cpu())
+        map_tensors(differing, lambda tensor: tensor.detach().cpu())
     )
     checkpoint["trainer_hooks"]["processes"] = states_of_ranks
 
@@ -125,16 +125,16 @@ def select_rank_state(checkpoint: dict[str, Any], processes: Processes) -> dict[
 
     If another number of ranks saved it, every rank but 0 keeps its present random state.
     """
-    own = checkpoint.get("trainer_hooks", {})
-    saved, rank = own.get("processes", []), processes.global_rank
-    if not processes.is_distributed or rank == 0 or "rng" not in own:
+    entries = checkpoint.get("trainer_hooks", {})
+    saved, rank = entries.get("processes", []), processes.global_rank
+    if not processes.is_distributed or rank == 0 or "rng" not in entries:
         return checkpoint  # the top level of the file is rank 0's state
-    if own.get("world_size", 1) != processes.world_size or rank >= len(saved):
+    if entries.get("world_size", 1) != processes.world_size or rank >= len(saved):
         # rank 0's random state on all ranks would make them draw the same dropout masks
-        return {**checkpoint, "trainer_hooks": {**own, "rng": rng.capture()}}
+        return {**checkpoint, "trainer_hooks": {**entries, "rng": rng.capture()}}
     return {
         **checkpoint,
-        "trainer_hooks": {**own, **_rank_parts(own, saved[rank]), "processes": []},
+        "trainer_hooks": {**entries, **_rank_parts(entries, saved[rank]), "processes": []},
         "callbacks": {**checkpoint.get("callbacks", {}), **saved[rank]["callbacks"]},
     }
 

@@ -33,27 +33,29 @@ def split_shards(checkpoint: dict[str, Any], processes: Processes) -> tuple[dict
         `write_folder` takes them.
     """
     left, shards, places = extract_shards(checkpoint)
-    own = left["trainer_hooks"] = {**left["trainer_hooks"], "shards": places}
-    gradients = own.get("gradients")
+    entries = left["trainer_hooks"] = {**left["trainer_hooks"], "shards": places}
+    gradients = entries.get("gradients")
     if gradients:
         for name, gradient in gradients.items():
             # each rank has its own, which is written as one shard that covers all of it
             known = _name_of_gradient(processes.global_rank, name)
             shards[known] = [gradient.detach(), list(gradient.shape), [0] * gradient.ndim]
         # placeholders: the names must survive, so that a load knows which gradients to read
-        own["gradients"] = {name: torch.empty(0) for name in gradients}
+        entries["gradients"] = {name: torch.empty(0) for name in gradients}
     return left, shards
 
 
 def _gather_names(checkpoint: dict[str, Any]) -> None:
     """Add to rank 0's checkpoint the paths at which the gradients of all ranks belong."""
-    own = checkpoint["trainer_hooks"]
+    entries = checkpoint["trainer_hooks"]
     # [1:], since rank 0 gathers no state of its own: it is at the top level
-    for rank, other in enumerate([own, *(one.get("parts", {}) for one in own["processes"][1:])]):
+    for rank, other in enumerate(
+        [entries, *(one.get("parts", {}) for one in entries["processes"][1:])]
+    ):
         inner = ["processes", rank, "parts"] if rank else []
         for name in other.get("gradients") or ():
             place = ["trainer_hooks", *inner, "gradients", name]
-            own["shards"][_name_of_gradient(rank, name)] = [place]
+            entries["shards"][_name_of_gradient(rank, name)] = [place]
 
 
 def saving_group(processes: Processes) -> Any:

@@ -398,9 +398,9 @@ class CheckpointRestorer:
     def _tell_differences(self) -> None:
         """Warn of all that makes the resumed run another than the one that was cut."""
         context, checkpoint, path = self._context, self._checkpoint, self._path
-        own = checkpoint["trainer_hooks"]
-        present = context.plan.window_after(own.get("set_window"))
-        accumulated = own.get("accumulate_grad_batches", present)
+        entries = checkpoint["trainer_hooks"]
+        present = context.plan.window_after(entries.get("set_window"))
+        accumulated = entries.get("accumulate_grad_batches", present)
         if accumulated != present:
             warn(
                 f"checkpoint {path!r} was saved with accumulate_grad_batches={accumulated}, and "
@@ -409,7 +409,7 @@ class CheckpointRestorer:
                 TrainerHooksWarning,
             )
         with restoring_part("metrics", path):
-            _warn_of_gaps(context, own, metric_parts(context.module, owners_of(self._core)))
+            _warn_of_gaps(context, entries, metric_parts(context.module, owners_of(self._core)))
         assert self._core.start.report is not None
         _warn_of_callbacks(self._core.start.report)
 
@@ -490,10 +490,10 @@ def _require_resumable(
             conditions.
         DataError: it was saved inside an epoch of another loader.
     """
-    own = checkpoint.get("trainer_hooks", {})
+    entries = checkpoint.get("trainer_hooks", {})
     module = type(context.module).__qualname__
     # a file of weights alone has no optimizers, and that of another tool no random states
-    if "optimizer_states" not in checkpoint or "rng" not in own:
+    if "optimizer_states" not in checkpoint or "rng" not in entries:
         raise CheckpointError(
             f"checkpoint {source!r} cannot be resumed from: it holds weights alone, or was saved "
             "neither by trainer_hooks nor by Lightning. To start anew from its weights, use "
@@ -502,10 +502,10 @@ def _require_resumable(
     # these checks come before any change: a resume that they refuse leaves the run as it was, but
     # for loaders that `reload_as_saved` has made
     context.state_registry.require(checkpoint, source)
-    present = context.plan.window_after(own.get("set_window"))
-    accumulated = own.get("accumulate_grad_batches", present)
+    present = context.plan.window_after(entries.get("set_window"))
+    accumulated = entries.get("accumulate_grad_batches", present)
     with restoring_part("progress", source):
-        is_inside_window = bool(own["progress"]["batches_in_window"])
+        is_inside_window = bool(entries["progress"]["batches_in_window"])
     # between two windows another number may be taken, with a warning
     if is_inside_window and accumulated != present:
         raise CheckpointError(
@@ -520,14 +520,14 @@ def _require_resumable(
     if context.data.stream is not None:
         try:
             with restoring_part("stream", source):
-                context.data.stream.require_same(own["stream"])
+                context.data.stream.require_same(entries["stream"])
         except DataError as error:
             raise DataError(f"checkpoint {source!r} cannot be resumed from: {error}") from error
 
 
-def _warn_of_gaps(context: RunContext, own: dict[str, Any], parts: dict[str, Any]) -> None:
+def _warn_of_gaps(context: RunContext, entries: dict[str, Any], parts: dict[str, Any]) -> None:
     """Warn of state that the checkpoint lacks, so that the resume is not exact."""
-    lost = lost_metrics(own["metrics"]["epoch"], parts)
+    lost = lost_metrics(entries["metrics"]["epoch"], parts)
     if lost:
         warn(
             f"the metric objects logged as {', '.join(map(repr, lost))} were not found, so what "
@@ -535,12 +535,12 @@ def _warn_of_gaps(context: RunContext, own: dict[str, Any], parts: dict[str, Any
             "module, or in a list or dict that is one.",
             TrainerHooksWarning,
         )
-    if own.get("broken_off"):
+    if entries.get("broken_off"):
         warn(
-            f"the checkpoint was saved after an error in {own['broken_off']}, when some callbacks "
-            "had had their turn: a resumed run either calls it on them once more or leaves out the "
-            "others, so that this run is not exactly the one that was cut. Resume from a "
-            "checkpoint that was saved before the error to have that.",
+            f"the checkpoint was saved after an error in {entries['broken_off']}, when some "
+            "callbacks had had their turn: a resumed run either calls it on them once more or "
+            "leaves out the others, so that this run is not exactly the one that was cut. Resume "
+            "from a checkpoint that was saved before the error to have that.",
             TrainerHooksWarning,
         )
     if context.processes.is_distributed:
@@ -556,7 +556,7 @@ def _warn_of_gaps(context: RunContext, own: dict[str, Any], parts: dict[str, Any
                 "was cut. Leave ddp_comm_hook out to have an exact resume.",
                 TrainerHooksWarning,
             )
-    if own.get("inside_batch"):
+    if entries.get("inside_batch"):
         progress = context.training.progress
         warn(
             f"the checkpoint was saved inside batch {progress.batches_in_epoch} of epoch "

@@ -31,29 +31,29 @@ def fit_to_world_size(
         checkpoint: the loaded checkpoint.
         source: the file, for messages.
     """
-    own = checkpoint.get("trainer_hooks", {})
-    saved, present = own.get("world_size", 1), context.processes.world_size
-    if saved == present or "progress" not in own or "stream" not in own:
+    entries = checkpoint.get("trainer_hooks", {})
+    saved, present = entries.get("world_size", 1), context.processes.world_size
+    if saved == present or "progress" not in entries or "stream" not in entries:
         return checkpoint
     begin = f"checkpoint {source!r} was saved by {saved} processes, and this run has {present}: "
-    if EpochStage(own["progress"].get("stage", EpochStage.BETWEEN)) in _BETWEEN_EPOCHS:
+    if EpochStage(entries["progress"].get("stage", EpochStage.BETWEEN)) in _BETWEEN_EPOCHS:
         warn(
             f"{begin}weights, optimizers and counters are as they were; the next epoch begins with "
             "other shares of the data and other random numbers, so it is not the run that was cut.",
             TrainerHooksWarning,
         )
         return checkpoint
-    progress = _progress(context, own, saved)
+    progress = _progress(context, entries, saved)
     warn(
         f"{begin}weights, optimizers and counters are as they were. The epoch goes on at batch "
         f"{progress['batches_in_epoch']} of each process, where all together had come to batch "
-        f"{own['progress']['batches_in_epoch']}, with other shares of the data and other random "
-        "numbers, and what was logged in it so far counts with the share of rank 0; so it is not "
-        "the run that was cut.",
+        f"{entries['progress']['batches_in_epoch']}, with other shares of the data and other "
+        "random numbers, and what was logged in it so far counts with the share of rank 0; so it "
+        "is not the run that was cut.",
         TrainerHooksWarning,
     )
     # the loader position without what each rank had of its own
-    shape = [{**one, **dict.fromkeys(_OF_OTHERS)} for one in own["stream"]["shape"]]
+    shape = [{**one, **dict.fromkeys(_OF_OTHERS)} for one in entries["stream"]["shape"]]
     dropped: dict[str, Any] = {
         "loader": None,
         "position": None,
@@ -62,24 +62,24 @@ def fit_to_world_size(
         "rng_ahead": None,
         "draws": {},
     }
-    stream = {**own["stream"], "shape": shape, **dropped}
-    converted = {**own, "progress": progress, "stream": stream}
+    stream = {**entries["stream"], "shape": shape, **dropped}
+    converted = {**entries, "progress": progress, "stream": stream}
     # gradients of a window that is repeated, and buffers of ranks that no longer exist
     converted.update(gradients={}, own_buffers={})
     return {**checkpoint, "trainer_hooks": converted}
 
 
-def _progress(context: RunContext, own: dict[str, Any], saved: int) -> dict[str, Any]:
+def _progress(context: RunContext, entries: dict[str, Any], saved: int) -> dict[str, Any]:
     """Return the counters of a cut epoch whose data was divided among `saved` ranks.
 
     The batches of an open accumulation window are repeated: their gradients cannot be used.
     """
-    progress = own["progress"]
+    progress = entries["progress"]
     window = progress["batches_in_window"]
     done = progress["batches_in_epoch"] - window
     assert context.data.stream is not None
     batches = context.data.stream.num_batches
-    if not window and done >= own["stream"]["num_batches"] and batches < math.inf:
+    if not window and done >= entries["stream"]["num_batches"] and batches < math.inf:
         done = int(batches)  # the epoch was complete, however many batches it has now
     else:
         # batches of one rank; `saved` ranks together have trained `done * saved`

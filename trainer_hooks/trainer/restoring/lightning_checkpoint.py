@@ -68,7 +68,7 @@ def convert_lightning_checkpoint(
             TrainerHooksWarning,
         )
     cycle = context.plan.iteration_length or 1
-    own = {
+    entries = {
         "format": FORMAT,
         "version": f"Lightning {checkpoint['pytorch-lightning_version']}",
         "progress": progress.state_dict(),
@@ -89,7 +89,7 @@ def convert_lightning_checkpoint(
             "is_in_cycle": place.batches_in_epoch > 0 or place.epochs % cycle != 0,
         },
     }
-    return {**checkpoint, "trainer_hooks": own}
+    return {**checkpoint, "trainer_hooks": entries}
 
 
 def _position(stream: TrainStream, later: dict[str, Any]) -> dict[str, Any]:

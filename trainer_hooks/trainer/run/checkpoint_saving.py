@@ -314,25 +314,12 @@ def _contents(
         "loops": {},
         "trainer_hooks": {"format": FORMAT, "version": __version__},
     }
-    own = ours(module)
-    hparams = own._hparams_for_checkpoint()  # noqa: SLF001 - of the package
-    if hparams is not None:
-        # Lightning's word for hyperparameters that are passed one by one
-        checkpoint["hparams_name"] = own.hparams_name or "kwargs"
-        checkpoint["hyper_parameters"] = dict(hparams)
-        if own.hparams_type is not None:
-            checkpoint["hparams_type"] = PickledObject.of(own.hparams_type)
+    _add_hparams(checkpoint, module, "hyper_parameters", "hparams")
     # a hook that logs while it saves would change the metrics that are being saved
     with training.metrics.closed():
         datamodule = core.datamodule
         if datamodule is not None:
-            own = ours(datamodule)
-            hparams = own._hparams_for_checkpoint()  # noqa: SLF001 - of the package
-            if hparams is not None:
-                checkpoint["datamodule_hparams_name"] = own.hparams_name or "kwargs"
-                checkpoint[lightning.DATA_HPARAMS] = dict(hparams)
-                if own.hparams_type is not None:
-                    checkpoint["datamodule_hparams_type"] = PickledObject.of(own.hparams_type)
+            _add_hparams(checkpoint, datamodule, lightning.DATA_HPARAMS, "datamodule_hparams")
             state = datamodule.state_dict()
             if state:
                 checkpoint[type(datamodule).__qualname__] = state
@@ -348,17 +335,37 @@ def _contents(
     return checkpoint
 
 
+def _add_hparams(checkpoint: dict[str, Any], owner: Any, key: str, prefix: str) -> None:
+    """Add the hyperparameters that a module or data module has saved, if there are any.
+
+    Args:
+        checkpoint: the checkpoint.
+        owner: the module or data module.
+        key: the key of the hyperparameters.
+        prefix: the word that the keys of their name and their type begin with.
+    """
+    attributes = ours(owner)
+    hparams = attributes._hparams_for_checkpoint()  # noqa: SLF001 - of the package
+    if hparams is None:
+        return
+    # Lightning's word for hyperparameters that are passed one by one
+    checkpoint[f"{prefix}_name"] = attributes.hparams_name or "kwargs"
+    checkpoint[key] = dict(hparams)
+    if attributes.hparams_type is not None:
+        checkpoint[f"{prefix}_type"] = PickledObject.of(attributes.hparams_type)
+
+
 def _add_training(core: TrainerCore, module: Module, checkpoint: dict[str, Any]) -> None:
     """Add the counters, every state of the registry, and the position of the fit."""
     training, connector = core.training, core.connector
     checkpoint["loops"] = lightning.loops_of(training.progress.state_dict())
-    own = checkpoint["trainer_hooks"]
+    entries = checkpoint["trainer_hooks"]
     # what a resume compares with its own run
-    own["state_versions"] = connector.state_versions()
-    own["plugins"] = connector.plugin_records()
-    own["world_size"] = core.processes.world_size
-    own["setup"] = {**training.setup, "precision": core.precision.name}
-    own.update(_added_weights(training.built, checkpoint["state_dict"], module))
+    entries["state_versions"] = connector.state_versions()
+    entries["plugins"] = connector.plugin_records()
+    entries["world_size"] = core.processes.world_size
+    entries["setup"] = {**training.setup, "precision": core.precision.name}
+    entries.update(_added_weights(training.built, checkpoint["state_dict"], module))
     # every entry of the state registry: the callbacks' states too, as the entry `callbacks`
     # calls `connector.state_dict`
     context = core.context if core.fn == "fit" else None
@@ -373,13 +380,13 @@ def _add_training(core: TrainerCore, module: Module, checkpoint: dict[str, Any])
     # pending: a save before the loop begins, as after an error in `on_train_start`, has the
     # positions and random states of the checkpoint resumed from
     registry.write(checkpoint, snapshot or position.pending)
-    own["inside_batch"] = position.is_inside_batch
+    entries["inside_batch"] = position.is_inside_batch
     if position.slot:
-        own["slot"] = position.slot
+        entries["slot"] = position.slot
     if broken_off := core.broken_off or position.broken_off:
-        own["broken_off"] = broken_off
+        entries["broken_off"] = broken_off
     if position.window is not None:
-        own["accumulate_grad_batches"] = position.window
+        entries["accumulate_grad_batches"] = position.window
 
 
 def _slot_of_save(core: TrainerCore, context: RunContext) -> dict[str, str]:

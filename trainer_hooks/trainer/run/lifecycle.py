@@ -381,7 +381,7 @@ class TrainerRun:
         if inputs.datamodule is not None:
             inputs.datamodule.trainer = self.trainer
         # now, so that the module's `on_exception` and `teardown` are called if the rest fails
-        core.connector.attach(module)
+        core.connector.set_module(module)
         if self._distributed_run is not None:
             self._distributed_run.share_metrics()
         context = core.context = self._make_context(module)
@@ -402,9 +402,9 @@ class TrainerRun:
             self._distributed_run.share_loggers()
         brings = defines(module, "configure_callbacks", Module)
         # once more, with the module's callbacks: they are made when folders and loggers are known
-        core.connector.attach(module, module.configure_callbacks() if brings else ())
+        core.connector.set_module(module, module.configure_callbacks() if brings else ())
         if not core.processes.is_global_zero:
-            # after the last `attach`, which would bring them back
+            # after the last `set_module`, which would bring them back
             remove_rank_zero_callbacks(core.connector)
         # once more, for the callbacks that the module has brought
         core.run_lock.acquire(core.connector.entries)
@@ -646,16 +646,16 @@ def check_folders(core: TrainerCore, trainer: Trainer) -> None:
                 require_local(folder)
     if not trainer.is_global_zero:
         return
-    own = None
+    run_folder = None
     folder_loggers = [one for one in core.loggers if isinstance(one, FolderLogger)]
     if folder_loggers:
         # a bare fit needs none
         from trainer_hooks.callbacks.reporting.journal import journal_folder
 
-        own = journal_folder(core.loggers)
+        run_folder = journal_folder(core.loggers)
         # with the checkpoints, which lie beside a `sub_dir` of TensorBoard's
-        of_own = (str(one.run_folder.path) for one in folder_loggers if one.log_dir == own)
-        own = next(of_own, own)
+        paths = (str(one.run_folder.path) for one in folder_loggers if one.log_dir == run_folder)
+        run_folder = next(paths, run_folder)
     elsewhere: dict[str, None] = {}
     for folder, what in _folders_of(core, trainer):
         if is_remote(folder):
@@ -677,10 +677,10 @@ def check_folders(core: TrainerCore, trainer: Trainer) -> None:
             raise OptionError(
                 f"{what}, {folder!r}: nothing can be written there ({error.strerror}{path}). {cure}"
             ) from error
-        if own is not None and not is_inside(str(Path(folder, "file")), own):
+        if run_folder is not None and not is_inside(str(Path(folder, "file")), run_folder):
             elsewhere[f"{what}: {folder!r}"] = None
-    if own is not None and elsewhere:
-        trainer.print(f"run folder: {own!r}; elsewhere: {', '.join(elsewhere)}")
+    if run_folder is not None and elsewhere:
+        trainer.print(f"run folder: {run_folder!r}; elsewhere: {', '.join(elsewhere)}")
 
 
 def _folders_of(core: TrainerCore, trainer: Trainer) -> Iterator[tuple[str, str]]:

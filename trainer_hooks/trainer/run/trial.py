@@ -126,7 +126,7 @@ class _TrialRun(TrainerRun):
         ours(module).attach(self.trainer, core.log_target)
         if inputs.datamodule is not None:
             inputs.datamodule.trainer = self.trainer
-        core.connector.attach(module)
+        core.connector.set_module(module)
         context = core.context = self._make_context(module)
         core.connector.relay.begin_run(context.stop_by, context.leave_epoch)
         load_data(inputs, context)
