@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
+import warm_python
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -71,6 +72,14 @@ def test_a_picture_of_the_report_is_small_and_in_its_theme(name: str) -> None:
     assert (brightness > 600) if "-light" in name else (brightness < 150)
 
 
+@pytest.fixture
+def drawing(generator, monkeypatch) -> ModuleType:
+    """The module that draws the pictures, whose programs are forked from one that has torch."""
+    pictures = importlib.import_module("pictures")
+    monkeypatch.setattr(pictures, "subprocess", warm_python)
+    return pictures
+
+
 def stale(pictures: ModuleType, made: dict[str, str | bytes]) -> list[str]:
     """Return the names of pictures with other words than those on the pages."""
     return [
@@ -81,32 +90,30 @@ def stale(pictures: ModuleType, made: dict[str, str | bytes]) -> list[str]:
 
 
 @pytest.mark.exhaustive
-def test_the_pictures_show_what_the_programs_print(generator) -> None:
+def test_the_pictures_show_what_the_programs_print(drawing) -> None:
     """But for numbers, which differ from run to run."""
-    pictures = importlib.import_module("pictures")
-    made = pictures.terminal_pictures()
+    made = drawing.terminal_pictures()
     assert set(made) == set(SVGS)
-    assert stale(pictures, made) == [], "run: python docs/generate.py"
-    assert "trainer" in pictures.words_of(made["describe-hooks-light.svg"])
+    assert stale(drawing, made) == [], "run: python docs/generate.py"
+    assert "trainer" in drawing.words_of(made["describe-hooks-light.svg"])
 
 
 @pytest.mark.exhaustive
-def test_the_picture_of_the_report_shows_what_a_browser_draws(generator) -> None:
+def test_the_picture_of_the_report_shows_what_a_browser_draws(drawing) -> None:
     """The report of a run that was killed and resumed, but for numbers, in the same size."""
     pytest.importorskip("playwright.sync_api")
     image = pytest.importorskip("PIL.Image")
     if not (shutil.which("chromium") or shutil.which("chromium-browser")):
         pytest.skip("chromium is not installed")
-    pictures = importlib.import_module("pictures")
-    made = pictures.report_pictures()
+    made = drawing.report_pictures()
     assert set(made) == set(PNGS)
-    assert stale(pictures, made) == [], "run: python docs/generate.py"
+    assert stale(drawing, made) == [], "run: python docs/generate.py"
     for name, picture in made.items():
-        words = pictures.words_of(picture)
+        words = drawing.words_of(picture)
         for shown in SHOWN_WORDS[name.rpartition("-")[0]]:
             assert shown in words
         with image.open(io.BytesIO(picture)) as new, image.open(FILES[name]) as old:
-            assert new.size[0] == old.size[0] == pictures.REPORT_WIDTH
+            assert new.size[0] == old.size[0] == drawing.REPORT_WIDTH
             # machines differ in their fonts
             assert abs(new.size[1] - old.size[1]) < 100
 

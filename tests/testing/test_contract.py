@@ -30,6 +30,10 @@ from trainer_hooks.testing.process_state import process_changes, read_process_st
 pytestmark = pytest.mark.slow  # likewise, whole contracts
 
 
+ALL_BUT_RESUMES = [check.name for check in CHECKS if check.name != "resumes"]
+"""What tests about resumes leave out: they take a third of a contract's time."""
+
+
 class Good(Callback):
     def __init__(self) -> None:
         self.losses: list[torch.Tensor] = []
@@ -147,7 +151,7 @@ class TwoLoaders(TinyModule):
 
 def test_a_module_with_two_validation_loaders() -> None:
     """The kit's module may be given another loader, for a callback that needs it."""
-    check_callback(ReadsSecondLoader, module=TwoLoaders)
+    check_callback(ReadsSecondLoader, module=TwoLoaders, skip="resumes")
 
 
 def test_an_error_is_placed_in_the_callback() -> None:
@@ -168,7 +172,7 @@ def test_teardown_gets_its_stage_as_in_a_run() -> None:
         def teardown(self, trainer, module, stage):
             assert stage.value in {"fit", "validate", "test", "predict"}
 
-    check_callback(Reads)
+    check_callback(Reads, skip="resumes")
 
 
 def test_the_error_lists_every_defect() -> None:
@@ -216,7 +220,7 @@ def test_a_factory_of_several_is_checked_for_each() -> None:
         def on_test_end(self, trainer, module):
             raise ValueError("no tests")
 
-    report = examine_callback(lambda: [Good(), Bad()])
+    report = examine_callback(lambda: [Good(), Bad()], skip="resumes")
     assert [(result.subject, result.name) for result in report.failed] == [
         (Bad.__qualname__, "orders")
     ]
@@ -235,7 +239,7 @@ def test_a_check_can_be_left_out() -> None:
         def on_train_batch_start(self, trainer, module, batch, batch_idx):
             torch.rand(1)
 
-    report = check_callback(Augment, skip=["random_numbers"])
+    report = check_callback(Augment, skip=["random_numbers", "resumes"])
     assert "not run: random_numbers: left out, as asked" in str(report)
     with pytest.raises(OptionError, match="Did you mean 'random_numbers'"):
         check_callback(Good, skip="random_number")
@@ -243,11 +247,11 @@ def test_a_check_can_be_left_out() -> None:
 
 def test_a_state_may_differ_after_a_resume() -> None:
     """A key in `may_differ` is not compared after a resume; all others are."""
-    [result] = examine_callback(Clock).failed
+    [result] = examine_callback(Clock, skip=ALL_BUT_RESUMES).failed
     assert result.name == "resumes"
     assert "['number']" in result.details
     assert "losses" not in result.details
-    check_callback(Clock, may_differ=["number"])
+    check_callback(Clock, may_differ=["number"], skip=ALL_BUT_RESUMES)
 
 
 def test_the_moments_of_a_hook_may_differ_after_a_resume() -> None:
@@ -267,9 +271,9 @@ def test_the_moments_of_a_hook_may_differ_after_a_resume() -> None:
             if self.batches == 5:
                 trainer.save_checkpoint("extra.ckpt")
 
-    [result] = examine_callback(Saves).failed
+    [result] = examine_callback(Saves, skip=ALL_BUT_RESUMES).failed
     assert "'on_checkpoint_saved" in result.details
-    check_callback(Saves, may_differ=["on_checkpoint_saved"])
+    check_callback(Saves, may_differ=["on_checkpoint_saved"], skip=ALL_BUT_RESUMES)
 
 
 def test_the_module_and_the_options_can_be_ones_own() -> None:
@@ -332,7 +336,7 @@ def test_a_module_without_a_test_step_is_not_tested() -> None:
 
         val_dataloader = test_dataloader = predict_dataloader = train_dataloader
 
-    report = check_callback(Good, module=Plain)
+    report = check_callback(Good, module=Plain, skip="resumes")
     assert "6 orders of fit, validate, predict" in str(report)
 
 
@@ -377,7 +381,7 @@ def test_relative_paths_go_to_a_temporary_folder(tmp_path, monkeypatch) -> None:
         def on_fit_end(self, trainer, module):
             Path("result.txt").write_text("done")
 
-    check_callback(Writer)
+    check_callback(Writer, skip="resumes")
     assert list(tmp_path.iterdir()) == []
 
 
