@@ -35,10 +35,16 @@ BOTH_SIDES = {
     "`before_dataloader`": (
         "adapters/composer/test_composer.py::test_it_resumes_inside_an_epoch_as_in_composer"
     ),
-    "`epoch_end`": "adapters/composer/test_composer.py::test_it_does_as_in_composer",
-    "`eval_end`": "adapters/composer/isolated_checks.py::test_each_loader_ends_when_it_is_over",
-    "`fit_end`": (
+    "`init`": (
+        "adapters/composer/isolated_checks.py"
+        "::test_optimizers_are_made_by_the_fit_that_follows_the_init"
+    ),
+    "`epoch_end`": (
         "adapters/composer/isolated_checks.py::test_a_stop_inside_an_epoch_evaluates_as_at_home"
+    ),
+    "`fit_end`": (
+        "adapters/composer/isolated_checks.py"
+        "::test_an_end_by_steps_inside_an_epoch_evaluates_before_the_end_of_the_fit"
     ),
     # pytorch-accelerated
     "Their counts, such as the patience that is left": (
@@ -120,6 +126,15 @@ HERE_ALONE = {
         ("`before_forward`", "`after_forward`", "`before_loss`", "`after_loss`"),
         "adapters/composer/isolated_checks.py::test_a_step_of_its_own_has_the_same_events",
     ),
+    **dict.fromkeys(
+        ("`batch_start`", "`after_train_batch`", "`batch_end`"),
+        "adapters/composer/isolated_checks.py"
+        "::test_the_batch_of_a_window_is_its_first_and_then_its_last",
+    ),
+    "`eval_after_forward`": (
+        "adapters/composer/isolated_checks.py"
+        "::test_an_evaluation_by_a_step_of_its_own_shows_the_return_value"
+    ),
     "`close`": ("adapters/composer/isolated_checks.py::test_it_is_closed_once_also_after_an_error"),
     "`post_close`": (
         "adapters/composer/isolated_checks.py::test_a_trainer_that_is_gone_has_closed_its_callbacks"
@@ -160,12 +175,7 @@ SHOWN_BY_NONE = {
     "`LearningRateFinder` searches in one process only": (
         "the finders are compared in one process"
     ),
-    "`init`": "the recording of events leaves out the loaders and optimizers at it",
-    **dict.fromkeys(
-        ("`batch_start`", "`after_train_batch`", "`batch_end`"),
-        "the batch of a window of several is not recorded; the counts are",
-    ),
-    "`eval_after_forward`": "a step of one's own is compared in the training alone",
+    "`eval_end`": "several loaders are evaluated in one process, and processes one loader",
     "`SaveTrainingStateCallback` and `WSDCheckpointCallback` write": (
         "the comparison leaves the forms of the state's files out"
     ),
