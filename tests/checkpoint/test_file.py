@@ -102,6 +102,18 @@ def test_a_write_that_fails_leaves_the_old_file(path, monkeypatch, error):
     assert names(path.parent) == ["run.ckpt"]
 
 
+@pytest.mark.parametrize("writes", [0, 100])
+def test_a_write_that_is_cut_off_without_an_error_leaves_the_old_file(path, monkeypatch, writes):
+    """`torch.save` that writes nothing, as a mock in its place does, or less than a zip file."""
+    write_checkpoint(GOOD, path)
+    before = path.read_bytes()
+    monkeypatch.setattr(torch, "save", lambda checkpoint, file: file.write(before[:writes]))
+    told = message(lambda: write_checkpoint({**GOOD, "epoch": 4}, path))
+    assert "could not be written: the zip file does not end with its directory" in told
+    assert path.read_bytes() == before
+    assert names(path.parent) == [path.name]
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), TypeError("cannot pickle")])
 def test_any_other_error_leaves_no_temporary_file_either(path, monkeypatch, error):
     """An interrupt inside the write comes out as it is, and nothing is left behind."""

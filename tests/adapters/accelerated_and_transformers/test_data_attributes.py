@@ -84,6 +84,69 @@ def test_an_assigned_loss_that_would_be_ignored_is_refused():
         _fit(Weighs())
 
 
+@pytest.mark.parametrize("name", ["_train_dataloader", "_eval_dataloader"])
+def test_a_loader_that_a_guest_puts_in_is_refused(name):
+    """Their Trainer goes on with the loader; here its place in the data would be lost."""
+    given = DataLoader(DATA, batch_size=8)
+    counts = []
+
+    class Replaces(pa.callbacks.TrainerCallback):
+        def on_training_run_start(self, trainer, **kwargs):
+            setattr(trainer, name, given)
+
+        def on_train_step_end(self, trainer, **kwargs):
+            counts.append("train")
+
+        def on_eval_step_end(self, trainer, **kwargs):
+            counts.append("eval")
+
+    layer = torch.nn.Linear(2, 1)
+    theirs = pa.Trainer(
+        layer, torch.nn.MSELoss(), torch.optim.SGD(layer.parameters(), 0.1), [Replaces()]
+    )
+    theirs.train(DATA, 1, DATA, per_device_batch_size=4)
+    # one batch of the loader that was put in, and two of the other
+    assert counts.count(name.split("_")[1]) == 1
+    assert len(counts) == 3
+    with pytest.raises(UsageError, match="put DataLoader in the place of a loader of a run"):
+        _fit(Replaces())
+    limit = pa.callbacks.LimitBatchesCallback(1)
+    assert _fit(limit).global_step == 1
+
+
+def test_an_evaluation_in_an_overridden_end_of_a_step_comes_after_the_step():
+    """There it sees the weights before the batch's step, as a plain callback of that class."""
+
+    class Evaluates(pa.callbacks.StepBasedEvaluationCallback):
+        def __init__(self):
+            super().__init__(eval_every_n_steps=2)
+            self.weights, self.evaluated = [], set()
+
+        def on_train_step_start(self, trainer, **kwargs):
+            self.weights.append(_weight_of(trainer.model))
+
+        def on_train_step_end(self, trainer, step, **kwargs):
+            super().on_train_step_end(trainer, step=step, **kwargs)
+
+        def on_eval_step_start(self, trainer, **kwargs):
+            if len(self.weights) < 4:  # the last evaluation is that of the epoch
+                self.evaluated.add(_weight_of(trainer.model))
+
+    theirs, here = Evaluates(), Evaluates()
+    layer = torch.nn.Linear(2, 1)
+    pa.Trainer(layer, torch.nn.MSELoss(), torch.optim.SGD(layer.parameters(), 0.1), [theirs]).train(
+        DATA, 1, DATA, per_device_batch_size=2
+    )
+    assert theirs.evaluated == {theirs.weights[2]}
+    loaders = DataLoader(DATA, batch_size=2), DataLoader(DATA, batch_size=2)
+    Trainer(callbacks=[here], **QUIET_OPTIONS, max_epochs=1).fit(Line(), *loaders)
+    assert here.evaluated == {here.weights[3]}
+
+
+def _weight_of(model):
+    return next(model.parameters()).detach().sum().item()
+
+
 def test_a_guests_own_event_has_any_name():
     """One that begins with `on_` reaches the guest's method; a hook's name is refused."""
     found = []

@@ -270,3 +270,33 @@ def test_the_best_folder_is_shown_if_a_callback_has_written_it(monkeypatch, tmp_
     assert shown[0] is None
     folder, step = shown[-1]
     assert folder == str(Path("out", f"checkpoint-{step}"))
+
+
+def test_operations_are_not_counted(monkeypatch, tmp_path):
+    """`total_flos` is 0, as there for a model without `floating_point_ops`."""
+    transformers = pytest.importorskip("transformers")
+    monkeypatch.chdir(tmp_path)
+
+    class Counts(transformers.TrainerCallback):
+        def on_train_end(self, args, state, control, **kwargs):
+            self.total = state.total_flos
+
+    home, here = Counts(), Counts()
+    fit_there(transformers, home)
+    fit_here(here)
+    assert here.total == home.total == 0
+
+
+def test_a_checkpoint_has_the_history_without_times(monkeypatch, tmp_path):
+    """There `trainer_state.json` of a checkpoint has the rows, with the times of evaluations."""
+    transformers = pytest.importorskip("transformers")
+    monkeypatch.chdir(tmp_path)
+    here = looking(transformers)
+    saver = trainer_hooks.callbacks.ModelCheckpoint("saved", save_on_train_epoch_end=True)
+    fit_here(here, saver, enable_checkpointing=True)
+    checkpoint = torch.load(saver.best_model_path, weights_only=True)
+    kept = checkpoint["transformers"]["log_history"]
+    timed = [row for row in here.history if "train_runtime" not in row]
+    assert kept == [{k: v for k, v in row.items() if not is_time(k)} for row in timed]
+    assert any(is_time(name) for row in timed for name in row)
+    assert len(here.history) == len(timed) + 1

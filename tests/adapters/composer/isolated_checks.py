@@ -369,4 +369,51 @@ def test_a_stop_inside_an_epoch_evaluates_as_at_home():
         Program(lambda there=there: there).train_there("3ep")
         train([here], max_epochs=3)
         assert here.found == there.found, (stop, here.found, there.found)
+        ends, ends_there = (Counter(one.events)["epoch_end"] for one in (here, there))
+        assert ends == ends_there == stop // 4
         assert Counter(here.events)["batch_end"] == stop
+
+
+def test_an_end_by_steps_inside_an_epoch_evaluates_before_the_end_of_the_fit():
+    def look(state, _):
+        return state.timestamp.batch.value
+
+    there, here = Hearing(look, "eval_end"), Hearing(look, "eval_end")
+    Program(lambda: there).train_there("6ba")
+    train([here], max_epochs=None, max_steps=6)
+    assert here.found == there.found == [4, 6]
+    orders = [
+        [event for event in one.events if event in ("eval_end", "fit_end")] for one in (there, here)
+    ]
+    assert orders == [["eval_end", "fit_end", "eval_end"], ["eval_end", "eval_end", "fit_end"]]
+
+
+def test_optimizers_are_made_by_the_fit_that_follows_the_init():
+    def look(state, _):
+        return len(state.optimizers)
+
+    for event, expected in (("init", [1, 0]), ("fit_start", [1, 1])):
+        there, here = Hearing(look, event), Hearing(look, event)
+        Program(lambda there=there: there).train_there("1ep")
+        train([here])
+        assert [there.found, here.found] == [[count] for count in expected], event
+
+
+def test_the_batch_of_a_window_is_its_first_and_then_its_last():
+    batches = [batch[0] for batch in loader()]
+    for event, indices in (
+        ("batch_start", (0, 2)), ("after_train_batch", (1, 3)), ("batch_end", (1, 3)),
+    ):  # fmt: skip
+        found = seen(lambda state, _: state.batch[0], event, accumulate_grad_batches=2)
+        pairs = zip(found, indices, strict=True)
+        assert all(torch.equal(batch, batches[index]) for batch, index in pairs), event
+
+
+def test_an_evaluation_by_a_step_of_its_own_shows_the_return_value():
+    class Returns(Ours):
+        def validation_step(self, batch, batch_idx):
+            super().validation_step(batch, batch_idx)
+            return torch.tensor(7.0)
+
+    found = seen(lambda state, _: float(state.outputs), "eval_after_forward", Returns())
+    assert found == [7.0] * 4

@@ -14,13 +14,14 @@ from ignite.handlers import (
     Checkpoint,
     DiskSaver,
     EarlyStopping,
+    ModelCheckpoint,
     TerminateOnNan,
     TimeLimit,
     global_step_from_engine,
 )
 from torch.utils.data import DataLoader, TensorDataset
 
-from trainer_hooks import Callback, Trainer
+from trainer_hooks import Callback, Module, Trainer
 from trainer_hooks.adapters.ignite import adapt, attach
 from trainer_hooks.connector.connector import CallbackConnector
 from trainer_hooks.errors import CallbackError, StateKeyError, UsageError
@@ -481,3 +482,87 @@ def test_a_validation_that_stops_the_fit_leaves_the_epoch_its_end(when) -> None:
     seen.clear()
     fit(attach(add))
     assert seen == theirs == ["EPOCH_COMPLETED", "TERMINATE", "COMPLETED"]
+
+
+@pytest.mark.parametrize("returns_more", [False, True])
+def test_the_loss_of_a_step_that_returns_more_is_a_tensor(returns_more) -> None:
+    """A lone loss is a number; beside other values it stays as the step returned it."""
+    seen: list = []
+
+    class Returns(Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(2, 1)
+
+        def training_step(self, batch, batch_idx):
+            loss = self.layer(batch).square().mean()
+            return {"loss": loss, "count": batch_idx} if returns_more else loss
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    guest = adapt(lambda e: seen.append(e.state.output), event=Events.ITERATION_COMPLETED)
+    trainer = Trainer(callbacks=[guest], enable_checkpointing=False, **{**OFF, "max_epochs": 1})
+    trainer.fit(Returns(), list(torch.ones(3, 4, 2)))
+    losses = [output["loss"] for output in seen] if returns_more else seen
+    assert {type(loss) for loss in losses} == {torch.Tensor if returns_more else float}
+    assert len(losses) == 3
+
+
+@pytest.mark.parametrize("is_listened_to", [False, True])
+def test_a_handler_that_is_added_in_a_run_needs_another_beside_it(is_listened_to) -> None:
+    """An event without a handler at the start is not fired; on an engine of Ignite it is."""
+    seen: list[int] = []
+
+    def add(train, validation) -> None:
+        if is_listened_to:
+            train.add_event_handler(Events.ITERATION_COMPLETED, lambda: None)
+
+        @train.on(Events.STARTED)
+        def add_another() -> None:
+            handler = lambda: seen.append(train.state.iteration)  # noqa: E731
+            train.add_event_handler(Events.ITERATION_COMPLETED, handler)
+
+    at_home(add, 2)
+    assert seen == [1, 2, 3, 4, 5, 6]
+    seen.clear()
+    fit(attach(add))
+    assert seen == ([1, 2, 3, 4, 5, 6] if is_listened_to else [])
+
+
+def test_a_validation_is_over_before_the_end_of_the_epoch() -> None:
+    """There it is a handler of that event, and comes after those that were added before it."""
+    seen: list[str] = []
+
+    def add(train, validation) -> None:
+        validation.add_event_handler(Events.COMPLETED, seen.append, "validation")
+        train.add_event_handler(Events.EPOCH_COMPLETED, seen.append, "epoch")
+
+    def first(train, validation) -> None:
+        train.add_event_handler(Events.EPOCH_COMPLETED, seen.append, "epoch")
+        validation.add_event_handler(Events.COMPLETED, seen.append, "validation")
+        train.add_event_handler(Events.EPOCH_COMPLETED, lambda _: validation.run([0, 1]))
+
+    engines = Engine(lambda *_: 0.5), Engine(lambda *_: 0.25)
+    first(*engines)
+    engines[0].run([0, 1, 2], max_epochs=2)
+    assert seen == ["epoch", "validation"] * 2
+    seen.clear()
+    fit(attach(add))
+    assert seen == ["validation", "epoch"] * 2
+
+
+def test_a_saver_of_models_saves_the_module_unless_told(tmp_path) -> None:
+    """`adapt(handler, {...})` names other objects, as the argument beside the event there."""
+    saved: list[dict] = []
+
+    class Saves(ModelCheckpoint):
+        def __call__(self, engine, to_save) -> None:
+            saved.append(to_save)
+
+    net, module = torch.nn.Linear(1, 1), TinyModule()
+    saver = Saves(tmp_path, "net")
+    for guest, expected in ((saver, {"model": module}), (adapt(saver, {"net": net}), {"net": net})):
+        saved.clear()
+        Trainer(callbacks=[guest], **OFF).fit(module)
+        assert saved == [expected] * 2

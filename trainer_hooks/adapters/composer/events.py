@@ -103,9 +103,8 @@ DECLARED: dict[str, str] = {
     "eval_after_forward": "for a module with its own `validation_step`, with what the step "
     "returned",
     "epoch_end": "as in Composer, not for an epoch that a stop breaks off",
-    "fit_end": "after the last evaluation. If `max_steps` ends the training inside an epoch, there "
-    "is no evaluation, and in Composer there is one; a stop of a callback is followed by an "
-    "evaluation in both",
+    "fit_end": "after the last evaluation; in Composer before one that is due because the training "
+    "ends inside an epoch",
     "close": "by `trainer.close()`, or when the trainer is garbage-collected or Python exits",
     "post_close": "as `close`",
 }
