@@ -314,12 +314,15 @@ def _contents(
         "loops": {},
         "trainer_hooks": {"format": FORMAT, "version": __version__},
     }
-    _add_hparams(checkpoint, module, "hyper_parameters", "hparams")
+    _add_hparams(checkpoint, module, "hyper_parameters", "hparams_name", "hparams_type")
     # a hook that logs while it saves would change the metrics that are being saved
     with training.metrics.closed():
         datamodule = core.datamodule
         if datamodule is not None:
-            _add_hparams(checkpoint, datamodule, lightning.DATA_HPARAMS, "datamodule_hparams")
+            _add_hparams(
+                checkpoint, datamodule, lightning.DATA_HPARAMS,
+                "datamodule_hparams_name", "datamodule_hparams_type",
+            )  # fmt: skip
             state = datamodule.state_dict()
             if state:
                 checkpoint[type(datamodule).__qualname__] = state
@@ -335,24 +338,25 @@ def _contents(
     return checkpoint
 
 
-def _add_hparams(checkpoint: dict[str, Any], owner: Any, key: str, prefix: str) -> None:
+def _add_hparams(checkpoint: dict[str, Any], owner: Any, key: str, name: str, type_: str) -> None:
     """Add the hyperparameters that a module or data module has saved, if there are any.
 
     Args:
         checkpoint: the checkpoint.
         owner: the module or data module.
         key: the key of the hyperparameters.
-        prefix: the word that the keys of their name and their type begin with.
+        name: the key of the name under which they are passed.
+        type_: the key of their class.
     """
     attributes = ours(owner)
     hparams = attributes._hparams_for_checkpoint()  # noqa: SLF001 - of the package
     if hparams is None:
         return
     # Lightning's word for hyperparameters that are passed one by one
-    checkpoint[f"{prefix}_name"] = attributes.hparams_name or "kwargs"
+    checkpoint[name] = attributes.hparams_name or "kwargs"
     checkpoint[key] = dict(hparams)
     if attributes.hparams_type is not None:
-        checkpoint[f"{prefix}_type"] = PickledObject.of(attributes.hparams_type)
+        checkpoint[type_] = PickledObject.of(attributes.hparams_type)
 
 
 def _add_training(core: TrainerCore, module: Module, checkpoint: dict[str, Any]) -> None:
