@@ -114,6 +114,14 @@ def _without_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
+def _without_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the seed of `seed_everything` back, by which later tests would share their data."""
+    for name in ("PL_GLOBAL_SEED", "PL_SEED_WORKERS"):
+        monkeypatch.setenv(name, "0")  # so that the end of the test removes it again
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
 def _without_earlier_trainings() -> None:
     """Forget the trainings of earlier tests, which a new training of the process is told from."""
     if "trainer_hooks.trainer.identity.run_identity" in sys.modules:
