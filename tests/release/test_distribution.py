@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from clean_environments import install_wheel, make_environment
+from launchers import heed_ctrl_c
 from packaging.requirements import Requirement
 
 import trainer_hooks
@@ -112,7 +113,7 @@ def test_the_wheel_works_where_nothing_else_is(built, metadata, tmp_path) -> Non
     def run(*words: str) -> str:
         done = subprocess.run(
             [python, "-W", "error", *words], cwd=tmp_path, env=environ,
-            capture_output=True, text=True, timeout=300, check=False,
+            capture_output=True, text=True, timeout=300, check=False, preexec_fn=heed_ctrl_c,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
