@@ -80,6 +80,8 @@ class RunPlan:
     detect_anomaly: bool = False
     reload_dataloaders_every_n_epochs: int = 0
     divides_outputs: bool = False
+    validates_after_stop: bool = True
+    shares_loaders: bool = True
 
     def window_after(self, set_window: Mapping[str, int] | None) -> int:
         """Return the batches of an accumulation window once a resume has restored them.
@@ -91,9 +93,6 @@ class RunPlan:
         if set_window is None or set_window["before"] != self.accumulate_grad_batches:
             return self.accumulate_grad_batches
         return set_window["now"]
-
-    validates_after_stop: bool = True
-    shares_loaders: bool = True
 
     @property
     def ends(self) -> tuple[tuple[TimeUnit, int | float], ...]:

@@ -17,10 +17,7 @@ from trainer_hooks.adapters.pytorch_accelerated.callback_handler import (
 )
 from trainer_hooks.adapters.pytorch_accelerated.events import EVENTS
 from trainer_hooks.adapters.pytorch_accelerated.trainer_proxy import load_states
-from trainer_hooks.callbacks import (
-    Checkpoint,
-    ProgressBar,
-)
+from trainer_hooks.callbacks import Checkpoint, ProgressBar
 from trainer_hooks.compat.accelerated.callbacks.batch_limits import LimitBatchesCallback
 from trainer_hooks.compat.accelerated.callbacks.built_in import get_default_callbacks
 from trainer_hooks.compat.accelerated.loss_tracker import LossTracker
