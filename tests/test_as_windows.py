@@ -205,7 +205,7 @@ for folder, words, dies_at in starts:
 """Starts the script several times, in a process forked from one that has imported all."""
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("ranks", "workers", "is_persistent", "kills"),
     [

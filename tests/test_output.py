@@ -443,7 +443,7 @@ trainer.validate(ckpt_path="last")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_files_are_the_same_in_every_locale(tmp_path) -> None:
     """Whatever the locale, text files are in UTF-8, and a resume and the commands read them."""
     environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}

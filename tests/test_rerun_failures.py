@@ -11,7 +11,7 @@ from pytest_runs import pytest_in, written
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 
 PLUGINS = "pytest_plugins = ['drawn_cases', 'rerun_failures']\n"
 STEADY = """

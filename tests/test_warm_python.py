@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import warm_python
 
-pytestmark = pytest.mark.slow  # it starts new interpreters to compare with
+pytestmark = pytest.mark.exhaustive  # it starts new interpreters to compare with
 
 SEEN = """
 import json, os, sys

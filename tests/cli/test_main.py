@@ -162,7 +162,7 @@ def test_no_standard_output(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("output", one_in(3, [">/dev/full", ">&-", ">&- 2>&-"]))
 def test_a_training_that_can_print_nothing(output: str, tmp_path: Path) -> None:
     """A training ends with code 0 wherever its output goes, and no file gets its text."""

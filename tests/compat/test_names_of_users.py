@@ -387,7 +387,7 @@ def trace_of_built_in(way: str, name: str, form: str, folder: Any) -> Any:
 @pytest.mark.filterwarnings("ignore:.*flops_per_batch")
 @pytest.mark.filterwarnings("ignore:Checkpoint directory")
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", one_in(5, BUILT_INS))
+@pytest.mark.parametrize("name", one_in(10, BUILT_INS))
 def test_names_are_the_users_in_a_subclass_of_a_built_in_callback(way, name, tmp_path):
     """Each form: the run, its resume, weights and files are as without the names."""
     if way == "hosted" and name in UNHOSTED:

@@ -682,7 +682,7 @@ def _harness(name: str, folder: str) -> CallbackHarness:
     )
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", one_in(4, VARIANTS))
 def test_a_run_that_made_way_at_step_0_is_the_uncut_one(name) -> None:
     """What a callback had done before the first batch counts: it is no new training after it.
 

@@ -553,7 +553,7 @@ def check(name: str, make: Any, chains: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("name", one_in(3, RIGHT))
 def test_drawn_chains_of_resumes_give_the_batches_of_the_uncut_run(name):
     """One to six resumes, inside epochs and between them."""
     check(name, RIGHT[name], 8)
@@ -562,7 +562,7 @@ def test_drawn_chains_of_resumes_give_the_batches_of_the_uncut_run(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("draws", [False, True], ids=["", "samples draw"])
 @pytest.mark.parametrize("kind", [DataLoader, stateful.StatefulDataLoader])
-@pytest.mark.parametrize("name", one_in(2, SAMPLERS))
+@pytest.mark.parametrize("name", one_in(4, SAMPLERS))
 def test_chains_with_samplers_that_draw(name, kind, draws):
     """The order comes again, and what samples draw, whoever keeps the position in it."""
     check(name, lambda: kind(Samples(draws=draws), **SAMPLERS[name]()), 4)
@@ -602,7 +602,7 @@ def test_drawn_chains_with_workers_give_the_batches_of_the_uncut_run(name):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*was not led back to its position:UserWarning")
-@pytest.mark.parametrize("name", FAULTY)
+@pytest.mark.parametrize("name", one_in(3, FAULTY))
 def test_a_loader_that_miscounts_is_told_or_resumed_exactly(name):
     """Whatever its state leads to, no resume goes on with other batches without an error."""
     uncut, errors = train(FAULTY[name], set()), []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import warm_python
 
-pytestmark = [pytest.mark.slow, pytest.mark.posix]
+pytestmark = [pytest.mark.exhaustive, pytest.mark.posix]
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +46,6 @@ def test_two_fits_are_one_of_ddp(trained):
     assert "2 processes (gloo, CPU), spawned from this program because devices=2" in output
 
 
-@pytest.mark.exhaustive
 def test_a_resume_and_a_validation_are_exact(trained, run_parts):
     """A fit from a checkpoint of spawned processes, and what `validate` returns."""
     found, _, folder = trained
@@ -65,7 +64,6 @@ def test_an_error_of_a_process_is_the_callers(trained):
     assert "Define its classes and functions in a module" in text
 
 
-@pytest.mark.exhaustive
 def test_a_process_that_is_killed_is_named(run_parts, tmp_path):
     """The module is as it was."""
     kind, text, has_moved = run_parts(tmp_path, "kill")[0]["kill"]
@@ -80,7 +78,6 @@ trainer(strategy="ddp_spawn").fit(Net(), loader())
 """
 
 
-@pytest.mark.exhaustive
 def test_a_program_without_a_guard_is_told_so(ran, tmp_path):
     """Each process would start processes of its own."""
     program = tmp_path / "unguarded.py"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import warm_python
+from samples import one_in
 
 PAGE = Path(__file__).parents[2] / "docs" / "cross-validation.md"
 KILL = """
@@ -47,7 +48,7 @@ def run(script: Path, folder: Path, kill: str = "") -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kill", ["fold_2:25", "seed_1:3"])
+@pytest.mark.parametrize("kill", one_in(2, ["fold_2:25", "seed_1:3"]))
 def test_the_page_is_killed_and_started_again(tmp_path, kill) -> None:
     """What is done is not trained again, and mean and deviation are those of the uncut run."""
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)

@@ -52,7 +52,7 @@ def test_each_page_has_both_programs() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", one_in(5, FRAMEWORKS))
+@pytest.mark.parametrize("page", one_in(6, FRAMEWORKS))
 def test_both_programs_end_with_the_same_weights(page: str, tmp_path: Path) -> None:
     """The bits of the weights and the accuracy are equal at the same seed."""
     if find_spec(FRAMEWORKS[page]) is None:

@@ -487,7 +487,7 @@ def run_on_a_small_disk(disk: Path, kind: str, ending: str) -> subprocess.Comple
     )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", one_in(2, ["csv", "tensorboard"]))
 def test_a_disk_that_is_full_for_a_long_time_loses_no_row(tmp_path, kind):
     """No number of failures gives a row up if it is the disk that fails."""

@@ -375,7 +375,7 @@ def test_the_hooks_are_listed(sites, run_with_plugins) -> None:
     assert adds in done.stdout.splitlines()
 
 
-@pytest.mark.slow  # the kit trains with three callbacks
+@pytest.mark.exhaustive  # the kit trains with three callbacks
 def test_who_fires_and_hears_the_hook_passes_the_check(sites, run_with_plugins) -> None:
     """`plugins check` has the hooks of packages, as a run does, whatever it is asked to check."""
     code = "import sys\nfrom trainer_hooks.cli.main import main\nsys.exit(main(sys.argv[1:]))\n"

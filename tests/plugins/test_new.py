@@ -78,7 +78,7 @@ def shipped(once) -> Shipped:
     return Shipped(**{name: Path(path) for name, path in once("shipped", build).items()})
 
 
-@pytest.mark.slow  # builds two wheels and trains in the package's tests
+@pytest.mark.exhaustive  # builds two wheels and trains in the package's tests
 def test_it_installs_and_passes_its_own_tests(shipped: Shipped, tmp_path: Path) -> None:
     """Built into a wheel and installed, it is found, and its tests pass, the contract included."""
     target, copied = shipped.target, tmp_path / "project"

@@ -80,6 +80,7 @@ def test_it_is_listed_with_the_advice_to_name_it(flash) -> None:
     assert all("name it in Trainer(plugins=[...])" in reason for reason in advised)
 
 
+@pytest.mark.exhaustive
 def test_named_it_is_checked_as_one_of_ours(flash) -> None:
     """`plugins check acme-flash` loads it and lets it train, and finds nothing wrong."""
     done = flash(MAIN, "plugins", "check", "acme-flash")

@@ -146,7 +146,10 @@ def test_weights_load_with_and_without_compile(saved, quiet_trainer, tmp_path, c
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("is_given", "lottery"), [(False, True), (True, False)])
+@pytest.mark.parametrize(
+    ("is_given", "lottery"),
+    [(False, True), pytest.param(True, False, marks=pytest.mark.exhaustive)],
+)
 def test_compiled_layers_are_pruned(bare, tmp_path, is_given, lottery) -> None:
     """As those that are not, and a resume goes on with the masks, with and without compile."""
     batches = list(torch.randn(3, 2, 3, generator=torch.Generator().manual_seed(1)))

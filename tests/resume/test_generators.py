@@ -106,7 +106,7 @@ _WITH_WORKERS = [
 
 @pytest.mark.parametrize(
     ("data", "workers"),
-    [*one_in(4, _WITHOUT_WORKERS, otherwise="slow"), *one_in(5, _WITH_WORKERS)],
+    [*one_in(4, _WITHOUT_WORKERS, otherwise="slow"), *one_in(10, _WITH_WORKERS)],
 )
 def test_a_generator_out_of_the_way_is_put_back(data, workers, lab, kit):
     """Wherever a data set or a collate function keeps it, a cut in any epoch does not show."""

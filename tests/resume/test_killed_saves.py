@@ -147,7 +147,7 @@ def test_a_link_and_a_second_saver(tmp_path):
     run(tmp_path, [{"savers": [link, last], "kills": 0, "seed": 0}])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", one_in(3, range(3)))
 def test_random_savers(tmp_path, number):
     """Each of these cases is drawn, and is killed at some of its changes."""

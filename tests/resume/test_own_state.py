@@ -144,7 +144,7 @@ def test_a_stateful_loader_is_resumed_exactly(scenario, lab, kit, make_loader):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("persistent", [False, True], ids=["anew", "persistent"])
+@pytest.mark.parametrize("persistent", one_in(2, [False, True]), ids=["anew", "persistent"])
 @pytest.mark.parametrize(
     "scenario", one_in(6, SCENARIOS[:6]), ids=lambda scenario: scenario.__name__
 )

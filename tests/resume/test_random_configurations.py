@@ -213,7 +213,7 @@ def test_what_was_found_once_in_a_chain_does_not_come_back(
     assert (result.status, result.details) == ("same", [])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "guest",
     one_in(5, [
@@ -246,7 +246,7 @@ def test_a_failure_is_made_as_small_as_it_can_be(fuzzer) -> None:
     assert fuzzer.changed(fuzzer.shrink(options, fails)) == {"order": "own: at once", "workers": 1}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_command_finds_its_modules() -> None:
     """In a shell, where nobody has set a path for it."""
     command = Path(__file__).with_name("random_configurations.py")

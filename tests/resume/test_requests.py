@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from samples import one_in
 from torch.utils.data import DataLoader
 
 from trainer_hooks import Callback
@@ -77,7 +78,7 @@ HOOKS = ["on_train_batch_start", "on_train_batch_end", "on_batch_checkpoint", "o
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=["at end", "inside"])
-@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize("hook", one_in(2, HOOKS))
 def test_cut_at_any_slot(hook, options, lab, kit) -> None:
     """From a slot on, a run that asks for validations is the same run."""
     saver = {"dirpath": lab.folder / "saved", "enable_version_counter": False}

@@ -213,6 +213,7 @@ def test_what_cannot_be_called_is_no_factory(given) -> None:
         examine_callback(given)
 
 
+@pytest.mark.exhaustive
 def test_a_factory_of_several_is_checked_for_each() -> None:
     """As a plugin's entry point may, a factory returns a list; each callback has its results."""
 
@@ -245,6 +246,7 @@ def test_a_check_can_be_left_out() -> None:
         check_callback(Good, skip="random_number")
 
 
+@pytest.mark.exhaustive
 def test_a_state_may_differ_after_a_resume() -> None:
     """A key in `may_differ` is not compared after a resume; all others are."""
     [result] = examine_callback(Clock, skip=ALL_BUT_RESUMES).failed
@@ -254,6 +256,7 @@ def test_a_state_may_differ_after_a_resume() -> None:
     check_callback(Clock, may_differ=["number"], skip=ALL_BUT_RESUMES)
 
 
+@pytest.mark.exhaustive
 def test_the_moments_of_a_hook_may_differ_after_a_resume() -> None:
     """A hook that is named is left out of the sequence: a file in the background is done by chance.
 
@@ -276,6 +279,7 @@ def test_the_moments_of_a_hook_may_differ_after_a_resume() -> None:
     check_callback(Saves, may_differ=["on_checkpoint_saved"], skip=ALL_BUT_RESUMES)
 
 
+@pytest.mark.exhaustive
 def test_the_module_and_the_options_can_be_ones_own() -> None:
     """A callback that needs a metric passes with a module that logs it, and fails without."""
 
@@ -311,6 +315,7 @@ def test_a_module_that_does_not_train_is_not_the_callbacks_fault() -> None:
         examine_callback(Good, trainer_options={"max_epoch": 2})
 
 
+@pytest.mark.exhaustive
 def test_a_module_without_a_test_step_is_not_tested() -> None:
     """Only the entry points that the module has are tried: here six orders of three."""
 

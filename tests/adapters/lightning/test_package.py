@@ -43,6 +43,7 @@ def test_callbacks_do_what_they_do_at_home(results_of, package) -> None:
             assert found["here"] == found["there"], name
 
 
+@pytest.mark.exhaustive
 def test_what_guests_are_handed(package, tmp_path) -> None:
     """Each test of `isolated_checks.py` passes, where the other package cannot be imported."""
     hidden = "import sys; sys.modules.update(pytorch_lightning=None, lightning_fabric=None)"

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from samples import one_in
 from torch import nn
 from torch.optim.swa_utils import SWALR
 
@@ -287,7 +288,7 @@ def test_manual_optimization_with_statistics_is_told(quiet_trainer) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["cos", "linear"])
+@pytest.mark.parametrize("strategy", one_in(2, ["cos", "linear"]))
 def test_an_exact_resume_with_statistics(strategy, normed, callback_contract) -> None:
     """With BatchNorm and dropout too, a run that was cut at any batch ends bit-equal."""
     callback_contract(

@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 import torch
+from samples import one_in
 from torch.optim.swa_utils import get_ema_avg_fn
 
 from trainer_hooks import Callback, StopTraining, callbacks
@@ -406,7 +407,10 @@ def test_a_module_that_builds_itself_late(quiet_trainer) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "factory",
-    [WeightAveraging, lambda: EMAWeightAveraging(decay=0.5, use_buffers=False), EachEpoch],
+    one_in(
+        3,
+        [WeightAveraging, lambda: EMAWeightAveraging(decay=0.5, use_buffers=False), EachEpoch],
+    ),
 )
 def test_an_exact_resume_with_statistics(factory, normed, callback_contract) -> None:
     """With BatchNorm and dropout too, a run that was cut at any batch ends bit-equal."""

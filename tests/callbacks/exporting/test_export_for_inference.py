@@ -18,6 +18,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from samples import one_in
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -235,7 +236,7 @@ def test_a_trained_classifier_runs_elsewhere(kind, digits, bare, tmp_path, read_
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", one_in(3, FORMATS))
 def test_the_module_stays_as_it_was(kind, tmp_path):
     """Modes, weights, gradients, requires_grad, the random numbers and the environment stay."""
     module, sample = DropoutAndNorm().train(), torch.rand(2, 4)
@@ -263,7 +264,7 @@ class Several(nn.Module):
         return (y, y.sum(1)) if scale is None else (y * scale, y.sum(1))
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", one_in(3, FORMATS))
 @pytest.mark.parametrize(
     ("sample", "names"),
     [
@@ -326,7 +327,7 @@ class Texts(nn.Module):
         return self.attend(self.recur(self.embed(tokens))[0]).mean(1)
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", one_in(3, FORMATS))
 def test_layers_of_many_kinds(kind, tmp_path, read_elsewhere):
     """Recurrent layers and attention are exported, of whole numbers, without a warning."""
     module, path = Texts(), tmp_path / FORMATS[kind]
@@ -398,7 +399,7 @@ class OutOfTorch(nn.Module):
         return torch.from_numpy(x.numpy() * 2)
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", one_in(3, FORMATS))
 def test_other_answers_are_an_error(kind, tmp_path):
     """A file that computes something else leaves the old one there; the difference is named."""
     path = tmp_path / FORMATS[kind]
@@ -411,7 +412,7 @@ def test_other_answers_are_an_error(kind, tmp_path):
     export_for_inference(Random(), kind, path, sample_input=torch.zeros(2, 3), tolerance=2.0)
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", one_in(3, FORMATS))
 def test_what_cannot_be_exported_is_told(kind, tmp_path):
     """The error names the module, the format and what torch said; nothing is written."""
     with pytest.raises(ExportError, match=f"export of OutOfTorch to '{kind}'") as caught:
@@ -429,7 +430,7 @@ class OfTwo(nn.Module):
         return x - torch.tensor([[0.0], [1.0]])
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", one_in(3, FORMATS))
 def test_a_module_for_one_size_is_told(kind, tmp_path):
     """A module that takes batches of one size alone cannot be exported for others."""
     with pytest.raises(ExportError, match=r"batch of 3|Constraints violated \(batch\)"):
@@ -445,7 +446,7 @@ def test_a_sample_without_a_batch_is_told(tmp_path):
         )
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", one_in(3, FORMATS))
 def test_transforms_change_the_copy(kind, tmp_path, read_elsewhere):
     """Transforms make what is exported, one after the other, also in another type."""
     module, path = DropoutAndNorm(), tmp_path / FORMATS[kind]

@@ -420,6 +420,7 @@ fit({bar}())
     assert not running.screen_.cursor.hidden
 
 
+@pytest.mark.exhaustive
 def test_rich_draws_no_random_numbers(program):
     """The bar and the summary of rich, which draws when it is imported, leave the run's numbers."""
     running = program(

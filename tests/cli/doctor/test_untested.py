@@ -133,7 +133,7 @@ def test_the_numbers_of_a_version(version, numbers) -> None:
     assert release_of(version) == numbers
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_command_names_what_is_not_tested(tmp_path) -> None:
     """As a list of its own, which makes nothing broken."""
     (tmp_path / "sitecustomize.py").write_text(

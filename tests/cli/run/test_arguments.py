@@ -42,7 +42,7 @@ TrainerCLI(Trained, Points)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_tab_key_completes(tmp_path, classes) -> None:
     """Commands, options, files, values and names of classes are completed; nothing runs."""
     pytest.importorskip("argcomplete")

@@ -229,7 +229,7 @@ def test_links_stand_in_the_config(ask, config) -> None:
     assert cli.model.layer.out_features == 3
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_several_processes_train_from_one_config(config, classes) -> None:
     """Two processes resolve the same config, and the first alone writes it down.
 

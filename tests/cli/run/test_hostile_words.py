@@ -163,7 +163,7 @@ COMMANDS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("command", one_in(3, COMMANDS), ids=" ".join)
 def test_other_commands_refuse_them_too(command, ask, places, files) -> None:
     """Each command that takes a path ends by itself, without a traceback or a control character.
 
@@ -239,7 +239,7 @@ def test_null_is_no_checkpoint(ask, here) -> None:
     assert ask("fit", "--config", "run.yaml", "--ckpt_path", "null").code == 0
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["pipe", "bomb", "UTF-16", "more brackets", "bytes"])
 def test_a_file_that_a_config_names_is_checked_too(name, ask, places, files) -> None:
     """Where an argument takes a config of its own, that is read as carefully as the outer one."""
@@ -264,7 +264,7 @@ def test_an_inner_config_is_read(ask, here) -> None:
     assert ask("fit", "--config", "run.yaml").code == 0
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("group", ["", "trainer:\n"])
 def test_thousands_of_unknown_keys_are_one_short_line(group, ask, here) -> None:
     """The first ones are named, and the others counted, before the parser goes through them."""
@@ -278,7 +278,7 @@ def test_thousands_of_unknown_keys_are_one_short_line(group, ask, here) -> None:
     assert " Known: " in answer.err
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("path", "value"),
     [(("state_dict", "layer.weight"), None), (("trainer_hooks", "progress", "stage"), 3),
@@ -354,7 +354,7 @@ def test_a_file_without_rights_is_one_line(ask, here) -> None:
     assert [fault for answer in answers if (fault := faults_of(answer))] == []
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("path", ["pipe", "loop", "bomb", "UTF-16", "escaped key", "/dev/zero"])
 def test_the_worst_of_each_kind(path, ask, places, files) -> None:
     """As a config, and as a checkpoint: the tests of all paths are slow."""

@@ -232,7 +232,7 @@ def test_a_failed_trial_is_told_and_runs_again_in_its_folder(sweeper) -> None:
     assert {row[-1] for row in rows} == {f"sweep_run/trial_{number}" for number in range(3)}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_metric_without_any_validation_ends_the_sweep(sweeper) -> None:
     """Nothing reports it during the training; the names of those that were logged are told."""
     module = sweeper.folder / "swept.py"

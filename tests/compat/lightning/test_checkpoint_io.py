@@ -53,7 +53,7 @@ def calls(where: str, folder: Path) -> list[list[object]]:
     return json.loads(ended.stdout.splitlines()[-1])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_each_call_is_the_one_of_lightning(tmp_path):
     """Each save, load and removal, with its path and storage options, in the same order."""
     pytest.importorskip("pytorch_lightning")

@@ -218,7 +218,7 @@ print(len([name for name in set(sys.modules) - before if name.startswith("traine
     assert int(count) <= 70
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_rank_is_set_for_packages_around_lightning():
     """They decorate functions with lightning_utilities' `rank_zero_only`, which needs it."""
     program = f"""
