@@ -1,8 +1,9 @@
 """Each promise of the pages of other frameworks is shown by a test.
 
 A data file beside this one has the rows of the pages of one framework. A row says in short words
-one thing that its page promises, and names the tests that show it here, `FILE::NAME`. Where the
-behaviour differs on purpose, `differs` names the section of the docs that says so, `PAGE#ANCHOR`.
+one thing that its page promises, and names the tests that show it here, `FILE::NAME`, or programs
+that a test compares with the framework's. Where the behaviour differs on purpose, `differs` names
+the section of the docs that says so, `PAGE#ANCHOR`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import functools
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["definitions"]
 
