@@ -154,7 +154,7 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         (
             "Callbacks of installed packages, from the group `lightning.pytorch.callbacks_factory`",
             "take part in each Trainer",
-            "take part where [`Trainer(plugins=[...])`](plugins.md#choose-plugins) names the package",
+            "take part where [`Trainer(plugins=...)`](plugins.md#choose-plugins) names the package",
         ),
         (
             "`trainer.callbacks.insert(0, callback)`",
