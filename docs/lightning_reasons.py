@@ -152,6 +152,11 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "by [bands](writing-a-callback.md#order-of-callbacks), and as listed within a band",
         ),
         (
+            "Callbacks of installed packages, from the group `lightning.pytorch.callbacks_factory`",
+            "take part in each Trainer",
+            "take part where [`Trainer(plugins=...)`](plugins.md#choose-plugins) names the package",
+        ),
+        (
             "`trainer.callbacks.insert(0, callback)`",
             "puts it first",
             "registers it; its [band](writing-a-callback.md#order-of-callbacks) decides its place",
@@ -190,6 +195,11 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             '`LearningRateMonitor("step")` with accumulation',
             "writes a row for each batch",
             "writes one for each step; with or without it, the rates are in `logged_metrics`, too",
+        ),
+        (
+            "`DeviceStatsMonitor` with accumulation, and in the sanity check",
+            "writes a row for each batch, and in the check",
+            "writes one for each step, and none in the check",
         ),
         (
             "The members of `EarlyStoppingReason`",
@@ -571,6 +581,11 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "`trainer.min_epochs`, `min_steps`, `gradient_clip_algorithm` that were not given",
             "None",
             "0, 0 and `norm`",
+        ),
+        (
+            "Callbacks of the trainer in a search of the `Tuner`",
+            "have `setup` and `teardown` called, and no other hook",
+            "take no part",
         ),
         (
             "`Tuner(trainer).lr_find` with fewer batches until `max_epochs` than `num_training`",

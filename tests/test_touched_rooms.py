@@ -11,7 +11,7 @@ import touched_rooms
 import warm_python
 
 ROOT = Path(__file__).parents[1]
-ALWAYS = {"architecture", "docs"}
+ALWAYS = {"architecture", "docs", "pages"}
 
 
 def test_each_folder_of_tests_is_a_room_or_says_what_it_tests() -> None:
@@ -107,6 +107,6 @@ def test_the_option_leaves_out_the_other_rooms() -> None:
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "tests of what differs from HEAD: architecture, clock, docs\n" in done.stdout
+    assert "tests of what differs from HEAD: architecture, clock, docs, pages\n" in done.stdout
     assert "<Module test_time.py>" in done.stdout
     assert "<Module test_band.py>" not in done.stdout

@@ -53,6 +53,9 @@ ELSEWHERE = {
         "tests/callbacks/progress/test_tqdm_progress.py"
     ),
     "Environment variables `PL_TRAINER_...`": _ATTRIBUTES,
+    "Callbacks of installed packages, from the group `lightning.pytorch.callbacks_factory`": (
+        "tests/plugins/test_of_lightning.py"
+    ),
     "Files in the folder of a logger": "tests/programs",
     "Random numbers on a resume at the end of an epoch": (
         "tests/programs/of_lightning/text_to_speech.py"

@@ -16,19 +16,20 @@ from trainer_hooks.errors import CheckpointError, StateKeyError, TrainerHooksWar
 class Counter(Callback):
     """Counts batches or epochs."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, verbose: bool = True) -> None:
         self.what = what
+        self.verbose = verbose  # what is shown is no part of the key
         self.state = {"epochs": 0, "batches": 0}
 
     @property
     def state_key(self) -> str:
         return self._generate_state_key(what=self.what)
 
-    def on_train_epoch_end(self, trainer, module) -> None:
+    def on_train_epoch_end(self, *args, **kwargs) -> None:
         if self.what == "epochs":
             self.state["epochs"] += 1
 
-    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx) -> None:
+    def on_train_batch_end(self, *args, **kwargs) -> None:
         if self.what == "batches":
             self.state["batches"] += 1
 
@@ -64,7 +65,7 @@ def test_each_state_comes_back_to_the_same_object(lab, kit):
     uncut = lab.run(
         lambda: setup(kit, [Counter("epochs"), Counter("batches")], max_epochs=2), "uncut"
     )
-    batches, epochs = Counter("batches"), Counter("epochs")
+    batches, epochs = Counter("batches", verbose=False), Counter("epochs")
     end = lab.folder / "uncut" / "end.ckpt"
     resumed = lab.run(lambda: setup(kit, [batches, epochs]), "resumed", end)
     assert uncut.end["callbacks"][BATCHES] == {"epochs": 0, "batches": 10}

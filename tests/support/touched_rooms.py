@@ -24,6 +24,7 @@ SUITES = {
     "docs": None,
     "examples": {"examples", "trainer", "callbacks"},
     "lightning": {"compat", "adapters", "trainer", "loops", "module"},
+    "pages": None,
     "plugins": {"hooks", "connector", "cli", "adapters", "plugins_example"},
     "programs": {"compat", "adapters", "trainer", "loops"},
     "release": {"trainer_hooks", "pyproject.toml"},

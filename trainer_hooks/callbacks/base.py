@@ -219,11 +219,6 @@ def will_be_logged(trainer: Trainer) -> bool:
     return (trainer.progress.batches_stepped + 1) % trainer.log_every_n_steps == 0
 
 
-def evaluation_step(trainer: Trainer, batch_idx: int) -> int | None:
-    """Return the step under which a batch of an evaluation is logged; None if it is not.
-
-    In a fit it is the step of the training, elsewhere the batch's index.
-    """
-    if trainer.sanity_checking or (batch_idx + 1) % trainer.log_every_n_steps:
-        return None
-    return trainer.progress.batches_stepped if trainer.state.fn == "fit" else batch_idx
+def is_evaluation_logged(trainer: Trainer, batch_idx: int) -> bool:
+    """Return whether the loggers get values of this batch of an evaluation."""
+    return not trainer.sanity_checking and (batch_idx + 1) % trainer.log_every_n_steps == 0

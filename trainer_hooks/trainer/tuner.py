@@ -34,9 +34,9 @@ class Tuner:
         tuner.lr_find(module).plot(suggest=True)
         trainer.fit(module)
 
-    The trainer itself runs nothing: its counters, metrics, loggers and callbacks do not change. The
-    result is set in the module or data module. Everything else of them is restored: weights,
-    attributes, hyperparameters; and so is the random state.
+    The trainer itself runs nothing: its counters, metrics and loggers do not change, and none of
+    its callbacks takes part. The result is set in the module or data module. Everything else of
+    them is restored: weights, attributes, hyperparameters; and so is the random state.
 
     Args:
         trainer: the trainer whose options are used.

@@ -87,20 +87,20 @@ def test_windows_count(bare, MemoryLogger):
 
 
 def test_evaluations(bare, MemoryLogger):
-    """Validation and test are logged by their own batches, the sanity check is not."""
+    """Every second batch of validation and test is logged at its metrics' step, no sanity check."""
     logger = MemoryLogger()
     monitor = DeviceStatsMonitor()
     trainer = bare(monitor, logger=logger, log_every_n_steps=2, num_sanity_val_steps=2)
     trainer.fit(TinyModule())
     assert [entry[:2] for entry in logged(logger) if "val" in entry[1]] == [
-        (3, "on_validation_batch_start"),
-        (3, "on_validation_batch_end"),
+        (2, "on_validation_batch_start"),
+        (2, "on_validation_batch_end"),
     ]
     logger.seen.clear()
     trainer.test(TinyModule(), verbose=False)
     assert [entry[:2] for entry in logged(logger)] == [
-        (1, "on_test_batch_start"),
-        (1, "on_test_batch_end"),
+        (3, "on_test_batch_start"),
+        (3, "on_test_batch_end"),
     ]
 
 

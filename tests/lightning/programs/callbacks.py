@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from side import Rows
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from programs import differs, error
 
@@ -36,6 +37,34 @@ def learning_rate_monitor(x):
         "default": _rated(x), "epoch": _rated(x, logging_interval="epoch"),
         "step": _rated(x, logging_interval="step"),
     }  # fmt: skip
+
+
+@differs(
+    "`DeviceStatsMonitor` with accumulation, and in the sanity check",
+    sanity=(2, 0),
+    steps_of_windows=([0, 0, 0, 0, 1, 1], [0, 0, 1, 1]),
+)
+def device_stats_monitor(x):
+    """Names, and the steps of its rows, in each verb; with accumulation."""
+
+    def run(options, *verbs):
+        journal = x.journal()
+        monitor = x.callbacks.DeviceStatsMonitor()
+        trainer, module = x.trainer(monitor, logger=journal, **options), x.Net()
+        trainer.fit(module, x.loader(3), x.loader(2) if verbs else None)
+        for verb in verbs:
+            getattr(trainer, verb)(module, x.loader(2), verbose=False)
+        rows = [[step, sorted(row)] for step, row in journal.rows]
+        return [row for row in rows if any("DeviceStats" in name for name in row[1])]
+
+    checked = run({"num_sanity_val_steps": 2, "log_every_n_steps": 2}, "validate", "test")
+    is_checked = "train" not in checked[0][1][0]
+    windows = run({"accumulate_grad_batches": 2, "log_every_n_steps": 1})
+    return {
+        "rows": checked[2 * is_checked :],
+        "sanity": 2 * is_checked,
+        "steps_of_windows": [step for step, _ in windows],
+    }
 
 
 def learning_rate_monitor_options(x):
@@ -316,3 +345,39 @@ def learning_rate_monitor_by_step_with_accumulation(x):
     trainer = x.trainer(monitor, logger=journal, log_every_n_steps=1, accumulate_grad_batches=2)
     trainer.fit(x.Net(), x.loader(6))
     return {"steps": [step for step, _ in journal.rows], "logged": sorted(trainer.logged_metrics)}
+
+
+def pictures_by_callbacks(x):
+    """Callbacks log pictures of the gradients of inputs, and of the model's outputs on a grid."""
+
+    class InputGradients(x.Callback):
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+            inputs = torch.nn.Parameter(batch)
+            pl_module.eval()
+            pl_module(inputs).sum().backward()
+            pl_module.train()
+            picture = inputs.grad.abs().unsqueeze(0)
+            trainer.logger.experiment.add_image("inputs", picture, trainer.global_step)
+
+    class Outputs(x.Callback):
+        def on_train_epoch_end(self, trainer, pl_module):
+            steps = torch.linspace(-1, 1, 3)
+            pl_module.eval()
+            with torch.no_grad():
+                picture = pl_module(torch.cartesian_prod(steps, steps)).reshape(1, 3, 3).sigmoid()
+            pl_module.train()
+            trainer.logger.experiment.add_image("outputs", picture, trainer.global_step)
+
+    module, logger = x.Net(), x.loggers.TensorBoardLogger(x.folder)
+    trainer = x.trainer(
+        InputGradients(), Outputs(), logger=logger, max_epochs=2, accumulate_grad_batches=2
+    )
+    trainer.fit(module, x.loader(3))
+    written = EventAccumulator(str(logger.log_dir), size_guidance={"images": 0}).Reload()
+    return {
+        "pictures": {
+            tag: [[event.step, list(event.encoded_image_string)] for event in written.Images(tag)]
+            for tag in written.Tags()["images"]
+        },
+        "weights": x.weights(module),
+    }

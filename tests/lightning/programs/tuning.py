@@ -64,13 +64,17 @@ def lr_find_linear(x):
     return {"rates": found.results["lr"], "first": _share(x, found)}
 
 
+@differs(
+    "Callbacks of the trainer in a search of the `Tuner`",
+    calls=(["setup(fit)", "teardown(fit)"], []),
+)
 def lr_find_sets_the_attribute(x):
-    """The module's `lr` is set to the suggestion."""
-    module = x.Net()
-    found = _tuner(x, x.trainer()).lr_find(
+    """The module's `lr` is set to the suggestion, and which hooks of a callback are called."""
+    module, hooks = x.Net(), x.hooks("setup", "on_fit_start", "on_train_start", "teardown")
+    found = _tuner(x, x.trainer(hooks)).lr_find(
         module, x.loader(40), min_lr=1e-4, max_lr=1.0, num_training=30, early_stop_threshold=None
     )
-    return {"is set": module.lr == found.suggestion(), "lr": module.lr}
+    return {"is set": module.lr == found.suggestion(), "lr": module.lr, "calls": hooks.calls}
 
 
 def scale_batch_size(x):

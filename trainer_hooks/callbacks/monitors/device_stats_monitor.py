@@ -8,7 +8,12 @@ import torch
 
 from trainer_hooks._names import ours
 from trainer_hooks._options import one_of, option_rules
-from trainer_hooks.callbacks.base import evaluation_step, is_logged, require_logger, will_be_logged
+from trainer_hooks.callbacks.base import (
+    is_evaluation_logged,
+    is_logged,
+    require_logger,
+    will_be_logged,
+)
 from trainer_hooks.callbacks.device_statistics import StatisticsReader, cpu_stats
 
 if TYPE_CHECKING:
@@ -22,8 +27,8 @@ class DeviceStatsMonitor(StatisticsReader):
     """Log the use of the device before and after batches.
 
     In training it logs at the batches whose metrics are logged (`log_every_n_steps`), in a
-    validation or test at each `log_every_n_steps`-th batch. The names are Lightning's, such as
-    `DeviceStatsMonitor.on_train_batch_start/cpu_percent`.
+    validation or test at each `log_every_n_steps`-th batch, at the step of its metrics. The names
+    are Lightning's, such as `DeviceStatsMonitor.on_train_batch_start/cpu_percent`.
 
     On a CUDA device it logs all counters of `torch.cuda.memory_stats`, and, where the package
     nvidia-ml-py is installed, values of the driver: `nvml.utilization_percent`,
@@ -108,13 +113,12 @@ class DeviceStatsMonitor(StatisticsReader):
     on_test_batch_start, on_test_batch_end = on_validation_batch_start, on_validation_batch_end
 
     def _log_evaluation(self, trainer: Trainer, moment: str, batch_idx: int) -> None:
-        step = evaluation_step(trainer, batch_idx)
-        if self._is_on and step is not None:
+        if self._is_on and is_evaluation_logged(trainer, batch_idx):
             stage = "test" if trainer.state.fn == "test" else "validation"
-            self._log(trainer, f"on_{stage}_{moment}", step)
+            self._log(trainer, f"on_{stage}_{moment}", None)
 
-    def _log(self, trainer: Trainer, hook: str, step: int) -> None:
-        """Log the current statistics under the name of a hook."""
+    def _log(self, trainer: Trainer, hook: str, step: int | None) -> None:
+        """Log the current statistics under the name of a hook; None is the metrics' step."""
         stats: dict[str, float] = {}
         if trainer.device.type == "cuda":
             counters = torch.cuda.memory_stats(trainer.device)

@@ -238,16 +238,18 @@ def test_runtime_estimator_counts_a_second_validation(quiet_trainer, MemoryLogge
 
 
 def test_system_metrics(quiet_trainer, MemoryLogger):
-    """Processor, memory, disk and network are logged where a batch's metrics are."""
-    seen = run(
-        quiet_trainer, MemoryLogger, SystemMetricsMonitor(), TinyModule(), log_every_n_steps=2
-    )
-    (_, first), *_ = [(s, m) for s, m in seen if "cpu_percentage" in m]
+    """Processor, memory, disk and network are logged at the number of trained batches."""
+    logger = MemoryLogger()
+    trainer = quiet_trainer(callbacks=[SystemMetricsMonitor()], logger=logger, log_every_n_steps=2)
+    trainer.fit(TinyModule())
+    trainer.test(TinyModule(), verbose=False)
+    (_, first), *_ = [(s, m) for s, m in logger.seen if "cpu_percentage" in m]
     assert {"cpu_memory_total", "cpu_memory_percent", "disk_memory_used", "network_bytes_sent"} <= {
         *first
     }
     assert first["cpu_memory_total"] > 0
-    assert [s for s, m in seen if "cpu_percentage" in m] == [1, 3]  # a batch of each
+    # a batch in training, one in the validation, and one in the test
+    assert [s for s, m in logger.seen if "cpu_percentage" in m] == [1, 3, 3]
 
 
 class Driver:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainer_hooks._options import one_of, option_rules
-from trainer_hooks.callbacks.base import evaluation_step, will_be_logged
+from trainer_hooks.callbacks.base import is_evaluation_logged, will_be_logged
 from trainer_hooks.callbacks.device_statistics import StatisticsReader
-from trainer_hooks.compat.composer.core.built_in import ComposerBuiltIn, composer_logger
+from trainer_hooks.compat.composer.core.built_in import ComposerBuiltIn
 
 if TYPE_CHECKING:
     from trainer_hooks.context.context import Trainer
@@ -77,11 +77,9 @@ class SystemMetricsMonitor(StatisticsReader, ComposerBuiltIn):  # type: ignore[m
         self, trainer: Trainer, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         """Log if it is due."""
-        step = evaluation_step(trainer, batch_idx)
-        if step is not None:
-            # Composer's Trainer logs whatever it evaluates at the number of trained batches
-            is_composers = composer_logger(trainer) is not None
-            self._log(trainer, trainer.progress.batches_stepped if is_composers else step)
+        if is_evaluation_logged(trainer, batch_idx):
+            # as in Composer, the number of trained batches
+            self._log(trainer, trainer.progress.batches_stepped)
 
     on_test_batch_start = on_predict_batch_start = on_validation_batch_start
 
