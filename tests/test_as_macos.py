@@ -74,7 +74,7 @@ print(json.dumps(found))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_its_rules_are_kept(tmp_path) -> None:
     """No /proc, a sync that reaches the disk, names in any case, and data sets without a file.
 

@@ -53,7 +53,7 @@ def is_as_written(back) -> bool:
     return same and {**back, "state_dict": CONTENT["state_dict"]} == CONTENT
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_each_byte_is_covered(path, checksum):
     """A flip of any byte is refused or changes nothing; of data, directory and pickle, refused."""
     write_checkpoint(CONTENT, path)

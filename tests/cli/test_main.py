@@ -211,7 +211,7 @@ def test_ctrl_c_in_the_first_imports_is_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "module", ["trainer_hooks.trainer.run.lifecycle", "trainer_hooks.loops.fit"]
+    "module", one_in(2, ["trainer_hooks.trainer.run.lifecycle", "trainer_hooks.loops.fit"])
 )
 def test_ctrl_c_in_the_imports_of_a_fit_is_one_line(tmp_path: Path, module: str) -> None:
     """A Ctrl-C while fit imports what it needs is told without a traceback."""

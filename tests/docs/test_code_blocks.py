@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import warm_python
+from samples import one_in
 
 pytestmark = pytest.mark.slow  # each page trains in a process of its own
 
@@ -44,17 +45,19 @@ runpy.run_path(sys.argv.pop(1), run_name="__main__")
 """`-W ignore::` cannot name the category: an editable install is not importable that early."""
 
 
+def is_long(page: Path) -> bool:
+    """Whether a page starts many processes, or imports another framework, which takes seconds."""
+    return "sweeps" in page.name or page.name in HOSTS
+
+
+LONG = [page for page in PAGES if blocks(page) and is_long(page)]
+SHORT = [page for page in PAGES if blocks(page) and page not in LONG]
+"""The pages with code; README.md is the first of the short ones."""
+
+
 @pytest.mark.parametrize(
     "page",
-    [
-        # a sweep starts many processes, and the other frameworks take seconds to import
-        pytest.param(
-            page,
-            marks=pytest.mark.exhaustive if "sweeps" in page.name or page.name in HOSTS else (),
-        )
-        for page in PAGES
-        if blocks(page)
-    ],
+    [*one_in(3, SHORT), *(pytest.param(page, marks=pytest.mark.exhaustive) for page in LONG)],
     ids=lambda page: str(page.name),
 )
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def test_a_made_page_says_what_the_code_says(generator) -> None:
     assert stale == [], "run: python docs/generate.py"
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_no_page_is_left_of_a_callback_that_is_gone(generator) -> None:
     """Each page below docs/callbacks is made."""
     made = set(generator.pages())

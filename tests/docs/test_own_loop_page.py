@@ -10,6 +10,7 @@ from textwrap import dedent
 
 import pytest
 import warm_python
+from samples import one_in
 
 PAGE = Path(__file__).parents[2] / "docs" / "own-loop.md"
 MANNERS = {
@@ -50,7 +51,7 @@ print("the same weights")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("package", MANNERS)
+@pytest.mark.parametrize("package", one_in(2, MANNERS))
 def test_the_other_manners_train_the_same_weights(package, tmp_path) -> None:
     """Each block on the page is run as it is, and ends as the plain loop does."""
     if find_spec(package) is None:

@@ -155,7 +155,7 @@ def needed(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", one_in(5, RUNS))
+@pytest.mark.parametrize("name", one_in(10, RUNS))
 def test_a_killed_example_ends_as_an_uncut_one(name, tmp_path) -> None:
     """After SIGKILL in the middle of an epoch the same command goes on, to the same weights."""
     needed(name)

@@ -88,7 +88,7 @@ def rows(folder, logger, key):
         time.sleep(0.05)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_training_is_read_back(train, tmp_path, wandb):
     """Metrics stand at their steps, hyperparameters in the config, checkpoints among artifacts."""
     logger = WandbLogger(save_dir=tmp_path, offline=True, prefix="a", log_model=True)

@@ -90,7 +90,7 @@ def test_cut_at_any_slot(hook, options, lab, kit) -> None:
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=["at end", "inside"])
-@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize("hook", one_in(2, HOOKS))
 def test_resumed_from_what_was_asked_for(hook, options, lab, kit) -> None:
     """A file saved on request resumes exactly, and asks for nothing itself."""
     saver = OnRequest(lab.folder / "saved", kit.Recorder)

@@ -418,7 +418,7 @@ CASES |= {
 }
 
 
-@pytest.mark.parametrize("name", one_in(6, CASES))
+@pytest.mark.parametrize("name", one_in(12, CASES))
 def test_one_check_finds_the_fault(name, tmp_path) -> None:
     """A callback with one fault fails that check alone, with a message that says what it is."""
     factory, check, words = CASES[name]

@@ -89,6 +89,7 @@ class Nested(Callback):
         self.history.append(batch_idx)
 
 
+@pytest.mark.exhaustive
 def test_whatever_hangs_on_a_callback_is_found() -> None:
     """Slots, parts of objects, tensors and lists are compared and named.
 

@@ -31,7 +31,7 @@ def test_the_kit_finds_the_mutants_that_change_a_run(mutants) -> None:
     assert len(missed) <= max(1, 0.05 * len(that_change)), mutants.summary(verdicts)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_sound_callbacks_are_judged_to_change_nothing(mutants, tmp_path) -> None:
     """The judge sees no difference where nothing was done to a callback."""
     case = mutants.case_of("ModelCheckpoint, best and last")

@@ -46,6 +46,7 @@ def inner(pytester, monkeypatch):
     return run
 
 
+@pytest.mark.exhaustive
 def test_the_fixture_passes_and_fails_tests(inner) -> None:
     """A good callback passes and has its costs printed; a bad one fails with its defects alone.
 

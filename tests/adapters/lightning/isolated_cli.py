@@ -67,6 +67,7 @@ SHORT = [
 ]
 
 
+@pytest.mark.exhaustive
 def test_short_names_are_lightnings_classes(tmp_path):
     """Of callbacks and loggers, with their arguments; the training is the one of its Trainer."""
     weights = {}

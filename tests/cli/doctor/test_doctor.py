@@ -129,7 +129,7 @@ def test_a_broken_plugin_is_told_without_what_is_private(tmp_path) -> None:
     assert "TRAINER_HOOKS_ALLOW_PLUGINS" in facts["environment_variables"]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_plugin_that_ends_the_process_is_told(tmp_path) -> None:
     """The facts are printed all the same."""
     folder = plugin(tmp_path / "site", "import os; os._exit(7)")

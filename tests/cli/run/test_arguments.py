@@ -67,7 +67,7 @@ PS1='rea''dy> '
 """
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
 def test_the_tab_key_completes_in_zsh(tmp_path) -> None:
     """So it does in an interactive zsh, on a terminal."""

@@ -129,7 +129,7 @@ def on_terminal(folder: Path, words: list[str], columns: int, until: bytes = b""
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode(errors="replace")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_help_keeps_to_the_terminal(tmp_path) -> None:
     """`--help` of every command fits a narrow terminal and a wide one, but for long names."""
     (tmp_path / "helps.py").write_text(HELPS)

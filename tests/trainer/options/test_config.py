@@ -450,7 +450,7 @@ reveal_type(Trainer().max_epochs)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_type_checkers_see_the_options(tmp_path: Path) -> None:
     """mypy finds a wrong type, an unknown option and a positional one, and nothing else."""
     pytest.importorskip("mypy")
