@@ -23,8 +23,6 @@ LEAVE = "leave"
 REFUSE = "refuse"
 """For `RegisteredState.missing`: a checkpoint without the state cannot be resumed from."""
 
-_REQUESTS = frozenset({"stop", "own_stop", "own_requests"})
-
 _MAX_COPIED = 1 << 20
 """Bytes of the largest tensor that a snapshot copies."""
 
@@ -52,7 +50,8 @@ class RegisteredState:
         snapshot: returns the part of its state that a snapshot holds; None for all of it.
         is_per_rank: whether each rank has its own. Such a state is in a checkpoint by its name.
         is_of_run: whether only a run has it. A checkpoint that is saved after a fit has the state
-            of its end, but of requests, of which none is left then.
+            of its end.
+        is_request: whether it is a state of a run that ends with it: after a fit none is left.
     """
 
     name: str
@@ -67,6 +66,7 @@ class RegisteredState:
     snapshot: Callable[[], dict[str, Any]] | None = None
     is_per_rank: bool = False
     is_of_run: bool = False
+    is_request: bool = False
 
     def read(self, checkpoint: dict[str, Any]) -> Any:
         """Return the state as a checkpoint holds it; None if it holds none."""
@@ -150,7 +150,7 @@ class StateRegistry:
         return {
             registered.name: registered.state_dict()
             for registered in self._states.values()
-            if registered.is_of_run and registered.name not in _REQUESTS
+            if registered.is_of_run and not registered.is_request
         }
 
     def per_rank_names(self) -> list[str]:

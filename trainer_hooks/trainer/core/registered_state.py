@@ -96,12 +96,15 @@ def build_state_registry(
         entry("loop", lambda: _loop(run), lambda s: _load_loop(run, s),
               only_training_changes=True, is_of_run=True),
         # as it was when a validation began, which a resume repeats and which may request it again
-        entry("stop", requests.stop, requests.load_stop, is_rolled_back=False, is_of_run=True),
+        entry("stop", requests.stop, requests.load_stop,
+              is_rolled_back=False, is_of_run=True, is_request=True),
         # by the loop: the ranks agree at the fit's start, and had not agreed on this one yet
         entry("own_stop", requests.own_stop, requests.load_own_stop,
-              is_restored_by_loop=True, is_rolled_back=False, is_per_rank=True, is_of_run=True),
+              is_restored_by_loop=True, is_rolled_back=False, is_per_rank=True, is_of_run=True,
+              is_request=True),
         entry("own_requests", requests.own_requests, requests.load_own_requests,
-              is_restored_by_loop=True, is_rolled_back=False, is_per_rank=True, is_of_run=True),
+              is_restored_by_loop=True, is_rolled_back=False, is_per_rank=True, is_of_run=True,
+              is_request=True),
         entry("evaluators", lambda: dict(run.validation.evaluators),
               lambda s: setattr(run.validation, "evaluators", dict(s)),
               only_training_changes=True, is_of_run=True),
