@@ -397,7 +397,8 @@ def test_a_trainer_listens_to_what_it_overrides() -> None:
 
     def listened(kind: type[Trainer]) -> set[str]:
         trainer = trainer_of(kind=kind)
-        trainer.callback_handler.clear_callbacks()
+        for callback in trainer.callbacks:
+            trainer.remove_callback(callback)
         relay = trainer._core.connector.relay
         relay.on_init_end(trainer)  # lets it see who takes part
         return set(relay.listened)
@@ -408,13 +409,14 @@ def test_a_trainer_listens_to_what_it_overrides() -> None:
 
 
 def test_the_trainers_handler_takes_classes_and_instances() -> None:
-    """It adds both, any number of a class, lists them, and takes all out."""
+    """It adds both, any number of a class, lists them, and takes all out; losses are kept still."""
 
     class Mine(TrainerCallback):
         pass
 
-    handler = trainer_of().callback_handler
-    handler.clear_callbacks()
+    trainer = trainer_of()
+    handler = trainer.callback_handler
+    assert handler.callback_list == []
     handler.add_callbacks([Mine, Mine()])
     handler.add_callback(Mine)
     assert [type(callback) for callback in handler] == [Mine] * 3
@@ -423,6 +425,8 @@ def test_the_trainers_handler_takes_classes_and_instances() -> None:
         handler.add_callback(3)
     handler.clear_callbacks()
     assert list(handler) == []
+    trainer.train(data(), 1, data(4), **QUICK)
+    assert sorted(trainer.run_history.get_metric_names()) == ["eval_loss_epoch", "train_loss_epoch"]
     with pytest.raises(UsageError, match="is a hook"):
         handler.call_event("on_train_epoch_end")
 

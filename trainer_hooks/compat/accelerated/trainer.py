@@ -498,7 +498,7 @@ class Trainer(BaseTrainer):
     @property
     def callback_handler(self) -> TrainerCallbackHandler:
         """The callbacks, and events of the user's own."""
-        return TrainerCallbackHandler(self)
+        return TrainerCallbackHandler(self, hidden=(LossTracker,))
 
     # --- the model, and files ---
 
