@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 
 import pytest
@@ -162,6 +163,22 @@ def test_one_that_joins_later_is_told(bare, recorder, loader) -> None:
     trainer.fit(module, loader())
     assert recorder.names[:2] == ["init", "before_load"]
     assert Counter(recorder.names)["batch_end"] == 4
+
+
+def test_callbacks_are_closed_when_the_trainer_goes(bare, recorder, loader) -> None:
+    """Without `close()` too, also of a fit that fails; then they may be in another trainer."""
+
+    class Fails(Callback):
+        def batch_end(self, state, logger):
+            raise LookupError("here")
+
+    trainer = bare(recorder, Fails())
+    with pytest.raises(LookupError):
+        trainer.fit(Plain(), loader())
+    del trainer
+    gc.collect()
+    assert recorder.names[-2:] == ["close", "post_close"]
+    bare(recorder).fit(Plain(), loader())
 
 
 def test_a_module_with_its_own_step_has_no_forward_events(bare, recorder, loader) -> None:

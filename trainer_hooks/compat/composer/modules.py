@@ -34,6 +34,7 @@ _EXPORTS = (
     # modules of Composer, module that defines the names, the names
     *((f"callbacks.{path}", _CALLBACKS, name)
       for path, name in (row.split(".") for row in _SHARED_CALLBACKS)),
+    ("callbacks.grad_monitor", _CALLBACKS, "GradMonitor"),  # of older releases
     ("devices", f"{_PACKAGE}.core.state", "Device"),
     ("devices.device", f"{_PACKAGE}.core.state", "Device"),
     ("loggers.cometml_logger", _TRACKERS, "CometMLLogger"),
