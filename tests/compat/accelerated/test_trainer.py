@@ -474,6 +474,22 @@ def test_what_is_not_offered_says_so() -> None:
         _ = trainer_hooks.compat.accelerated.TrainerWithTimmScheduler
 
 
+@pytest.mark.parametrize(
+    "name", ["optimizer", "scheduler", "_train_dataloader", "_eval_dataloader"]
+)
+def test_what_a_run_would_not_follow_is_refused(name) -> None:
+    """A callback that replaces what the run began with is told; between runs it can be replaced."""
+
+    class Replaces(TrainerCallback):
+        def on_training_run_start(self, trainer, **kwargs):
+            setattr(trainer, name, object())
+
+    trainer = trainer_of(Replaces)
+    with pytest.raises(UsageError, match=rf"trainer\.{name} = object in a run under way"):
+        trainer.train(data(), 1, data(4), **QUICK)
+    setattr(trainer, name, None)
+
+
 def test_a_scheduler_that_is_there_already_steps() -> None:
     """`Trainer(scheduler=)` steps after each step of the optimizer."""
     model = torch.nn.Linear(3, 1)

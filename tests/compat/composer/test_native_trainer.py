@@ -181,6 +181,19 @@ def test_callbacks_are_closed_when_the_trainer_goes(bare, recorder, loader) -> N
     bare(recorder).fit(Plain(), loader())
 
 
+def test_gradients_are_clipped_after_the_train_batch(bare, loader) -> None:
+    """`AFTER_TRAIN_BATCH` sees the gradients of the window that the step is made with."""
+    norms = []
+
+    class Look(Callback):
+        def after_train_batch(self, state, logger):
+            gradients = [parameter.grad for parameter in state.model.parameters()]
+            norms.append(float(torch.nn.utils.get_total_norm(gradients)))
+
+    bare(Look(), gradient_clip_val=0.01, accumulate_grad_batches=2).fit(Plain(), loader())
+    assert norms == pytest.approx([0.01, 0.01], rel=1e-3)
+
+
 def test_a_module_with_its_own_step_has_no_forward_events(bare, recorder, loader) -> None:
     """Forward and loss are the module's own business there; the other events fire."""
 

@@ -202,6 +202,24 @@ def test_each_fit_starts_with_a_moment_to_change_the_data():
     assert sums == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("interval", "first"), [("1ba", "batch_checkpoint"), ("1ep", "epoch_checkpoint")]
+)
+def test_a_moment_for_saving_has_the_metrics_of_the_evaluation(interval, first):
+    """It is the first at which `state.eval_metric_values` is filled after the evaluation."""
+    seen = []
+
+    class Look(Callback):
+        def run_event(self, event, state, logger):
+            if "eval" not in event.value and ACCURACY in state.eval_metric_values:
+                seen.append(event.value)
+
+    data = TensorDataset(torch.ones(2, 4), torch.zeros(2, dtype=torch.long))
+    loader = DataLoader(data, batch_size=2)
+    trained(Look(), max_duration="1ep", eval_dataloader=loader, eval_interval=interval)
+    assert seen[0] == first
+
+
 class Calls(ComposerClassifier):
     """Notes the calls of its methods, and where a backward begins."""
 
