@@ -288,21 +288,24 @@ def test_placeholders_can_be_computed_with() -> None:
 
 
 def test_a_handler_of_ones_own_takes_instances_and_classes() -> None:
-    """`CallbackHandler([...])` calls events with what it is given, and skips who has no method."""
+    """`CallbackHandler([...])` calls events in its order, and skips who has no method."""
     got = []
 
     class Listening(TrainerCallback):
         def my_event(self, trainer, x):
-            got.append((trainer, x))
+            got.append((type(self), trainer, x))
 
     class Other(TrainerCallback):
         pass
 
-    handler = CallbackHandler([Listening, Other()])
-    handler.call_event("my_event", "trainer", 3)
-    assert got == [("trainer", 3)]
-    assert handler.callback_list == ["Listening", "Other"]
-    assert [type(callback) for callback in handler] == [Listening, Other]
+    class Last(Listening):
+        pass
+
+    handler = CallbackHandler([Listening, Other(), Last])
+    handler.call_event("my_event", "trainer", x=3)
+    assert got == [(Listening, "trainer", 3), (Last, "trainer", 3)]
+    assert handler.callback_list == ["Listening", "Other", "Last"]
+    assert [type(callback) for callback in handler] == [Listening, Other, Last]
     handler.clear_callbacks()
     assert handler.callbacks == []
     with pytest.raises(CallbackError, match="must be a callback or a class of one"):
@@ -437,12 +440,15 @@ def test_the_trainers_handler_fires_an_event_with_positional_arguments() -> None
 
     class Listening(TrainerCallback):
         def my_event(self, trainer, x, y=0):
+            assert x > 0
             got.append((trainer, x, y))
 
     trainer = trainer_of(Listening())
     trainer.callback_handler.call_event("my_event", trainer, 3)
     trainer.callback_handler.call_event("my_event", x=4, y=5)
     assert got == [(trainer, 3, 0), (trainer, 4, 5)]
+    with pytest.raises(AssertionError):
+        trainer.callback_handler.call_event("my_event", x=0)
 
 
 @pytest.mark.parametrize(
