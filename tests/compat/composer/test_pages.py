@@ -12,6 +12,7 @@ from trainer_hooks.compat.composer import Callback, Event, Trainer
 from trainer_hooks.compat.composer.callbacks import (
     CheckpointSaver,
     EarlyStopper,
+    ExportForInferenceCallback,
     OptimizerMonitor,
     ThresholdStopper,
 )
@@ -152,6 +153,18 @@ def test_the_names_and_values_of_an_optimizers_metrics(optimizer):
             assert logged[name] == pytest.approx(values, rel=1e-5), name
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_the_model_is_exported_under_its_own_names():
+    """The file computes the outputs of the ComposerModel for another batch than it has seen."""
+    trainer = made(ExportForInferenceCallback("torchscript", "m.pt"), max_duration="1ep")
+    trainer.fit()
+    trainer.close()
+    exported, model = torch.jit.load("m.pt"), trainer.state.model
+    batch = [torch.randn(3, 4), torch.zeros(3, dtype=torch.long)]
+    torch.testing.assert_close(exported(batch), model(batch), check_stride=False)
+    assert dict(exported.named_parameters()).keys() == dict(model.named_parameters()).keys()
+
+
 # --- the moments of the events ---
 
 
@@ -220,6 +233,19 @@ def test_a_moment_for_saving_has_the_metrics_of_the_evaluation(interval, first):
     assert seen[0] == first
 
 
+class Reads(TensorDataset):
+    """Notes that samples are read."""
+
+    def __init__(self):
+        super().__init__(torch.ones(4, 4), torch.zeros(4, dtype=torch.long))
+        self.calls = []
+
+    def __getitem__(self, index):
+        if self.calls[-1:] != ["read()"]:
+            self.calls.append("read()")
+        return super().__getitem__(index)
+
+
 class Calls(ComposerClassifier):
     """Notes the calls of its methods, and where a backward begins."""
 
@@ -251,21 +277,24 @@ class Calls(ComposerClassifier):
 
 
 def test_the_events_stand_around_the_calls_of_the_model():
-    """Before and after the forward, loss and backward of each microbatch, and of an evaluation."""
+    """Before and after the reading, the parts of each microbatch, and those of an evaluation."""
 
     class Note(Callback):
         def run_event(self, event, state, logger):
             state.model.calls.append(event.value)
 
-    evaluated = TensorDataset(torch.ones(2, 4), torch.zeros(2, dtype=torch.long))
+    data = Reads()
     trainer = made(
         Note(), kind=Calls, max_duration="1ba", device_train_microbatch_size=2,
-        eval_dataloader=DataLoader(evaluated, batch_size=2),
+        train_dataloader=DataLoader(data, batch_size=4),
+        eval_dataloader=DataLoader(Reads(), batch_size=4),
     )  # fmt: skip
-    calls = trainer.state.model.calls
+    calls = data.calls = trainer.state.model.calls
     calls.clear()
     trainer.fit()
     trainer.close()
+    first = calls.index("before_dataloader")
+    assert calls[first : first + 3] == ["before_dataloader", "read()", "after_dataloader"]
     microbatch = [
         "before_forward", "forward()", "after_forward", "before_loss", "loss()", "after_loss",
         "before_backward", "backward()", "after_backward",

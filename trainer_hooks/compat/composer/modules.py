@@ -21,7 +21,6 @@ _METRICS = f"{_PACKAGE}.metrics"
 _MODELS = f"{_PACKAGE}.models.base"
 _HELPERS = f"{_PACKAGE}.utils.helpers"
 _SHARED_CALLBACKS = (
-    "export_for_inference.ExportForInferenceCallback",
     "free_outputs.FreeOutputs",
     "generate.Generate",
     "load_checkpoint.LoadCheckpoint",
@@ -61,6 +60,7 @@ _FILES = [
     "callbacks",
     "callbacks.checkpoint_saver",
     "callbacks.early_stopper",
+    "callbacks.export_for_inference",
     "callbacks.image_visualizer",
     "callbacks.lr_monitor",
     "callbacks.memory_monitor",
