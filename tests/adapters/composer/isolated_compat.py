@@ -408,7 +408,8 @@ def test_the_same_scalars_are_in_tensorboard(logged):
             for tag in events.Tags()["scalars"]:
                 if tag.startswith("hparams/") or tag == "hp_metric":
                     continue
-                rows = [(one.step, round(one.value, 5)) for one in events.Scalars(tag)]
+                # sorted, since two files of one second are read in either order
+                rows = sorted((one.step, round(one.value, 5)) for one in events.Scalars(tag))
                 measured = tag.startswith(MEASURED)
                 found[tag] = [step for step, _ in rows] if measured else rows
         return found

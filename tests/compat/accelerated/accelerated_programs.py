@@ -664,6 +664,26 @@ def epochs_of_several_runs(pa: SimpleNamespace, folder: Path) -> dict[str, Any]:
     return {"seen": seen}
 
 
+def changed_in_callbacks(pa: SimpleNamespace, folder: Path) -> dict[str, Any]:
+    """Callbacks that change the model, the loss, a rate and the weights of a run under way."""
+
+    class Changes(pa.TrainerCallback):
+        def on_training_run_start(self, trainer: Any, **kwargs: Any) -> None:
+            trainer.model = nn.Sequential(trainer.model, nn.Tanh())
+
+        def on_train_epoch_start(self, trainer: Any, **kwargs: Any) -> None:
+            trainer.optimizer.param_groups[0]["lr"] /= 2
+            trainer.loss_func = nn.CrossEntropyLoss(label_smoothing=0.1)
+
+        def on_train_epoch_end(self, trainer: Any, **kwargs: Any) -> None:
+            with torch.no_grad():
+                next(trainer.model.parameters()).mul_(0.5)
+
+    trainer = pa.Trainer(*parts(), callbacks=[Changes()])
+    trainer.train(data(), 2, data(6, 1), per_device_batch_size=4, **BOTH)
+    return outcome(trainer)
+
+
 def frozen_parts(pa: SimpleNamespace, folder: Path) -> dict[str, Any]:
     """Parts of a model, frozen and unfrozen by their place."""
     model = nn.Sequential(
@@ -703,6 +723,6 @@ PROGRAMS = {
         overridden_steps, early_stopping, evaluated, trained_twice, own_loader,
         stopped_by_raising, nan_ends_it, limited_batches, weights_and_files,
         assigned_losses, replaced_hooks, stopped_in_an_evaluation, event_named_as_a_hook,
-        attributes_of_built_ins, epochs_of_several_runs, frozen_parts,
+        attributes_of_built_ins, epochs_of_several_runs, changed_in_callbacks, frozen_parts,
     )
 }  # fmt: skip

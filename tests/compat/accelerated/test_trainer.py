@@ -288,21 +288,24 @@ def test_placeholders_can_be_computed_with() -> None:
 
 
 def test_a_handler_of_ones_own_takes_instances_and_classes() -> None:
-    """`CallbackHandler([...])` calls events with what it is given, and skips who has no method."""
+    """`CallbackHandler([...])` calls events in its order, and skips who has no method."""
     got = []
 
     class Listening(TrainerCallback):
         def my_event(self, trainer, x):
-            got.append((trainer, x))
+            got.append((type(self), trainer, x))
 
     class Other(TrainerCallback):
         pass
 
-    handler = CallbackHandler([Listening, Other()])
-    handler.call_event("my_event", "trainer", 3)
-    assert got == [("trainer", 3)]
-    assert handler.callback_list == ["Listening", "Other"]
-    assert [type(callback) for callback in handler] == [Listening, Other]
+    class Last(Listening):
+        pass
+
+    handler = CallbackHandler([Listening, Other(), Last])
+    handler.call_event("my_event", "trainer", x=3)
+    assert got == [(Listening, "trainer", 3), (Last, "trainer", 3)]
+    assert handler.callback_list == ["Listening", "Other", "Last"]
+    assert [type(callback) for callback in handler] == [Listening, Other, Last]
     handler.clear_callbacks()
     assert handler.callbacks == []
     with pytest.raises(CallbackError, match="must be a callback or a class of one"):
@@ -397,7 +400,8 @@ def test_a_trainer_listens_to_what_it_overrides() -> None:
 
     def listened(kind: type[Trainer]) -> set[str]:
         trainer = trainer_of(kind=kind)
-        trainer.callback_handler.clear_callbacks()
+        for callback in trainer.callbacks:
+            trainer.remove_callback(callback)
         relay = trainer._core.connector.relay
         relay.on_init_end(trainer)  # lets it see who takes part
         return set(relay.listened)
@@ -408,13 +412,14 @@ def test_a_trainer_listens_to_what_it_overrides() -> None:
 
 
 def test_the_trainers_handler_takes_classes_and_instances() -> None:
-    """It adds both, any number of a class, lists them, and takes all out."""
+    """It adds both, any number of a class, lists them, and takes all out; losses are kept still."""
 
     class Mine(TrainerCallback):
         pass
 
-    handler = trainer_of().callback_handler
-    handler.clear_callbacks()
+    trainer = trainer_of()
+    handler = trainer.callback_handler
+    assert handler.callback_list == []
     handler.add_callbacks([Mine, Mine()])
     handler.add_callback(Mine)
     assert [type(callback) for callback in handler] == [Mine] * 3
@@ -423,6 +428,8 @@ def test_the_trainers_handler_takes_classes_and_instances() -> None:
         handler.add_callback(3)
     handler.clear_callbacks()
     assert list(handler) == []
+    trainer.train(data(), 1, data(4), **QUICK)
+    assert sorted(trainer.run_history.get_metric_names()) == ["eval_loss_epoch", "train_loss_epoch"]
     with pytest.raises(UsageError, match="is a hook"):
         handler.call_event("on_train_epoch_end")
 
@@ -433,12 +440,15 @@ def test_the_trainers_handler_fires_an_event_with_positional_arguments() -> None
 
     class Listening(TrainerCallback):
         def my_event(self, trainer, x, y=0):
+            assert x > 0
             got.append((trainer, x, y))
 
     trainer = trainer_of(Listening())
     trainer.callback_handler.call_event("my_event", trainer, 3)
     trainer.callback_handler.call_event("my_event", x=4, y=5)
     assert got == [(trainer, 3, 0), (trainer, 4, 5)]
+    with pytest.raises(AssertionError):
+        trainer.callback_handler.call_event("my_event", x=0)
 
 
 @pytest.mark.parametrize(
@@ -468,6 +478,22 @@ def test_what_is_not_offered_says_so() -> None:
         bare.load_training_state("folder")
     with pytest.raises(AttributeError, match=r"override Trainer\.scheduler_step"):
         _ = trainer_hooks.compat.accelerated.TrainerWithTimmScheduler
+
+
+@pytest.mark.parametrize(
+    "name", ["optimizer", "scheduler", "_train_dataloader", "_eval_dataloader"]
+)
+def test_what_a_run_would_not_follow_is_refused(name) -> None:
+    """A callback that replaces what the run began with is told; between runs it can be replaced."""
+
+    class Replaces(TrainerCallback):
+        def on_training_run_start(self, trainer, **kwargs):
+            setattr(trainer, name, object())
+
+    trainer = trainer_of(Replaces)
+    with pytest.raises(UsageError, match=rf"trainer\.{name} = object in a run under way"):
+        trainer.train(data(), 1, data(4), **QUICK)
+    setattr(trainer, name, None)
 
 
 def test_a_scheduler_that_is_there_already_steps() -> None:

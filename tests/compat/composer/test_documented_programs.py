@@ -50,7 +50,8 @@ def test_the_first_program_of_the_guide_runs(net, loader, monkeypatch, tmp_path)
         loggers=[WandBLogger(), kept],
     )
     trainer.fit()
-    assert wandb.run is not None
+    assert wandb.run.summary["lr-SGD/group0"] == 0.1
+    assert wandb.run.summary["throughput/batches_per_sec"] > 0
     trainer.close()
     assert wandb.run is None, "the next trainer would log to it"
     wandb.teardown()

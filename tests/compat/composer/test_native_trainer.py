@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 
 import pytest
@@ -162,6 +163,35 @@ def test_one_that_joins_later_is_told(bare, recorder, loader) -> None:
     trainer.fit(module, loader())
     assert recorder.names[:2] == ["init", "before_load"]
     assert Counter(recorder.names)["batch_end"] == 4
+
+
+def test_callbacks_are_closed_when_the_trainer_goes(bare, recorder, loader) -> None:
+    """Without `close()` too, also of a fit that fails; then they may be in another trainer."""
+
+    class Fails(Callback):
+        def batch_end(self, state, logger):
+            raise LookupError("here")
+
+    trainer = bare(recorder, Fails())
+    with pytest.raises(LookupError):
+        trainer.fit(Plain(), loader())
+    del trainer
+    gc.collect()
+    assert recorder.names[-2:] == ["close", "post_close"]
+    bare(recorder).fit(Plain(), loader())
+
+
+def test_gradients_are_clipped_after_the_train_batch(bare, loader) -> None:
+    """`AFTER_TRAIN_BATCH` sees the gradients of the window that the step is made with."""
+    norms = []
+
+    class Look(Callback):
+        def after_train_batch(self, state, logger):
+            gradients = [parameter.grad for parameter in state.model.parameters()]
+            norms.append(float(torch.nn.utils.get_total_norm(gradients)))
+
+    bare(Look(), gradient_clip_val=0.01, accumulate_grad_batches=2).fit(Plain(), loader())
+    assert norms == pytest.approx([0.01, 0.01], rel=1e-3)
 
 
 def test_a_module_with_its_own_step_has_no_forward_events(bare, recorder, loader) -> None:

@@ -236,6 +236,28 @@ def test_a_close_that_fails_stops_nobody(make, recorder, caplog) -> None:
     assert (bad.closed, recorder.names[-2:]) == (0, ["close", "post_close"])
 
 
+def test_a_fit_that_fails_is_closed_like_any_other(make) -> None:
+    """Every callback is closed, and then each has its `post_close`."""
+    calls = []
+
+    class Fails(Callback):
+        def batch_end(self, state, logger):
+            raise LookupError("here")
+
+        def close(self, state, logger):
+            calls.append("close")
+
+        def post_close(self):
+            calls.append("post_close")
+
+    trainer = make(Fails(), type("Second", (Fails,), {})())
+    with pytest.raises(LookupError):
+        trainer.fit()
+    assert calls == []
+    trainer.close()
+    assert calls == ["close", "close", "post_close", "post_close"]
+
+
 def test_the_guard_against_two_trainers(make, recorder) -> None:
     """A callback that is still open in one trainer is refused by another until that is closed."""
     first = make(recorder)

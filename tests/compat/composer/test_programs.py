@@ -453,13 +453,19 @@ def test_a_saver_of_ones_own(make, tmp_path) -> None:
 
 
 def test_callbacks_of_trainer_hooks_take_part(make, loader) -> None:
-    """Callbacks and loggers of trainer_hooks may stand beside Composer's."""
+    """Callbacks and loggers of trainer_hooks may stand beside Composer's, and call the module."""
     from trainer_hooks.callbacks import LambdaCallback
     from trainer_hooks.loggers import InMemoryLogger as Native
 
-    steps, native = [], Native()
-    own = LambdaCallback(on_train_batch_end=lambda trainer, *_: steps.append(trainer.global_step))
-    make(own, LRMonitor(), loggers=[native]).fit()
+    steps, outputs, native = [], [], Native()
+    batch = loader(8, 8).dataset[5:]
+    own = LambdaCallback(
+        on_train_batch_end=lambda trainer, *_: steps.append(trainer.global_step),
+        on_fit_end=lambda trainer, module: outputs.append(module(batch)),
+    )
+    trainer = make(own, LRMonitor(), loggers=[native])
+    trainer.fit()
+    assert torch.equal(outputs[0], trainer.state.model(batch))
     assert steps == [1, 2, 3, 4]
     assert [value for _, value in native.history("lr-SGD/group0")] == [0.1] * 4
     assert len(native.history("loss/train/total")) == 4

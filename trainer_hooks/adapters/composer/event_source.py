@@ -6,10 +6,12 @@ The adapters of this folder use it for callbacks of the installed Composer, and
 
 from __future__ import annotations
 
+import atexit
 from dataclasses import dataclass
 from datetime import timedelta
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from weakref import WeakSet
 
 import torch
 
@@ -649,6 +651,23 @@ def close_callbacks(callbacks: Iterable[Any], state: Any, logger: Any) -> None:
             callback.post_close()
         except Exception:  # noqa: BLE001 - logged; the others have their turn
             log.exception("%s.post_close() failed", type(callback).__qualname__)
+
+
+_OPEN: WeakSet[Any] = WeakSet()
+"""The event sources whose callbacks are closed when Python exits."""
+
+
+def close_at_exit(source: Any) -> None:
+    """Call `close()` of an event source when Python exits, unless it is gone by then."""
+    _OPEN.add(source)
+
+
+def _close_all() -> None:
+    for source in list(_OPEN):
+        source.close()
+
+
+atexit.register(_close_all)
 
 
 def advance_timestamp(now: Any, counts: tuple[int, int, int], seconds: float) -> Any:

@@ -6,12 +6,10 @@ and load, format names, and decide when something is due. Importing this module 
 
 from __future__ import annotations
 
-import atexit
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 from composer.core import DataSpec, Evaluator, Precision, State
 from composer.loggers import Logger, LoggerDestination
@@ -21,6 +19,7 @@ from composer.utils import get_device
 from trainer_hooks.adapters.composer.event_source import (
     EventSource,
     advance_timestamp,
+    close_at_exit,
     close_callbacks,
 )
 from trainer_hooks.adapters.composer.loggers import TrainerDestination
@@ -398,9 +397,6 @@ class _TrainerDestination(TrainerDestination, LoggerDestination):  # type: ignor
 
 # --- the events ---
 
-_OPEN: WeakSet[AdapterEventSource] = WeakSet()
-"""The event sources whose callbacks are closed when Python exits."""
-
 
 class AdapterEventSource(EventSource):
     """The state, logger and events that all adapted callbacks of one trainer share.
@@ -422,7 +418,7 @@ class AdapterEventSource(EventSource):
         self.trainer = trainer
         self.logger = AdapterLogger(self.state, trainer)
         self._counts = self._previous_counts = (0, 0, 0)
-        _OPEN.add(self)
+        close_at_exit(self)
 
     def begin_run(self, module: Any) -> None:
         """Show the module of a run on the state, as a ComposerModel."""
@@ -491,11 +487,3 @@ class AdapterEventSource(EventSource):
 
     def __del__(self) -> None:
         self.close()
-
-
-def _close_all() -> None:
-    for source in list(_OPEN):
-        source.close()
-
-
-atexit.register(_close_all)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.callback import Callback
@@ -68,13 +67,20 @@ class TrainerCallbackHandler(CallbackHandler):
 
     Args:
         trainer: the Trainer.
+        hidden: classes of callbacks that are the trainer's own work: they are not listed, and stay
+            when the others are removed.
     """
 
-    callbacks = property(attrgetter("_trainer.callbacks"))
-    """The callbacks, in the order in which they are called."""
-
-    def __init__(self, trainer: Any) -> None:
+    def __init__(self, trainer: Any, hidden: tuple[type, ...] = ()) -> None:
         self._trainer = trainer
+        self._hidden = hidden
+
+    def _listed(self) -> list[Callback]:
+        listed = self._trainer.callbacks
+        return [callback for callback in listed if not isinstance(callback, self._hidden)]
+
+    callbacks = property(_listed)
+    """The callbacks, in the order in which they are called."""
 
     def add_callback(self, callback: Callback | type[Callback]) -> None:
         """Register a callback, or an instance of a class that takes no arguments.

@@ -150,7 +150,8 @@ class ExportForInferenceCallback(Callback):
     def on_train_start(self, trainer: Trainer, module: Module) -> None:
         """Decide whether a sample must be taken from the first batch."""
         self._needs_sample = (
-            self._sample_call is None and sample_of(module, self.sample_input) is None
+            self._sample_call is None
+            and sample_of(self._exported(module), self.sample_input) is None
         )
 
     def on_train_batch_start(
@@ -159,7 +160,8 @@ class ExportForInferenceCallback(Callback):
         """Register a hook that takes the sample, if there is none yet."""
         if self._needs_sample:
             # a hook fires in `module(...)` alone, and not where a step calls `self.forward(...)`
-            self._hook = module.register_forward_pre_hook(self._keep_sample, with_kwargs=True)
+            exported = self._exported(module)
+            self._hook = exported.register_forward_pre_hook(self._keep_sample, with_kwargs=True)
 
     def on_train_batch_end(
         self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
@@ -182,14 +184,19 @@ class ExportForInferenceCallback(Callback):
         # on rank 0 alone: an export is no collective, and all ranks have the same weights
         if not is_real_fit(trainer) or trainer.interrupted or not trainer.is_global_zero:
             return
-        sample = sample_of(module, self.sample_input) or self._sample_call
+        exported = self._exported(module)
+        sample = sample_of(exported, self.sample_input) or self._sample_call
         if sample is None:
             raise self._missing_sample(module)
-        export_call(module, sample, self._options)
+        export_call(exported, sample, self._options)
 
     def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:
         """Remove the hook."""
         self._remove_hook()
+
+    def _exported(self, module: Module) -> nn.Module:
+        """Return the module to export; a subclass may return a part of it."""
+        return module
 
     def _keep_sample(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]

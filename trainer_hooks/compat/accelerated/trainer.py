@@ -148,8 +148,17 @@ DEFAULT_CALLBACKS: tuple[type[Callback], ...] = get_default_callbacks()
 """The callbacks of a Trainer for which none are passed."""
 
 _STATE_FILE = "state.ckpt"
-_NOT_OFFERED = {"load_training_state": "pass the folder to train(resume_from=...)"}
 """The file in a folder of `save_training_state`."""
+
+_NOT_OFFERED = {"load_training_state": "pass the folder to train(resume_from=...)"}
+
+_KEPT_IN_A_RUN = {
+    "optimizer": "Change its param_groups in place, or pass the other one to Trainer",
+    "scheduler": "Override create_scheduler, or pass create_scheduler_fn to train",
+    "_train_dataloader": "Override create_train_dataloader",
+    "_eval_dataloader": "Override create_eval_dataloader",
+}
+"""Attributes that a run reads as it begins, with the place for another value."""
 
 
 class Trainer(BaseTrainer):
@@ -489,16 +498,17 @@ class Trainer(BaseTrainer):
         """Step with the overridden `optimizer_step`, on the wrapper that counts optimizer steps."""
         # it computes the gradients, and the overridden method takes no closure
         optimizer_closure()
-        kept, self.optimizer = self.optimizer, optimizer
+        attributes = vars(self)  # past the check for users
+        kept, attributes["optimizer"] = self.optimizer, optimizer
         try:
             self.optimizer_step()
         finally:
-            self.optimizer = kept
+            attributes["optimizer"] = kept
 
     @property
     def callback_handler(self) -> TrainerCallbackHandler:
         """The callbacks, and events of the user's own."""
-        return TrainerCallbackHandler(self)
+        return TrainerCallbackHandler(self, hidden=(LossTracker,))
 
     # --- the model, and files ---
 
@@ -591,6 +601,16 @@ class Trainer(BaseTrainer):
             self.optimizer if load_optimizer else None,
             self.scheduler if load_scheduler else None,
         )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; one that a run reads as it begins can be set between runs alone."""
+        core = vars(self).get("_core")
+        if name in _KEPT_IN_A_RUN and core is not None and core.fn is not None:
+            raise UsageError(
+                f"trainer.{name} = {type(value).__qualname__} in a run under way: the run keeps "
+                f"the one that it began with. {_KEPT_IN_A_RUN[name]}."
+            )
+        super().__setattr__(name, value)
 
     def __getattr__(self, name: str) -> NoReturn:
         """Raise an error for an unknown member; it names a replacement for one of theirs."""

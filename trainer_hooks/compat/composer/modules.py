@@ -21,7 +21,6 @@ _METRICS = f"{_PACKAGE}.metrics"
 _MODELS = f"{_PACKAGE}.models.base"
 _HELPERS = f"{_PACKAGE}.utils.helpers"
 _SHARED_CALLBACKS = (
-    "export_for_inference.ExportForInferenceCallback",
     "free_outputs.FreeOutputs",
     "generate.Generate",
     "load_checkpoint.LoadCheckpoint",
@@ -34,6 +33,7 @@ _EXPORTS = (
     # modules of Composer, module that defines the names, the names
     *((f"callbacks.{path}", _CALLBACKS, name)
       for path, name in (row.split(".") for row in _SHARED_CALLBACKS)),
+    ("callbacks.grad_monitor", _CALLBACKS, "GradMonitor"),  # of older releases
     ("devices", f"{_PACKAGE}.core.state", "Device"),
     ("devices.device", f"{_PACKAGE}.core.state", "Device"),
     ("loggers.cometml_logger", _TRACKERS, "CometMLLogger"),
@@ -60,6 +60,7 @@ _FILES = [
     "callbacks",
     "callbacks.checkpoint_saver",
     "callbacks.early_stopper",
+    "callbacks.export_for_inference",
     "callbacks.image_visualizer",
     "callbacks.lr_monitor",
     "callbacks.memory_monitor",

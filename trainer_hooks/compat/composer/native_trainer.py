@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import warn
+from trainer_hooks.adapters.composer.event_source import close_at_exit
 from trainer_hooks.adapters.composer.loggers import TrainerDestination
 from trainer_hooks.compat.composer.core.engine import Engine
 from trainer_hooks.compat.composer.core.event import Event
@@ -31,7 +32,16 @@ _STEP_EVENTS = (Event.BEFORE_FORWARD, Event.AFTER_FORWARD, Event.BEFORE_LOSS, Ev
 
 
 class NativeEventSource(EngineEventSource):
-    """The event source for Composer's callbacks in a trainer that knows nothing of Composer."""
+    """The event source for Composer's callbacks in a trainer that knows nothing of Composer.
+
+    Args:
+        engine: the engine that calls the callbacks. It is closed once nothing refers to the trainer
+            and its source, or when Python exits.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        close_at_exit(self)
 
     def on_fit_start(self, listener: EventListener, trainer: Any, module: Any) -> None:
         """Fire `FIT_START`, and warn callbacks with events that will not fire."""
@@ -45,6 +55,14 @@ class NativeEventSource(EngineEventSource):
         if duration is not None and duration.unit.value in {"sec", "iter", "dur"}:
             return Time.from_timestring(str(duration))
         return super().duration_of(trainer)
+
+    def close(self) -> None:
+        """Close the callbacks, if they are still open."""
+        self.engine.close()
+
+    # a method and no finalizer of the trainer: the state refers to the trainer by its module
+    def __del__(self) -> None:
+        self.close()
 
     def _warn_of_own_step(self, module: Any) -> None:
         for callback in self.state.callbacks:

@@ -96,6 +96,7 @@ class TrainerEventSource(EngineEventSource):
             they are logged under.
         microbatches: the microbatches of the training batch that are still to come; None if it is
             not split.
+        is_step_forward: whether the next forward is that of a step, for the batch on the state.
         steps_schedulers_each_batch: whether schedulers count batches; otherwise they count epochs.
         spins_loaders: whether the next fit begins without a checkpoint, which holds what loaders
             have drawn.
@@ -112,6 +113,7 @@ class TrainerEventSource(EngineEventSource):
         self.evaluator: Evaluator | None = None
         self.batch_losses: dict[str, Any] = {}
         self.microbatches: Iterator[Any] | None = None
+        self.is_step_forward = False
         self.steps_schedulers_each_batch = True
         self.spins_loaders = True
         self.last_checkpoint_event: Event | None = None
@@ -259,6 +261,7 @@ class TrainerEventSource(EngineEventSource):
         if self.spec is not None:
             self.state.batch = self.spec.microbatch_transforms(self.state.batch)
         listener.fire("before_forward")
+        self.is_step_forward = True
 
     def on_after_loss(
         self, listener: EventListener, _trainer: Any, _module: Any, _loss: Any
@@ -455,6 +458,13 @@ class TrainerEventSource(EngineEventSource):
             batch = spec.microbatch_transforms(spec.batch_transforms(batch))
         super().on_predict_batch_start(listener, trainer, module, batch, *indices)
 
+    def on_predict_before_forward(
+        self, listener: EventListener, _trainer: Any, _module: Any
+    ) -> None:
+        """Fire `PREDICT_BEFORE_FORWARD`; the forward that follows is the step's."""
+        listener.fire("predict_before_forward")
+        self.is_step_forward = True
+
     def on_predict_batch_end(
         self,
         listener: EventListener,
@@ -604,8 +614,11 @@ class ComposerModule(Module):
         self.source = source
 
     def forward(self, batch: Any) -> Any:
-        """Return the model's outputs for the batch on the state."""
-        state = self.source.state
+        """Return the model's outputs: in a step for the batch on the state, else for `batch`."""
+        source, state = self.source, self.source.state
+        if not source.is_step_forward:  # a callback's own call
+            return self.model(batch)
+        source.is_step_forward = False
         # not `batch`: a callback or a microbatch split may have replaced it on the state
         state.outputs = self.model(state.batch)
         return state.outputs

@@ -71,8 +71,10 @@ def test_arguments_outside_their_rule_are_refused(make) -> None:
 
 
 def test_it_is_a_model_checkpoint() -> None:
-    """It is that callback, with other arguments."""
+    """It is that callback, with other arguments, and pytorch-accelerated's defaults."""
     assert issubclass(SaveBestModelCallback, ModelCheckpoint)
+    saver = SaveBestModelCallback()
+    assert (saver.save_path, saver.watch_metric) == ("best_model.pt", "eval_loss_epoch")
 
 
 def test_the_best_weights_are_in_the_file_and_in_the_module(trained, Scripted, tmp_path) -> None:

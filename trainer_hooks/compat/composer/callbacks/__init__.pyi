@@ -1,4 +1,3 @@
-from trainer_hooks.callbacks import ExportForInferenceCallback as ExportForInferenceCallback
 from trainer_hooks.callbacks import FreeOutputs as FreeOutputs
 from trainer_hooks.callbacks import Generate as Generate
 from trainer_hooks.callbacks import LoadCheckpoint as LoadCheckpoint
@@ -11,6 +10,7 @@ from .activation_monitor import ActivationMonitor as ActivationMonitor
 from .checkpoint_saver import CheckpointSaver as CheckpointSaver
 from .early_stopper import EarlyStopper as EarlyStopper
 from .early_stopper import ThresholdStopper as ThresholdStopper
+from .export_for_inference import ExportForInferenceCallback as ExportForInferenceCallback
 from .image_visualizer import ImageVisualizer as ImageVisualizer
 from .memory_monitor import MemoryMonitor as MemoryMonitor
 from .nan_monitor import NaNMonitor as NaNMonitor
