@@ -370,6 +370,18 @@ def test_states_take_the_type_of_parameters_that_have_another_one_now() -> None:
     other.step()
 
 
+def test_states_stay_as_saved_where_the_file_holds_an_average_of_another_type() -> None:
+    """The average of a callback takes the place of the weights, and may be of another type."""
+    one, other = Stepping("NAdam", torch.float64), Stepping("NAdam", torch.float64)
+    one.step()
+    other.optimization.load_state_dict(
+        {**one.optimization.state_dict(), "state_dict": {"weight": one.weight.float()}}
+    )
+    assert all(map(_same, one.states(), other.states()))
+    [state] = other.optimization.optimizers[0].state.values()
+    assert (state["exp_avg"].dtype, state["mu_product"].dtype) == (torch.float64, torch.float32)
+
+
 def test_a_resume_in_double_precision_is_exact(quiet_trainer, tmp_path) -> None:
     """An optimizer that keeps a number in another type than the weights goes on bit for bit."""
 

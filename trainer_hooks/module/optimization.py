@@ -191,24 +191,33 @@ class Optimization:
                         f"another in its place when it was saved, or does so now, let it do the "
                         "same in both runs, in on_fit_start."
                     ) from error
+        self._undo_casts(state_dict)
+        # torch's schedulers warn if they step before the optimizer, which stepped before. One may
+        # drive an optimizer that a wrapper took the place of
+        driven = (getattr(scheduler, "optimizer", None) for scheduler in self._bare_schedulers())
+        for stepped in (*self.optimizers, *driven):
+            getattr(stepped, "__dict__", {})["_opt_called"] = True
+
+    def _undo_casts(self, state_dict: Mapping[str, Any]) -> None:
+        """Give the tensors of loaded states their saved dtypes, unless the weights had another.
+
+        Torch casts each floating-point tensor of a state to its parameter's dtype, which for some
+        loses precision, such as the product of NAdam's momenta.
+        """
         weights = state_dict.get("state_dict", {}).values()
         dtypes = {value.dtype for value in weights if isinstance(value, Tensor)}
         for optimizer, state in zip(self.optimizers, state_dict["optimizer_states"], strict=True):
-            # torch casts each floating-point tensor of a state to its parameter's dtype, which for
-            # some loses precision, such as the product of NAdam's momenta
             if not isinstance(state, Mapping) or "param_groups" not in state:
                 continue  # of a wrapper, whose state has a form of its own
             indices = [index for group in state["param_groups"] for index in group["params"]]
             parameters = [p for group in optimizer.param_groups for p in group["params"]]
             states = state.get("state", {})  # a custom optimizer may keep its states elsewhere
             for index, parameter in zip(indices, parameters, strict=True):
-                if index in states and (not dtypes or parameter.dtype in dtypes):
-                    _as_saved(optimizer.state.get(parameter), states[index])
-        # torch's schedulers warn if they step before the optimizer, which stepped before. One may
-        # drive an optimizer that a wrapper took the place of
-        driven = (getattr(scheduler, "optimizer", None) for scheduler in self._bare_schedulers())
-        for stepped in (*self.optimizers, *driven):
-            getattr(stepped, "__dict__", {})["_opt_called"] = True
+                if index in states:
+                    # the weights in the file may be an average of another dtype
+                    before = dtypes | _dtypes_alike(states[index], parameter)
+                    if not dtypes or parameter.dtype in before:
+                        _as_saved(optimizer.state.get(parameter), states[index])
 
     def load_options(self, state_dict: Mapping[str, Any]) -> None:
         """Restore the options of the groups, such as `lr`, and the schedulers, of a loaded state.
@@ -670,6 +679,18 @@ def without_step(optimizer: Optimizer, owner: str) -> ManualOptimizer:
         owner: the module's name, for the message.
     """
     return ManualOptimizer(optimizer, _Refusal(owner))
+
+
+def _dtypes_alike(state: Any, parameter: Tensor) -> set[torch.dtype]:
+    """Return the dtypes of the tensors in a parameter's state that are as large as it is.
+
+    Most optimizers keep such a tensor in the parameter's dtype. Of one number a tensor may be a
+    count.
+    """
+    if not isinstance(state, Mapping) or parameter.ndim == 0:
+        return set()
+    tensors = (value for value in state.values() if isinstance(value, Tensor))
+    return {tensor.dtype for tensor in tensors if tensor.shape == parameter.shape}
 
 
 def _as_saved(loaded: Any, saved: Any) -> Any:
