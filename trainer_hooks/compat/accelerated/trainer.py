@@ -604,9 +604,21 @@ class Trainer(BaseTrainer):
 
 
 def _limits() -> list[Callback]:
-    """Return the callback that the environment asks for, as in `LimitBatches`."""
+    """Return the callback that the environment asks for, as in `LimitBatches`.
+
+    Raises:
+        OptionError: the variable is neither a whole number of at least 1 nor `none`.
+    """
     limit = os.environ.get(LIMIT_BATCHES_ENV_VAR, "none")
-    return [] if limit.lower() == "none" else [LimitBatchesCallback(int(limit))]
+    if limit.lower() == "none":
+        return []
+    try:
+        return [LimitBatchesCallback(int(limit))]
+    except ValueError:
+        raise OptionError(
+            f"{LIMIT_BATCHES_ENV_VAR}={limit!r} in the environment: it must be a whole number of "
+            "at least 1, or none. Set it to the number of batches of each epoch, or unset it."
+        ) from None
 
 
 def _file_of(path: str | os.PathLike[str]) -> Path:

@@ -36,6 +36,9 @@ LIMIT_BATCHES_ENV_VAR = "PT_ACC_LIMIT_BATCHES"
 class LimitBatches:
     """Context in which each Trainer that is made gets a `LimitBatchesCallback`.
 
+    It sets an environment variable and removes it at its end, as in pytorch-accelerated: a value
+    that the variable had before is lost.
+
     Args:
         num_batches: the number of batches.
     """
