@@ -144,6 +144,10 @@ HERE_ALONE = {
         "adapters/accelerated_and_transformers/test_data_attributes.py"
         "::test_an_assigned_loss_that_would_be_ignored_is_refused"
     ),
+    "At `on_train_step_end` `batch_output` has": (
+        "adapters/accelerated_and_transformers/test_data_attributes.py"
+        "::test_what_a_step_returns_beside_its_loss_is_asked_for_in_vain"
+    ),
     # transformers
     "A checkpoint keeps `log_history` without times": (
         "adapters/accelerated_and_transformers/test_logs.py"

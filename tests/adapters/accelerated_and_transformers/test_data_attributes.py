@@ -84,6 +84,39 @@ def test_an_assigned_loss_that_would_be_ignored_is_refused():
         _fit(Weighs())
 
 
+def test_what_a_step_returns_beside_its_loss_is_asked_for_in_vain():
+    """A training step ends before it returns there; an evaluation's entries are all there."""
+    found = []
+
+    class Returns(Line):
+        def forward(self, x):
+            return self.layer(x)
+
+        def training_step(self, batch, batch_idx):
+            logits = self(batch[0])
+            return {"loss": logits.square().mean(), "logits": logits}
+
+        def validation_step(self, batch, batch_idx):
+            logits = self(batch[0])
+            return {"loss": logits.square().mean(), "logits": logits}
+
+    class Looks(pa.callbacks.TrainerCallback):
+        def on_eval_step_end(self, trainer, batch_output, **kwargs):
+            found.append(sorted(batch_output))
+
+        def on_train_step_end(self, trainer, batch_output, **kwargs):
+            found.append([*batch_output, batch_output["model_outputs"]])
+            assert "logits" not in batch_output
+            if trainer.run_history.current_epoch == 2:
+                batch_output["logits"]
+
+    trainer = Trainer(callbacks=[Looks()], max_epochs=2, **QUIET_OPTIONS)
+    with pytest.raises(KeyError, match=r"batch_output\['logits'\] at 'on_train_step_end'"):
+        trainer.fit(Returns(), DataLoader(DATA, batch_size=8), DataLoader(DATA, batch_size=8))
+    step = ["loss", "model_outputs", "batch_size", None]
+    assert found == [step, ["batch_size", "logits", "loss", "model_outputs"], step]
+
+
 @pytest.mark.parametrize("name", ["_train_dataloader", "_eval_dataloader"])
 def test_a_loader_that_a_guest_puts_in_is_refused(name):
     """Their Trainer goes on with the loader; here its place in the data would be lost."""

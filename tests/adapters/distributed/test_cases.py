@@ -96,6 +96,7 @@ def test_callbacks_know_their_process(tmp_path) -> None:
         assert first["seen"] == [True, True, 2, True, 0]
         assert second["seen"] == [False, True, 2, False, 1]
         assert first["saved"]
+        assert first["gathered"] == [[[0, 7], [1, 7], [1, 8]], [0, 1]] == second["gathered"]
 
 
 @pytest.mark.skipif(
