@@ -164,6 +164,32 @@ def composer_callbacks(folder):
     return {**found, "seen": seen[0], "saved": saved}
 
 
+def composer_evaluations(folder):
+    """The events of a validation of two loaders, with the label of each end."""
+    import composer
+
+    calls = []
+
+    class Listens(composer.Callback):
+        def eval_start(self, state, logger):
+            calls.append("eval_start")
+
+        def eval_batch_end(self, state, logger):
+            calls.append("eval_batch_end")
+
+        def eval_end(self, state, logger):
+            batches = state.eval_timestamp.batch.value
+            calls.append(["eval_end", state.dataloader_label, batches])
+
+    class Two(Net):
+        def validation_step(self, batch, batch_idx, dataloader_idx=0):
+            self.log("loss", self.loss(self(batch), batch), sync_dist=True)
+
+    made = trainer(folder, Listens(), max_epochs=1, limit_val_batches=2)
+    made.fit(Two(), loader(), [loader(), loader()])
+    return calls
+
+
 def composer_model(folder):
     """A ComposerModel with metrics, which the processes share."""
     from composer.models import ComposerModel
