@@ -1,7 +1,8 @@
 """Each difference that docs/foreign-callbacks.md tells of is shown by a test.
 
-The tables map the first words of a row of the page to a test, `FILE::NAME`, or to a program of
-`tests/programs` that declares it. Events of Composer whose row tells of a difference are rows, too.
+The tables map the first words of a row of the page to a test, `FILE::NAME`, or several, or to a
+program of `tests/programs` that declares it. Events of Composer whose row tells of a difference are
+rows, too.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ BOTH_SIDES = {
     ),
     # Composer
     "`before_dataloader`": (
-        "adapters/composer/test_composer.py::test_it_resumes_inside_an_epoch_as_in_composer"
+        "adapters/composer/test_composer.py::test_it_resumes_inside_an_epoch_as_in_composer",
+        "adapters/composer/isolated_checks.py::test_a_window_is_a_batch",
     ),
     "`init`": (
         "adapters/composer/isolated_checks.py"
@@ -103,13 +105,15 @@ BOTH_SIDES = {
         "adapters/ignite/test_cases.py::test_it_does_what_it_does_at_home"
     ),
     "A handler on an event of your own is refused": (
-        "adapters/ignite/test_handlers.py::test_a_resume_inside_an_epoch_begins_it_again"
+        "adapters/ignite/test_handlers.py::test_an_event_of_ones_own_is_refused",
+        "adapters/ignite/test_handlers.py::test_a_resume_inside_an_epoch_begins_it_again",
     ),
     "`engine.interrupt()` fires `INTERRUPT`": (
         "adapters/ignite/test_handlers.py::test_an_interrupt_ends_the_fit_without_its_last_events"
     ),
     "`engine.state.max_epochs` may be set": (
-        "adapters/ignite/test_handlers.py::test_a_handler_changes_the_number_of_epochs"
+        "adapters/ignite/test_handlers.py::test_a_handler_changes_the_number_of_epochs",
+        "adapters/ignite/test_handlers.py::test_a_new_batch_of_a_handler_is_refused",
     ),
     "A handler that is added to an event in the middle": (
         "adapters/ignite/test_handlers.py"
@@ -127,9 +131,14 @@ BOTH_SIDES = {
 
 HERE_ALONE = {
     # Lightning
-    "A saver's `on_train_epoch_end`, `on_train_batch_end`": (
-        "adapters/lightning/isolated_checks.py"
-        "::test_a_resume_from_a_savers_file_fires_no_hook_twice"
+    "A saver's `on_train_epoch_end`, `on_train_batch_end`": tuple(
+        f"adapters/lightning/isolated_checks.py::{test}"
+        for test in (
+            "test_a_resume_from_a_savers_file_fires_no_hook_twice",
+            "test_the_words_find_the_files_of_guests",
+            "test_a_guest_saves_when_the_process_is_told_to_end",
+            "test_a_guest_saves_when_it_is_asked",
+        )
     ),
     "A value that is logged without `sync_dist=True`": (
         "adapters/lightning/test_distributed.py::test_what_is_not_synced_is_decided_by_rank_zero"
@@ -217,9 +226,10 @@ def test_each_row_has_one_entry() -> None:
     assert sorted(itertools.chain.from_iterable(found.values())) == sorted(entries)
 
 
-@pytest.mark.parametrize(("row", "place"), [*BOTH_SIDES.items(), *HERE_ALONE.items()])
-def test_the_test_of_a_row_is_there(row: str, place: str) -> None:
+@pytest.mark.parametrize(("row", "places"), [*BOTH_SIDES.items(), *HERE_ALONE.items()])
+def test_the_test_of_a_row_is_there(row: str, places: str | tuple[str, ...]) -> None:
     """The file defines the test; a program declares the row itself."""
-    file, _, name = place.partition("::")
-    text = (TESTS / file).read_text(encoding="utf-8")
-    assert (f"def {name}(" if name else row) in text
+    for place in [places] if isinstance(places, str) else places:
+        file, _, name = place.partition("::")
+        text = (TESTS / file).read_text(encoding="utf-8")
+        assert (f"def {name}(" if name else row) in text
