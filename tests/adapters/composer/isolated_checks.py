@@ -336,6 +336,18 @@ class Several(Ours):
         return super().validation_step(batch, batch_idx)
 
 
+def test_loaders_in_a_dict_and_batches_in_a_list_are_evaluated():
+    for make, ends in (
+        (lambda: {"a": loader(), "b": loader()}, [["eval_0", 4], ["eval_1", 4]]),
+        (lambda: list(loader()), [["eval", 4]]),
+    ):
+        hearing = Hearing(lambda s, _: [s.dataloader_label, s.eval_timestamp.batch.value],
+                          "eval_end")  # fmt: skip
+        trainer = train([hearing], fits=False)
+        trainer.fit(Several(), loader(), make())
+        assert hearing.found == ends
+
+
 def test_each_loader_ends_when_it_is_over():
     def look(state, _):
         metric = state.eval_metrics[state.dataloader_label]["MulticlassAccuracy"].compute()
