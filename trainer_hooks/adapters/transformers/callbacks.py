@@ -459,12 +459,15 @@ class TransformersAdapter(HostedCallback):
         own: dict[str, Callable[..., object]] = {
             "on_train_begin": self._begin_training,
             "on_optimizer_step": self._after_step,
-            "on_step_end": self._after_batch,
             "on_log": self._log,
             "on_train_end": self._end_training,
         }
         if event in own:
             return own[event]
+        if event == "on_step_end":
+            # looked up here, once: the walk through the base classes would cost each batch
+            ends = frozenset(filter(self.guest_has, ("on_step_end", "on_substep_end")))
+            return partial(self._after_batch, ends)
         if hook in ("on_validation_batch_end", "on_test_batch_end"):
             return self._after_evaluation_batch
         if event is None or not self.guest_has(event):
@@ -545,11 +548,14 @@ class TransformersAdapter(HostedCallback):
         _event_objects(trainer).learning_rate = float(optimizer.param_groups[0]["lr"])
         self._call_if_there("on_optimizer_step", trainer, module, is_counted=False)
 
-    def _after_batch(self, trainer: Any, module: Any, outputs: Any, *_: Any) -> None:
+    def _after_batch(
+        self, ends: frozenset[str], trainer: Any, module: Any, outputs: Any, *_: Any
+    ) -> None:
         """Count a batch; inside a window it ends with another event than the window's last."""
         _event_objects(trainer).count_training_batch(trainer, outputs)
         event = "on_substep_end" if trainer.progress.batches_in_window else "on_step_end"
-        self._call_if_there(event, trainer, module)
+        if event in ends:
+            self._call(event, trainer, module)
 
     def _after_evaluation_batch(
         self, trainer: Any, module: Any, _: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
