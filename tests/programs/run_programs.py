@@ -11,7 +11,8 @@ callback. A file says these things of itself, as constants:
 - `HOSTED`: why its objects cannot be given to our Trainer. A program whose trainer takes other
   arguments than ours has a function `hosted` in place of it.
 - `COPIES`: packages of others that are ported with it.
-- `KILLED`: why a killed and resumed run is not the whole one; see `kill_programs.py`.
+- `KILLED`: why a killed and resumed run is not the whole one; see `kill_programs.py`. `PORTED` and
+  `KILLED_HOSTED`: why it is not killed ported, or hosted.
 """
 
 from __future__ import annotations

@@ -29,12 +29,7 @@ finally:
     sys.path.pop(0)
 
 ALL = [(framework, name) for framework in PACKAGES for name in programs(framework)]
-KILLED = [
-    (framework, name, way)
-    for framework, name in ALL
-    if framework != "composer"
-    for way in ways(framework)
-]
+KILLED = [(framework, name, way) for framework, name in ALL for way in ways(framework)]
 """The programs that are killed, and how they run here."""
 
 TABLES = ("differences-from-lightning", "coming-from-composer", "coming-from-pytorch-accelerated",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 import pytorch_accelerated as pa
 import torch
@@ -10,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data._utils.collate import default_collate
 
 from trainer_hooks import Module, Trainer
-from trainer_hooks.errors import UsageError
+from trainer_hooks.errors import CheckpointError, UsageError
 
 pytestmark = pytest.mark.slow  # the import of the framework alone is
 
@@ -84,6 +86,39 @@ def test_an_assigned_loss_that_would_be_ignored_is_refused():
         _fit(Weighs())
 
 
+def test_what_a_step_returns_beside_its_loss_is_asked_for_in_vain():
+    """A training step ends before it returns there; an evaluation's entries are all there."""
+    found = []
+
+    class Returns(Line):
+        def forward(self, x):
+            return self.layer(x)
+
+        def training_step(self, batch, batch_idx):
+            logits = self(batch[0])
+            return {"loss": logits.square().mean(), "logits": logits}
+
+        def validation_step(self, batch, batch_idx):
+            logits = self(batch[0])
+            return {"loss": logits.square().mean(), "logits": logits}
+
+    class Looks(pa.callbacks.TrainerCallback):
+        def on_eval_step_end(self, trainer, batch_output, **kwargs):
+            found.append(sorted(batch_output))
+
+        def on_train_step_end(self, trainer, batch_output, **kwargs):
+            found.append([*batch_output, batch_output["model_outputs"]])
+            assert "logits" not in batch_output
+            if trainer.run_history.current_epoch == 2:
+                batch_output["logits"]
+
+    trainer = Trainer(callbacks=[Looks()], max_epochs=2, **QUIET_OPTIONS)
+    with pytest.raises(KeyError, match=r"batch_output\['logits'\] at 'on_train_step_end'"):
+        trainer.fit(Returns(), DataLoader(DATA, batch_size=8), DataLoader(DATA, batch_size=8))
+    step = ["loss", "model_outputs", "batch_size", None]
+    assert found == [step, ["batch_size", "logits", "loss", "model_outputs"], step]
+
+
 @pytest.mark.parametrize("name", ["_train_dataloader", "_eval_dataloader"])
 def test_a_loader_that_a_guest_puts_in_is_refused(name):
     """Their Trainer goes on with the loader; here its place in the data would be lost."""
@@ -112,6 +147,61 @@ def test_a_loader_that_a_guest_puts_in_is_refused(name):
         _fit(Replaces())
     limit = pa.callbacks.LimitBatchesCallback(1)
     assert _fit(limit).global_step == 1
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: pa.callbacks.SaveTrainingStateCallback("states", save_every_n_epochs=1),
+        lambda: Ends("states"),
+    ],
+)
+def test_a_state_is_a_file_that_neither_trainer_resumes_from(make, tmp_path, monkeypatch):
+    """There it is several files; here one, which theirs cannot read, and ours says what to take."""
+    monkeypatch.chdir(tmp_path)
+    layer = torch.nn.Linear(2, 1)
+
+    def theirs(*callbacks):
+        optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+        return pa.Trainer(layer, torch.nn.MSELoss(), optimizer, callbacks)
+
+    def states():
+        return [
+            (folder, sorted(path.name for path in folder.iterdir()))
+            for folder in sorted((tmp_path / "states").rglob("*"))
+            if folder.is_dir() and any(path.is_file() for path in folder.iterdir())
+        ]
+
+    theirs(make()).train(DATA, 1, DATA, per_device_batch_size=4)
+    (folder, there), *_ = states()
+    theirs().train(DATA, 1, DATA, per_device_batch_size=4, resume_from=folder)
+    shutil.rmtree("states")
+    options = {**QUIET_OPTIONS, "max_epochs": 1, "enable_checkpointing": True}
+    Trainer(callbacks=[make()], **options).fit(
+        Line(), DataLoader(DATA, batch_size=4), DataLoader(DATA, batch_size=4)
+    )
+    (folder, here), *_ = states()
+    assert here == ["training_state.pt"] != there
+    assert len(there) > 1
+    with pytest.raises(FileNotFoundError, match=r"pytorch_model\.bin"):
+        theirs().train(DATA, 1, DATA, per_device_batch_size=4, resume_from=folder)
+    with pytest.raises(CheckpointError, match="is no trainer checkpoint"):
+        Trainer(max_epochs=2, **QUIET_OPTIONS).fit(
+            Line(), DataLoader(DATA, batch_size=4), ckpt_path=folder / here[0]
+        )
+
+
+class Ends(pa.callbacks.WSDCheckpointCallback):
+    """The same, which saves a state at the end of the run and needs no schedule."""
+
+    def on_training_run_start(self, trainer, **kwargs):
+        pass
+
+    def on_train_step_end(self, trainer, **kwargs):
+        pass
+
+    def on_training_run_end(self, trainer, **kwargs):
+        self._save_pre_decay(trainer, 1)
 
 
 def test_an_evaluation_in_an_overridden_end_of_a_step_comes_after_the_step():

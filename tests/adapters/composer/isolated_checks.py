@@ -85,6 +85,8 @@ def test_a_window_is_a_batch():
     assert hearing.found == [[1, 12], [2, 16]]
     assert [count[e] for e in ("batch_start", "batch_end", "batch_checkpoint")] == [2, 2, 2]
     assert [count[e] for e in ("after_dataloader", "before_forward", "after_backward")] == [4] * 3
+    # one more for the end of the loader, as with windows of one batch
+    assert count["before_dataloader"] == 5
     assert seen(lambda s, _: str(s.dataloader_len), accumulate_grad_batches=3) == ["2ba", "2ba"]
 
 
@@ -94,6 +96,30 @@ def test_a_step_of_its_own_has_the_same_events():
     assert all(alive)
     assert own.events == plain.events
     assert own.found == [True] * 4
+    calls = []
+
+    class Notes(OwnStep):
+        def training_step(self, batch, batch_idx):
+            calls.append("step")
+            self.full = super().training_step(batch, batch_idx)
+            return self.full
+
+    def look(state, _):
+        calls.append("event")
+        return [state.outputs.numel(), state.loss.numel()]
+
+    for event, order, sizes in (
+        ("before_forward", ["event", "step"], [0, 0]),
+        ("after_forward", ["step", "event"], [0, 1]),
+        ("before_loss", ["step", "event"], [0, 1]),
+    ):
+        calls.clear()
+        found = seen(look, event, Notes())
+        assert (calls[:2], found[0]) == (order, sizes), (event, calls[:2], found)
+    module = Notes()
+    shares = seen(lambda state, _: float(state.loss / module.full), "after_loss", module,
+                  accumulate_grad_batches=2)  # fmt: skip
+    assert shares == [0.5] * 4
 
 
 def test_several_callbacks_have_the_same_events():
@@ -310,6 +336,18 @@ class Several(Ours):
         return super().validation_step(batch, batch_idx)
 
 
+def test_loaders_in_a_dict_and_batches_in_a_list_are_evaluated():
+    for make, ends in (
+        (lambda: {"a": loader(), "b": loader()}, [["eval_0", 4], ["eval_1", 4]]),
+        (lambda: list(loader()), [["eval", 4]]),
+    ):
+        hearing = Hearing(lambda s, _: [s.dataloader_label, s.eval_timestamp.batch.value],
+                          "eval_end")  # fmt: skip
+        trainer = train([hearing], fits=False)
+        trainer.fit(Several(), loader(), make())
+        assert hearing.found == ends
+
+
 def test_each_loader_ends_when_it_is_over():
     def look(state, _):
         metric = state.eval_metrics[state.dataloader_label]["MulticlassAccuracy"].compute()
@@ -390,13 +428,15 @@ def test_an_end_by_steps_inside_an_epoch_evaluates_before_the_end_of_the_fit():
 
 def test_optimizers_are_made_by_the_fit_that_follows_the_init():
     def look(state, _):
-        return len(state.optimizers)
+        return [len(state.optimizers), state.train_dataloader is None]
 
-    for event, expected in (("init", [1, 0]), ("fit_start", [1, 1])):
+    for event, expected in (
+        ("init", [[1, True], [0, True]]), ("fit_start", [[1, False], [1, False]]),
+    ):  # fmt: skip
         there, here = Hearing(look, event), Hearing(look, event)
         Program(lambda there=there: there).train_there("1ep")
         train([here])
-        assert [there.found, here.found] == [[count] for count in expected], event
+        assert [there.found, here.found] == [[state] for state in expected], event
 
 
 def test_the_batch_of_a_window_is_its_first_and_then_its_last():

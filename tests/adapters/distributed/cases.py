@@ -129,12 +129,19 @@ def accelerated_callbacks(folder):
                     accelerator.is_main_process, accelerator.process_index,
                 ]
             )  # fmt: skip
+            if step == 0:
+                rows = torch.tensor([[RANK, 7.0], [-1.0, -1.0], [RANK, 8.0]][: RANK + 2])
+                gathered.append(trainer.gather(rows, padding_value=-1).tolist())
+                gathered.append(trainer.gather(torch.tensor(RANK)).tolist())
             if step == 2 and RANK == 1:
                 raise callbacks.StopTrainingError("enough")
 
+    gathered = []
     saver = callbacks.SaveBestModelCallback(str(Path(folder, "best.pt")))
     found = fitted(folder, Stopping(), saver)
-    return {**found, "seen": seen[0], "saved": Path(folder, "best.pt").exists()}
+    return {
+        **found, "seen": seen[0], "saved": Path(folder, "best.pt").exists(), "gathered": gathered,
+    }  # fmt: skip
 
 
 def composer_callbacks(folder):
@@ -155,6 +162,32 @@ def composer_callbacks(folder):
     found = fitted(folder, Stopping(), saver)
     saved = sorted(path.name for path in Path(folder, "saved").glob("*"))
     return {**found, "seen": seen[0], "saved": saved}
+
+
+def composer_evaluations(folder):
+    """The events of a validation of two loaders, with the label of each end."""
+    import composer
+
+    calls = []
+
+    class Listens(composer.Callback):
+        def eval_start(self, state, logger):
+            calls.append("eval_start")
+
+        def eval_batch_end(self, state, logger):
+            calls.append("eval_batch_end")
+
+        def eval_end(self, state, logger):
+            batches = state.eval_timestamp.batch.value
+            calls.append(["eval_end", state.dataloader_label, batches])
+
+    class Two(Net):
+        def validation_step(self, batch, batch_idx, dataloader_idx=0):
+            self.log("loss", self.loss(self(batch), batch), sync_dist=True)
+
+    made = trainer(folder, Listens(), max_epochs=1, limit_val_batches=2)
+    made.fit(Two(), loader(), [loader(), loader()])
+    return calls
 
 
 def composer_model(folder):

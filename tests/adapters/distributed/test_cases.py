@@ -96,6 +96,7 @@ def test_callbacks_know_their_process(tmp_path) -> None:
         assert first["seen"] == [True, True, 2, True, 0]
         assert second["seen"] == [False, True, 2, False, 1]
         assert first["saved"]
+        assert first["gathered"] == [[[0, 7], [1, 7], [1, 8]], [0, 1]] == second["gathered"]
 
 
 @pytest.mark.skipif(
@@ -103,12 +104,17 @@ def test_callbacks_know_their_process(tmp_path) -> None:
 )
 def test_callbacks_and_models_of_composer_know_their_process(tmp_path) -> None:
     """One rank's stop ends both, though a saver waits for all; a model's metrics are shared."""
-    found = two(tmp_path, ["composer_callbacks", "composer_model"], STAND_INS)
+    cases = ["composer_callbacks", "composer_evaluations", "composer_model"]
+    found = two(tmp_path, cases, STAND_INS)
     first, second = found["composer_callbacks"]
     assert (first["steps"], second["steps"]) == (7, 7)
     assert (first["seen"], second["seen"]) == ([0, 2, 0], [1, 2, 1])
     files = ["ep0-ba2-rank0.pt", "ep0-ba4-rank0.pt", "ep1-ba6-rank0.pt", "latest-rank0.pt"]
     assert first["saved"] == second["saved"] == files
+    first, second = found["composer_evaluations"]
+    ends = [["eval_end", label, 2] for label in ("eval_0", "eval_1")]
+    batches = ["eval_start", "eval_batch_end", "eval_batch_end"]
+    assert first == second == [*batches, *batches, *ends]
     first, second = found["composer_model"]
     assert first == second
     assert (first["steps"], first["label"]) == (12, ["metrics/eval/mean"])

@@ -421,6 +421,61 @@ def case_a_resume_in_the_middle(kind: type) -> Any:
     )  # fmt: skip
 
 
+def case_an_order_of_batches(kind: type) -> Any:
+    """The samples of a training loader that each trainer divides, in their order."""
+
+    class Reads(Net):
+        def training_step(self, batch, batch_idx):
+            samples.extend(int(64 * row[0] / 4) for row in batch)
+            return super().training_step(batch, batch_idx)
+
+    samples: list = []
+    trainer(kind, max_epochs=1).fit(Reads(), whole())
+    return samples
+
+
+def case_unfrozen_later(kind: type) -> Any:
+    """Weights of each rank that are frozen at first, and trained in the second epoch."""
+
+    class Unfreezes(theirs.BaseFinetuning):
+        def freeze_before_training(self, pl_module):
+            self.freeze(pl_module.body)
+
+        def finetune_function(self, pl_module, epoch, optimizer):
+            if epoch == 1:
+                self.unfreeze_and_add_param_group(pl_module.body, optimizer, lr=0.1)
+
+    class Tuned(Net):
+        def __init__(self):
+            super().__init__()
+            self.body = torch.nn.Linear(4, 4)
+
+        def training_step(self, batch, batch_idx):
+            return self.layer(self.body(batch)).pow(2).mean()
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.layer.parameters(), 0.1)
+
+    module = Tuned()
+    before = weights(module.body)
+    trainer(kind, Unfreezes(), max_epochs=2).fit(module, shares())
+    return before, weights(module.body)
+
+
+def case_a_search_of_a_learning_rate(kind: type) -> Any:
+    """A search in two processes: its number of rates, or how it is refused."""
+    finder = theirs.LearningRateFinder(num_training_steps=4, early_stop_threshold=None)
+
+    class Rated(Net):
+        lr = 0.1
+
+    try:
+        trainer(kind, finder, max_epochs=3).fit(Rated(), shares())
+    except trainer_hooks.errors.TrainerHooksError as error:
+        return str(error)
+    return len(finder.optimal_lr.results["lr"])
+
+
 BUILT_IN = (
     "ModelCheckpoint-last", "EarlyStopping", "LearningRateMonitor-step", "ModelPruning",
     "StochasticWeightAveraging-norm", "Timer", "WeightAveraging",

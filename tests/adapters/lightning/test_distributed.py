@@ -21,6 +21,12 @@ NAMES = [
     for line in TEXT.splitlines()
     if line.startswith("def case_")
 ]
+DIFFERENT = {
+    "case_early_stopping_by_one", "case_an_order_of_batches", "case_unfrozen_later",
+    "case_a_search_of_a_learning_rate",
+}  # fmt: skip
+"""Cases whose outcome is a difference of the docs' page."""
+
 BUILT_IN = TEXT.partition("\nBUILT_IN = (")[2].partition(")")[0].split('"')[1::2]
 
 pytestmark = [
@@ -68,7 +74,7 @@ def run_in_two(folder: Path) -> list[dict]:
     return [json.loads(target.read_text(encoding="utf-8")) for target in targets]
 
 
-@pytest.mark.parametrize("name", sorted({*NAMES} - {"case_early_stopping_by_one"}))
+@pytest.mark.parametrize("name", sorted({*NAMES} - DIFFERENT))
 def test_processes_do_what_they_do_at_home(results, name: str) -> None:
     """What callbacks ask and do, log, write and stop is the same in both, in each rank."""
     for rank in range(2):
@@ -82,6 +88,38 @@ def test_what_is_not_synced_is_decided_by_rank_zero(results) -> None:
     for rank in range(2):
         epochs, *_ = results[rank]["case_early_stopping_by_one"]["here"]["found"]
         assert epochs == 6
+
+
+def found(results, name: str, side: str) -> list:
+    """Return the outcome of a case in each rank."""
+    assert "raised" not in results[0][name][side], results[0][name][side]
+    return [of_rank[name][side]["found"] for of_rank in results]
+
+
+def test_training_loaders_keep_their_order(results) -> None:
+    """Here each rank has its share in the loader's order; there they are shuffled."""
+    here, there = (found(results, "case_an_order_of_batches", side) for side in ("here", "there"))
+    assert here == [list(range(0, 16, 2)), list(range(1, 16, 2))]
+    assert sorted(there[0] + there[1]) == list(range(16))
+    assert any(share != sorted(share) for share in there)
+
+
+def test_weights_that_are_unfrozen_later_are_those_of_all_ranks(results) -> None:
+    """Here they are equal in all ranks; there each rank trains its own."""
+    (before, first), (_, second) = found(results, "case_unfrozen_later", "here")
+    assert first == second != before
+    (before, first), (_, second) = found(results, "case_unfrozen_later", "there")
+    assert len({*map(tuple, (before, first, second))}) == 3
+
+
+def test_a_search_of_a_learning_rate_takes_one_process(results) -> None:
+    """Here it is refused in several, with the rule."""
+    here, there = (
+        found(results, "case_a_search_of_a_learning_rate", side) for side in ("here", "there")
+    )
+    assert here[0] == here[1]
+    assert "process" in here[0]
+    assert there == [4, 4]
 
 
 @pytest.mark.parametrize("name", BUILT_IN)

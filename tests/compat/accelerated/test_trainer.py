@@ -506,6 +506,9 @@ def test_a_scheduler_that_is_there_already_steps() -> None:
     trainer.train(data(), 1, **QUICK)
     assert optimizer.param_groups[0]["lr"] == 0.5**4
     assert torch.equal(trainer.gather(torch.ones(2)), torch.ones(2))
+    padded = torch.tensor([[1.0, -1.0], [-1.0, -1.0]])
+    assert torch.equal(trainer.gather(padded, padding_value=-1), padded[:1])
+    assert torch.equal(trainer.gather({"rows": padded})["rows"], padded)
 
 
 def test_what_programs_take_from_the_accelerator() -> None:

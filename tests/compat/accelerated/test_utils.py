@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 from torch.utils.data import TensorDataset
 
 from trainer_hooks.compat import accelerated
 from trainer_hooks.compat.accelerated import utils
+from trainer_hooks.errors import OptionError
 
 ROWS = TensorDataset(torch.arange(48.0).reshape(12, 4) / 48, torch.arange(12.0)[:, None] / 12)
 
@@ -81,6 +84,20 @@ def test_batches_are_limited_in_the_context(home, monkeypatch) -> None:
     ) == 0
     monkeypatch.setenv(utils.LIMIT_BATCHES_ENV_VAR, "None")
     accelerated.Trainer(torch.nn.Linear(1, 1), None, None, callbacks=[])
+    for package in (home, utils):
+        monkeypatch.setenv(utils.LIMIT_BATCHES_ENV_VAR, "3")
+        with package.LimitBatches(2):
+            pass
+        assert utils.LIMIT_BATCHES_ENV_VAR not in os.environ
+
+
+@pytest.mark.parametrize("limit", ["many", "0", "1.5", ""])
+def test_a_limit_in_the_environment_that_is_no_number_is_refused(limit, monkeypatch) -> None:
+    """The message names the variable, its value and the rule."""
+    monkeypatch.setenv(utils.LIMIT_BATCHES_ENV_VAR, limit)
+    message = f"^PT_ACC_LIMIT_BATCHES={limit!r} in the environment: it must be a whole number"
+    with pytest.raises(OptionError, match=message):
+        accelerated.Trainer(torch.nn.Linear(1, 1), None, None, callbacks=[])
 
 
 def test_a_slice_of_a_loader_has_its_length() -> None:

@@ -65,8 +65,18 @@ class CollateFn:
 
 
 class AutoEncoderTrainer(Trainer):
+    def train_epoch_start(self):
+        super().train_epoch_start()
+        self.current_step = 0
+
+    def optimizer_step(self):
+        super().optimizer_step()
+        self.current_step += 1
+        self.callback_handler.call_event("on_invoke_parameters", self)
+
     def calculate_train_batch_loss(self, batch):
         loss, *_ = self.model(**batch)
+        self.callback_handler.call_event("on_invoke_loss", self.gather(loss.detach()).item())
         return {"loss": loss, "batch_size": batch["faces"].size(0)}
 
     def calculate_eval_batch_loss(self, batch):
@@ -94,6 +104,21 @@ class CheckpointCallback(TrainerCallback):
             )
 
 
+class DebugLogs(TrainerCallback):
+    """Keeps losses and the sizes of gradients, at events that the Trainer calls itself."""
+
+    def __init__(self, names, every=2):
+        self.names, self.every, self.losses, self.sizes = names, every, [], []
+
+    def on_invoke_loss(self, loss):
+        self.losses.append(loss)
+
+    def on_invoke_parameters(self, trainer):
+        if trainer.current_step % self.every == 0:
+            found = dict(trainer.model.named_parameters())
+            self.sizes.append([found[name].grad.norm().item() for name in self.names])
+
+
 class JsonLogs(LogMetricsCallback):
     def log_metrics(self, trainer, metrics):
         with Path("metrics.jsonl").open("a") as file:
@@ -104,10 +129,10 @@ def main():
     torch.manual_seed(2)
     config = AutoEncoderConfig.from_dict({"hidden": 10, "unknown": 1})
     model = AutoEncoder(**asdict(config))
-    saver, data = CheckpointCallback("saved"), digits(72)
+    saver, debug, data = CheckpointCallback("saved"), DebugLogs(["decoder.weight"]), digits(72)
     trainer = AutoEncoderTrainer(
         model=model, loss_func=None, optimizer=torch.optim.Adam(model.parameters(), lr=0.01),
-        callbacks=[*get_default_callbacks(progress_bar=False), saver, JsonLogs()],
+        callbacks=[*get_default_callbacks(progress_bar=False), saver, JsonLogs(), debug],
     )  # fmt: skip
     options = {"per_device_batch_size": 16, "collate_fn": CollateFn(),
                "train_dataloader_kwargs": {"shuffle": False, "num_workers": 0}}  # fmt: skip
@@ -127,4 +152,4 @@ def main():
     )  # fmt: skip
     lines = Path("metrics.jsonl").read_text().splitlines()
     return {"logs": [json.loads(line) for line in lines], "rate": rate, "steps": saver.steps,
-            "book": again.book.sum().item()}  # fmt: skip
+            "book": again.book.sum().item(), "losses": debug.losses, "sizes": debug.sizes}  # fmt: skip

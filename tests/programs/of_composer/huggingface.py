@@ -13,6 +13,7 @@ DIFFERENCES = {
     "ported:port": "wrap the model in a ComposerModel whose loss returns outputs.loss",
     "ported:raised": "wrap the model in a ComposerModel whose loss returns outputs.loss",
 }
+PORTED = "its import is refused, so that there is no fit to kill"
 
 
 def parts():

@@ -7,6 +7,7 @@ The adapters of this folder use it for callbacks of the installed Composer, and
 from __future__ import annotations
 
 import atexit
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from time import perf_counter
@@ -522,11 +523,11 @@ class EventSource:
 
     def describe_loader(self, trainer: Any, index: int) -> tuple[Any, str, int]:
         """Return a loader that is evaluated, its label, and its number of batches (-1: unknown)."""
-        loaders = trainer.test_dataloaders if trainer.testing else trainer.val_dataloaders
+        given = trainer.test_dataloaders if trainer.testing else trainer.val_dataloaders
         lengths = trainer.num_test_batches if trainer.testing else trainer.num_val_batches
-        several = isinstance(loaders, list | tuple)
-        loader = loaders[index] if several and len(loaders) > index else loaders
-        default_label = f"eval_{index}" if several and len(loaders) > 1 else "eval"
+        loaders = separate_loaders(given, len(lengths))
+        loader = loaders[index] if index < len(loaders) else given
+        default_label = f"eval_{index}" if len(loaders) > 1 else "eval"
         length = lengths[index] if index < len(lengths) else -1
         is_endless = length == float("inf")
         return loader, trainer.dataloader_label or default_label, -1 if is_endless else int(length)
@@ -686,3 +687,17 @@ def advance_timestamp(now: Any, counts: tuple[int, int, int], seconds: float) ->
         in_epoch = following.batch_in_epoch + more
         following = following.copy(batch=following.batch + more, batch_in_epoch=in_epoch)
     return following
+
+
+def separate_loaders(given: Any, count: int) -> list[Any]:
+    """Return the loaders of an evaluation, which are given alone, in a list or in a dict.
+
+    Args:
+        given: the loaders, or None.
+        count: the number of loaders; a list of another length holds the batches of one loader.
+    """
+    if isinstance(given, Mapping):
+        return list(given.values())
+    if isinstance(given, list | tuple) and len(given) == count:
+        return list(given)
+    return [] if given is None else [given]

@@ -85,8 +85,8 @@ EVENTS_WITH_LOSS = _IN_STEP | {"batch_end"}
 """Events at which `state.outputs` and `state.loss` are set although their hooks receive neither."""
 
 DECLARED: dict[str, str] = {
-    "init": "in the first run, once the model is on its device. The state has optimizers and "
-    "loaders from `fit_start` on, when a fit has made them",
+    "init": "in the first run, once the model is on its device. The state has optimizers from "
+    "`fit_start` on, when a fit has made them",
     "before_dataloader": "with `accumulate_grad_batches` once for each batch of ours, so several "
     "times in a window, which is Composer's batch. A resume skips batches without firing it",
     "after_dataloader": "with `accumulate_grad_batches` once for each batch of ours",

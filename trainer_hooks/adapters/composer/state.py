@@ -21,6 +21,7 @@ from trainer_hooks.adapters.composer.event_source import (
     advance_timestamp,
     close_at_exit,
     close_callbacks,
+    separate_loaders,
 )
 from trainer_hooks.adapters.composer.loggers import TrainerDestination
 from trainer_hooks.adapters.composer.state_changes import StateChanges
@@ -429,9 +430,7 @@ class AdapterEventSource(EventSource):
 
     def evaluators_of(self, trainer: Any) -> list[Evaluator]:
         """Return an Evaluator for each validation loader."""
-        loaders = trainer.val_dataloaders
-        if not isinstance(loaders, list | tuple):
-            loaders = [] if loaders is None else [loaders]
+        loaders = separate_loaders(trainer.val_dataloaders, len(trainer.num_val_batches))
         several = len(loaders) > 1
         evaluators = []
         for index, loader in enumerate(loaders):
@@ -440,7 +439,13 @@ class AdapterEventSource(EventSource):
             # the trainer shares out the batches
             spec = DataSpec(())
             spec.dataloader = getattr(loader, "dataloader", loader)
-            evaluators.append(Evaluator(label=label, dataloader=spec, metric_names=[]))
+            # Composer demands a size where the loader has none, as one of several loaders together
+            size = None if hasattr(spec.dataloader, "batch_size") else 1
+            evaluators.append(
+                Evaluator(
+                    label=label, dataloader=spec, metric_names=[], device_eval_microbatch_size=size
+                )
+            )
         return evaluators
 
     def follow_progress(self, trainer: Any) -> None:

@@ -28,6 +28,17 @@ BATCH_HOOKS = frozenset({"on_train_batch_start", "on_after_forward", "on_before_
 """Hooks of ours that together give the arguments of `on_train_step_end`."""
 
 
+class _StepOutput(dict[str, Any]):
+    """The `batch_output` of a training step; another key is an error that says where to look."""
+
+    def __missing__(self, key: str) -> Any:
+        raise KeyError(
+            f"batch_output[{key!r}] at {STEP_END!r}: here it has {', '.join(self)}, not the other "
+            "entries that the module's training_step returns. Read them at 'on_eval_step_end', or "
+            "train with the Trainer of trainer_hooks.compat.accelerated."
+        )
+
+
 class EventTranslation:
     """Mixin that calls the methods of a listener at the hooks which stand for its events."""
 
@@ -58,7 +69,7 @@ class EventTranslation:
             batch: the batch.
             loss: the loss whose backward follows.
         """
-        return {"loss": loss, "model_outputs": outputs, "batch_size": count_samples(batch)}
+        return _StepOutput(loss=loss, model_outputs=outputs, batch_size=count_samples(batch))
 
     def _evaluation_output(self, outputs: Any, batch: Any) -> dict[str, Any]:
         """Return the `batch_output` of an evaluation step.

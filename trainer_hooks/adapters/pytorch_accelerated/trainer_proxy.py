@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader
 
 from trainer_hooks.adapters.proxy import PartialProxy, Proxy, missing_attribute
 from trainer_hooks.adapters.pytorch_accelerated.callback_handler import TrainerCallbackHandler
+from trainer_hooks.adapters.pytorch_accelerated.gathering import gather_rows
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.connector.registry import adapt_if_foreign
 from trainer_hooks.errors import UsageError
@@ -71,15 +72,22 @@ class RunConfigProxy(PartialProxy):
         self.num_epochs = trainer.max_epochs
         self.gradient_accumulation_steps = trainer.accumulate_grad_batches
         self.gradient_clip_value = trainer.gradient_clip_val
-        self.max_num_train_steps = None if trainer.max_steps < 0 else trainer.max_steps
         windows = -(-trainer.num_training_batches // self.gradient_accumulation_steps)
         self.num_update_steps_per_epoch = self.num_local_update_steps_per_epoch = windows
+        # where epochs end the run, one step more than they have, as there
+        is_endless = trainer.max_epochs is None or trainer.max_epochs < 0
+        steps = None if is_endless else trainer.max_epochs * windows + 1
+        self.max_num_train_steps = steps if trainer.max_steps < 0 else trainer.max_steps
         self.is_local_process_zero = trainer.local_rank == 0
         self.is_world_process_zero = trainer.is_global_zero
         self.is_distributed = trainer.world_size > 1
         # "no" is accelerate's word for full precision
         self.mixed_precision = "no" if trainer.precision == "32-true" else trainer.precision
         self.num_processes = trainer.world_size
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values by name, without those of the loaders, such as batch sizes."""
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
 
 class AccelerateProxy(PartialProxy):
@@ -207,6 +215,10 @@ class AcceleratedTrainerProxy(Proxy):
     def get_model(self) -> Any:
         """Return the model, which is not wrapped here."""
         return self.model
+
+    def gather(self, tensor: Any, padding_value: float | None = None) -> Any:
+        """Return the rows of all ranks without those of padding, as `gather_rows`."""
+        return gather_rows(self.proxy_target.strategy, tensor, padding_value)
 
     create_scheduler_fn = property(lambda _: None)
     """The function that makes the scheduler: the module makes its own here."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import time
-from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -24,7 +23,7 @@ from trainer_hooks.data.batch_counts import count_samples
 from trainer_hooks.runtime.rng import isolated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from torch import Tensor, nn
 
@@ -109,6 +108,7 @@ class EventObjects:
         self.lasting: dict[str, Any] = {}
         self.learning_rate: float | None = None
         self.grad_norm: Tensor | float | None = None
+        self.parameters: list[nn.Parameter] = []
         self.logged_step = -1
         self.is_endless = False
         self._evaluation = _Meter()
@@ -186,6 +186,8 @@ class EventObjects:
             # ProgressCallback takes the length of its bar from it, which of a list is another one
             "eval_dataloader": loaders[0] if is_one else loaders,
         }
+        # the walk through the modules costs more than all else of a batch
+        self.parameters = list(module.parameters())
         state.num_train_epochs = trainer.max_epochs
         state.is_world_process_zero = trainer.is_global_zero
         state.is_local_process_zero = trainer.local_rank == 0
@@ -350,18 +352,15 @@ class _Meter:
         return speeds
 
 
-@contextmanager
-def _without_gradients(module: nn.Module) -> Iterator[None]:
-    """Show a module whose gradients are cleared; here they stay until the next window begins."""
-    gradients = [(p, p.grad) for p in module.parameters() if p.grad is not None]
-    for parameter, _ in gradients:
-        parameter.grad = None
-    try:
-        yield
-    finally:
-        for parameter, gradient in gradients:
-            if parameter.grad is None:
-                parameter.grad = gradient
+def _take_gradients(parameters: Iterable[nn.Parameter]) -> list[tuple[nn.Parameter, Tensor]]:
+    """Clear gradients, which stay here until the next window begins, and return them."""
+    gradients = []
+    for parameter in parameters:
+        # read once: torch makes a new object for each read
+        if (gradient := parameter.grad) is not None:
+            gradients.append((parameter, gradient))
+            parameter.grad = None
+    return gradients
 
 
 _EVENT_OBJECTS: WeakKeyDictionary[Any, EventObjects] = WeakKeyDictionary()
@@ -460,12 +459,15 @@ class TransformersAdapter(HostedCallback):
         own: dict[str, Callable[..., object]] = {
             "on_train_begin": self._begin_training,
             "on_optimizer_step": self._after_step,
-            "on_step_end": self._after_batch,
             "on_log": self._log,
             "on_train_end": self._end_training,
         }
         if event in own:
             return own[event]
+        if event == "on_step_end":
+            # looked up here, once: the walk through the base classes would cost each batch
+            ends = frozenset(filter(self.guest_has, ("on_step_end", "on_substep_end")))
+            return partial(self._after_batch, ends)
         if hook in ("on_validation_batch_end", "on_test_batch_end"):
             return self._after_evaluation_batch
         if event is None or not self.guest_has(event):
@@ -546,11 +548,14 @@ class TransformersAdapter(HostedCallback):
         _event_objects(trainer).learning_rate = float(optimizer.param_groups[0]["lr"])
         self._call_if_there("on_optimizer_step", trainer, module, is_counted=False)
 
-    def _after_batch(self, trainer: Any, module: Any, outputs: Any, *_: Any) -> None:
+    def _after_batch(
+        self, ends: frozenset[str], trainer: Any, module: Any, outputs: Any, *_: Any
+    ) -> None:
         """Count a batch; inside a window it ends with another event than the window's last."""
         _event_objects(trainer).count_training_batch(trainer, outputs)
         event = "on_substep_end" if trainer.progress.batches_in_window else "on_step_end"
-        self._call_if_there(event, trainer, module)
+        if event in ends:
+            self._call(event, trainer, module)
 
     def _after_evaluation_batch(
         self, trainer: Any, module: Any, _: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
@@ -585,9 +590,14 @@ class TransformersAdapter(HostedCallback):
             more["lr_scheduler"] = schedulers[0].scheduler if schedulers else None
             more |= objects.lasting
         has_gradients = module is None or event in _WITH_GRADIENTS
-        with nullcontext() if has_gradients else _without_gradients(module):
-            method = getattr(self.guest, event)
+        gradients = () if has_gradients else _take_gradients(objects.parameters)
+        method = getattr(self.guest, event)
+        try:
             method(self.args or objects.args, objects.state, objects.control, **more)
+        finally:
+            for parameter, gradient in gradients:
+                if parameter.grad is None:
+                    parameter.grad = gradient
         if event == "on_save":
             objects.find_best_folder(self.args or objects.args)
         if module is not None:

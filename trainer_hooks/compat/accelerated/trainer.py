@@ -16,6 +16,7 @@ from trainer_hooks.adapters.pytorch_accelerated.callback_handler import (
     as_callback,
 )
 from trainer_hooks.adapters.pytorch_accelerated.events import EVENTS
+from trainer_hooks.adapters.pytorch_accelerated.gathering import gather_rows
 from trainer_hooks.adapters.pytorch_accelerated.trainer_proxy import load_states
 from trainer_hooks.callbacks import Checkpoint, ProgressBar
 from trainer_hooks.compat.accelerated.callbacks.batch_limits import LimitBatchesCallback
@@ -547,18 +548,14 @@ class Trainer(BaseTrainer):
             ),
         )
 
-    def gather(self, tensor: Tensor, padding_value: Any = None) -> Tensor:
-        """Return a tensor as it is, which is that of all processes if there is one.
+    def gather(self, tensor: Any, padding_value: float | None = None) -> Any:
+        """Return the rows of all processes, one process below another.
 
-        Raises:
-            UsageError: there are several processes.
+        Args:
+            tensor: a tensor of shape (rows, ...), or a nesting of such.
+            padding_value: rows that hold this value alone are left out; None to leave out none.
         """
-        if self.world_size > 1:
-            raise UsageError(
-                f"gather(...) in {self.world_size} processes, padding_value={padding_value!r}: use "
-                "trainer.module.all_gather(tensor), which returns one of each process."
-            )
-        return tensor
+        return gather_rows(self.strategy, tensor, padding_value)
 
     def save_checkpoint(
         self,
@@ -624,9 +621,21 @@ class Trainer(BaseTrainer):
 
 
 def _limits() -> list[Callback]:
-    """Return the callback that the environment asks for, as in `LimitBatches`."""
+    """Return the callback that the environment asks for, as in `LimitBatches`.
+
+    Raises:
+        OptionError: the variable is neither a whole number of at least 1 nor `none`.
+    """
     limit = os.environ.get(LIMIT_BATCHES_ENV_VAR, "none")
-    return [] if limit.lower() == "none" else [LimitBatchesCallback(int(limit))]
+    if limit.lower() == "none":
+        return []
+    try:
+        return [LimitBatchesCallback(int(limit))]
+    except ValueError:
+        raise OptionError(
+            f"{LIMIT_BATCHES_ENV_VAR}={limit!r} in the environment: it must be a whole number of "
+            "at least 1, or none. Set it to the number of batches of each epoch, or unset it."
+        ) from None
 
 
 def _file_of(path: str | os.PathLike[str]) -> Path:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import distributed, nn
 
+from trainer_hooks.adapters.pytorch_accelerated.gathering import remove_padding
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Self
@@ -35,6 +37,9 @@ LIMIT_BATCHES_ENV_VAR = "PT_ACC_LIMIT_BATCHES"
 
 class LimitBatches:
     """Context in which each Trainer that is made gets a `LimitBatchesCallback`.
+
+    It sets an environment variable and removes it at its end, as in pytorch-accelerated: a value
+    that the variable had before is lost.
 
     Args:
         num_batches: the number of batches.
@@ -161,16 +166,3 @@ def worker_init_fn(worker_id: int) -> int:
         worker_id: the worker's number.
     """
     return torch.seed() + worker_id
-
-
-def remove_padding(padded_tensor: Tensor, pad_value: float) -> Tensor:
-    """Return a tensor without the rows that hold padding alone.
-
-    Args:
-        padded_tensor: rows, of any further dimensions.
-        pad_value: the value of padding.
-    """
-    is_padding = (padded_tensor == pad_value).flatten(1).all(1) if padded_tensor.ndim > 1 else (
-        padded_tensor == pad_value
-    )  # fmt: skip
-    return padded_tensor[~is_padding]
