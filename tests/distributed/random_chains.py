@@ -68,6 +68,11 @@ DDP_OPTIONS: dict[str | None, Options] = {
 
 WAYS = ("kill", "kill", "SIGTERM", "SIGUSR1", "SIGINT", "error", "disk", "disk")
 DISK = ("fsync", "replace", "rename", "link", "symlink", "unlink")
+FIRST_TOGETHER = 3
+"""The number of the first hook, `setup`, at which the ranks have met.
+
+Torch lets a rank wait half an hour for one that was killed before.
+"""
 SEED = 5
 """The random seed of a stage that finds no checkpoint, as of the uncut run."""
 
@@ -321,6 +326,8 @@ def examine(options: Options, cuts: list[Cut], folder: Path) -> list[str]:
         if cut is not None:
             # calls to the disk are about as many as a tenth of the hooks'
             cut["at"] = 1 + int(cut["where"] * events * (0.15 if cut["way"] == "disk" else 0.7))
+            if cut["way"] != "disk":
+                cut["at"] = max(cut["at"], FIRST_TOGETHER)
         has_checkpoint = any((place / "checkpoints").glob("[!.]*.ckpt"))
         seed = SEED + number * 100 if has_checkpoint else SEED
         codes, output = _stage(options, place, seed, cut)

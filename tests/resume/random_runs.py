@@ -234,4 +234,7 @@ def _broken_off(
     fired = [hook for hook in hooks if counts.get(hook)]  # none if no validation was due
     hook = chosen.choice(fired or [hook for hook in IN_TRAINING if counts.get(hook)])
     place = hook, chosen.randint(1, counts[hook])
+    # lazy weights cannot be saved before their first batch
+    if how == "hook" and options["layers"] == "lazy" and place == ("on_train_epoch_start", 1):
+        place = "on_train_batch_end", 1
     return place, run(options, folder, cut=(how, place))

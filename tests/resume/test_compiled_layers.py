@@ -131,6 +131,9 @@ def test_weights_load_with_and_without_compile(saved, quiet_trainer, tmp_path, c
     old, exported = tmp_path / "old.ckpt", tmp_path / "exported.ckpt"
     weights = contents["state_dict"]
     torch.save({**contents, "state_dict": older(dict(weights), compiles)}, old)
+    module = Compiled(compiles)
+    module.load_state_dict(weights)  # by the user, or by a callback of another framework
+    assert all(torch.equal(plain(module.state_dict())[name], weights[name]) for name in weights)
     for source in (path, old):
         assert main(["checkpoint", "export", str(source), "-o", str(exported), "--force"]) == 0
         assert list(torch.load(exported, weights_only=False)["state_dict"]) == list(weights)

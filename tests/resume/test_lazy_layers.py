@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 import torch
 from saving_callbacks import SaveEachStep
 from torch import nn
 
-from trainer_hooks import Module
-from trainer_hooks.callbacks import EMAWeightAveraging, ModelPruning, ModelSummary
-from trainer_hooks.errors import CallbackError, CheckpointError
+from trainer_hooks import Callback, Module
+from trainer_hooks.callbacks import (
+    EMAWeightAveraging,
+    ModelCheckpoint,
+    ModelPruning,
+    ModelSummary,
+)
+from trainer_hooks.errors import (
+    CallbackError,
+    CheckpointError,
+    CheckpointStateError,
+    TerminationSignal,
+    TrainerHooksWarning,
+)
 from trainer_hooks.testing.nested_diff import nested_differences
 
 
@@ -88,3 +102,35 @@ def test_a_pruning_of_a_lazy_weight_names_it(bare, is_given) -> None:
     pruning = ModelPruning("l1_unstructured", [(net.layers[2], "weight")], amount=1)
     bare(pruning).fit(net, BATCHES)
     assert int((net.layers[2].weight == 0).sum()) == 1
+
+
+class AtStart(Callback):
+    """Calls a function as the training begins, before the first batch."""
+
+    def __init__(self, call) -> None:
+        self.call = call
+
+    def on_train_start(self, trainer, module) -> None:
+        self.call(trainer)
+
+
+def test_a_save_before_the_first_batch_names_the_lazy_weight(bare, tmp_path) -> None:
+    """It has no values yet."""
+    trainer = bare(AtStart(lambda trainer: trainer.save_checkpoint(tmp_path / "x.ckpt")))
+    with pytest.raises(
+        CheckpointStateError, match=r"lazy tensor at state\['layers.0.weight'\].*first batch"
+    ):
+        trainer.fit(Net(), BATCHES)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_before_the_first_batch_ends_the_run_in_order(bare, tmp_path, handlers) -> None:
+    """There is nothing to save: the same training starts again."""
+    terminate = AtStart(lambda trainer: os.kill(os.getpid(), signal.SIGTERM))
+    trainer = bare(terminate, ModelCheckpoint(tmp_path), enable_checkpointing=True)
+    with (
+        pytest.warns(TrainerHooksWarning, match="SIGTERM came before the first batch.*lazy"),
+        pytest.raises(TerminationSignal),
+    ):
+        trainer.fit(Net(), BATCHES)
+    assert list(tmp_path.iterdir()) == []

@@ -28,6 +28,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from trainer_hooks._log import warn
 from trainer_hooks.checkpoint.lightning import DATA_HPARAMS
@@ -741,6 +742,11 @@ def encode_checkpoint(checkpoint: dict[str, Any], label_of: Callable[[str], str]
 
 def _refusal(error: UnsavableValueError, owner: str) -> CheckpointStateError:
     item = error.value
+    if isinstance(item, torch.Tensor) and is_lazy(item):
+        return CheckpointStateError(
+            f"{owner} holds a lazy tensor at state{error.path}, which gets its size with the first "
+            "batch: save after that, or run one batch through the module in configure_model."
+        )
     named = f"{type(item).__module__}.{type(item).__qualname__}"
     rule = f" {error.rule[0].upper()}{error.rule[1:]}." if error.rule else ""
     return CheckpointStateError(

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import signal
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
+
+from torch.nn.parameter import is_lazy
 
 from trainer_hooks._log import warn
 from trainer_hooks._names import ours
@@ -735,6 +738,14 @@ class GracefulShutdown:
         context = self._context
         trainer = context.trainer
         savers = trainer.checkpoint_callbacks
+        if any(map(is_lazy, chain(context.module.parameters(), context.module.buffers()))):
+            warn(
+                f"{name} came before the first batch, with which the lazy weights of "
+                f"{type(context.module).__qualname__} get their size, so nothing was saved: start "
+                "the same training again.",
+                TrainerHooksWarning,
+            )
+            return
         for saver in savers:
             # one file is enough; schedulers such as SLURM kill the process soon after the signal
             if ours(saver).save_before_leaving(trainer, context.module):

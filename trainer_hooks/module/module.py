@@ -32,6 +32,7 @@ from trainer_hooks.module.hyperparameters import (
 from trainer_hooks.runtime import rng
 from trainer_hooks.runtime.device import device_of_option, require_usable
 from trainer_hooks.runtime.nested_tensors import map_tensors
+from trainer_hooks.runtime.parameter_names import with_names_of
 
 if TYPE_CHECKING:
     import os
@@ -147,6 +148,20 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
         super().add_module(name, module)
 
     # --- what a subclass defines ---
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """Load weights, as `torch.nn.Module`; compiled layers take the names of checkpoints, too.
+
+        Args:
+            state_dict: the weights by name, with or without the `_orig_mod.` of compiled layers.
+            strict: whether every name must be on both sides.
+            assign: whether the tensors are put into the module in place of copies.
+        """
+        return super().load_state_dict(
+            with_names_of(self.state_dict(), state_dict), strict=strict, assign=assign
+        )
 
     def training_step(self, batch: Any, batch_idx: int) -> Any:
         """Return the loss of a batch: a tensor, a dict with the key `loss`, or None to skip it."""
