@@ -992,11 +992,12 @@ def test_they_do_so_after_a_resume_inside_an_epoch(tmp_path) -> None:
     assert sorted(p.name for p in (tmp_path / "cut").iterdir()) == ["4.ckpt", "8.ckpt"]
 
 
-def rollouts(folder: Any = None, ckpt_path: Any = None, *, saves_at: int = -1) -> Any:
+def rollouts(folder: Any = None, ckpt_path: Any = None, *callbacks: Any, saves_at: int = -1) -> Any:
     """Collect data once an epoch with the weights of its start, and update on it in batches."""
     torch.manual_seed(2)
     net = nn.Linear(2, 2)
-    run = Run(net, torch.optim.SGD(net.parameters(), lr=0.1), ckpt_path=ckpt_path, **QUIET)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    run = Run(net, optimizer, ckpt_path=ckpt_path, callbacks=callbacks, **QUIET)
     with run:
         for _ in run.epochs():
             data = run.keep("data", lambda: net(torch.randn(8, 2)).detach() + torch.rand(8, 2))
@@ -1015,6 +1016,21 @@ def test_rollouts_of_an_epoch_are_kept(tmp_path, steps) -> None:
     rollouts(tmp_path, saves_at=steps)
     resumed = rollouts(ckpt_path=tmp_path / "x.ckpt")
     assert all(torch.equal(weights[name], resumed[name]) for name in weights)
+
+
+@pytest.mark.filterwarnings("ignore:a checkpoint was saved in the hook on_train_epoch_start")
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_a_save_as_an_epoch_begins_is_before_its_lines(tmp_path, epoch) -> None:
+    """A resume runs the epoch's first lines, with the random numbers that they had."""
+
+    class Saves(Callback):
+        def on_train_epoch_start(self, trainer, module):
+            if trainer.current_epoch == epoch:
+                trainer.save_checkpoint(tmp_path / "x.ckpt")
+
+    weights = rollouts(tmp_path, None, Saves())
+    resumed = rollouts(None, tmp_path / "x.ckpt", Saves())
+    assert all(torch.equal(resumed[name], value) for name, value in weights.items())
 
 
 def test_registered_parts_need_their_methods() -> None:

@@ -17,7 +17,7 @@ class LoopPosition:
     """The part of the user's loop in which a checkpoint was saved, as far as no counter holds it.
 
     Attributes:
-        epoch_random_state: the random state with which the epoch's lines began.
+        epoch_random_state: the random state with which the epoch's lines began; empty before.
         stops: the validations and saves that began since the last batch ended, or since the end
             of the epoch's batches.
         generators: states of the generators in validation loaders that were not handed over yet.

@@ -196,7 +196,9 @@ class OwnLoop(FitLoop):
     def _open_training(self) -> None:
         super()._open_training()
         self._step.gather_weights()
-        if self._progress.stage in (EpochStage.BATCHES, EpochStage.VALIDATING):
+        if self._progress.stage in (EpochStage.BATCHES, EpochStage.VALIDATING) and (
+            self._position.epoch_random_state or self._progress.batches_in_epoch
+        ):
             restore = self.context.state_registry.backup(
                 lambda state: state.name in _KEPT_BY_CATCH_UP, deepcopy
             )
@@ -237,10 +239,12 @@ class OwnLoop(FitLoop):
                 # of a resumed run, whose checkpoint was saved after the user's lines
                 self._finish_epoch()
                 continue
-            if self._catch_up is not None:
-                self.context.training.metrics.enter(LogScope.TRAIN_EPOCH)
-                if self._position.epoch_random_state:
-                    rng.restore(self._position.epoch_random_state)
+            self.context.training.metrics.enter(LogScope.TRAIN_EPOCH)
+            # with this random state a resume goes through the epoch's first lines again
+            if not self._position.epoch_random_state:
+                self._position.epoch_random_state = rng.capture()
+            elif self._catch_up is not None:
+                rng.restore(self._position.epoch_random_state)
             self._is_epoch_entered = True
             yield progress.epochs_completed
             self.close_epoch()
@@ -270,12 +274,11 @@ class OwnLoop(FitLoop):
         self._finish_epoch()
 
     def _begin_epoch(self) -> None:
+        position = self._position
+        # before the start hooks: a resume from a save in one of them begins with the first line
+        position.stops, position.kept, position.epoch_random_state = 0, {}, {}
         super()._begin_epoch()
         self._has_batches = self._are_batches_left = False
-        position = self._position
-        position.stops, position.kept = 0, {}
-        # with this random state a resume goes through the epoch's first lines again
-        position.epoch_random_state = rng.capture()
 
     def steps(self, loader: Any) -> Iterator[Any]:
         """Yield batches without epochs: when the loader ends, it begins again."""
