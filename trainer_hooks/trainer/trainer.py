@@ -1200,10 +1200,11 @@ class Trainer:
     def end_epoch(self) -> None:
         """End the training epoch after this batch; the request is kept in checkpoints.
 
-        The epoch's validation and its end follow as after the last batch, and then the next epoch.
-        An open accumulation window is stepped with. All ranks end the epoch together, when their
-        window is done. Outside of an epoch's batches the call does nothing, and in the hooks that
-        start an epoch it leaves one batch.
+        The epoch's validation and its end follow as after the last batch, and then the next epoch;
+        a validation due on this batch and `on_batch_checkpoint` are left out. An open accumulation
+        window is stepped with. All ranks end the epoch together, when their window is done. Outside
+        of an epoch's batches the call does nothing, and in the hooks that start an epoch it leaves
+        one batch.
 
         Raises:
             UsageError: no fit is active.
