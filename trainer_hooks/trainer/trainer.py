@@ -225,6 +225,11 @@ class Trainer:
                 return object.__getattribute__(self, name)
             from trainer_hooks._words import advice, instead_of
 
+            if name == "_core":  # which all attributes read
+                raise AttributeError(
+                    f"an attribute of {type(self).__name__} was read before it was constructed: "
+                    "there is none yet. Read it in on_init_end, or after super().__init__()."
+                )
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             answer = None if name.startswith("_") else instead_of("calls", name)
             if answer is not None:
@@ -1200,8 +1205,8 @@ class Trainer:
     def end_epoch(self) -> None:
         """End the training epoch after this batch; the request is kept in checkpoints.
 
-        The epoch's validation and its end follow as after the last batch, and then the next epoch;
-        a validation due on this batch and `on_batch_checkpoint` are left out. An open accumulation
+        The epoch's validation, or one that is due on this batch, and its end follow as after the
+        last batch, and then the next epoch. `on_batch_checkpoint` is left out. An open accumulation
         window is stepped with. All ranks end the epoch together, when their window is done. Outside
         of an epoch's batches the call does nothing, and in the hooks that start an epoch it leaves
         one batch.
