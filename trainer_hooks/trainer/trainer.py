@@ -1196,7 +1196,8 @@ class Trainer:
 
         In `on_train_batch_start` the batch is not run at all. In `on_before_backward`, when its
         loss is known, the batch with all its microbatches takes no part in the step; not in manual
-        optimization, in which the module itself decides.
+        optimization, in which the module itself decides. It may be called from
+        `on_before_dataloader` to `on_before_backward`; elsewhere it does nothing.
         """
         if self._core.context is not None:
             # not a local request: a rank that skips still joins the reduction of the gradients
