@@ -1539,6 +1539,8 @@ class Trainer:
         """Return the options and the progress in one line."""
         from trainer_hooks.trainer.core.trainer_core import trainer_repr
 
+        if "_core" not in vars(self):  # in on_init_start, or in a debugger before it
+            return f"<{type(self).__name__} under construction>"
         return trainer_repr(type(self).__name__, self._core)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002 - IPython's
