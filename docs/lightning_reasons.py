@@ -172,6 +172,11 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "is called for callbacks, module and data",
         ),
         (
+            "`on_exception` after an exception in `teardown`",
+            "is called",
+            "is not called, since the run has been torn down",
+        ),
+        (
             "`EarlyStopping` at a value that ends the run by a threshold or by not being finite",
             "ignores that value",
             "counts it in `best_score` and `wait_count`, too",
@@ -187,6 +192,11 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "resets them each time",
         ),
         (
+            "The weights that `use_lottery_ticket_hypothesis` resets to after a resume",
+            "are those with which the new process has built the module",
+            "are the first ones of the training, which the state of `ModelPruning` holds",
+        ),
+        (
             "The weights that `ModelPruning` ranks as it prunes again",
             "are those of the last forward, from before the last step",
             "are those after the last step",
@@ -195,6 +205,14 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             '`LearningRateMonitor("step")` with accumulation',
             "writes a row for each batch",
             "writes one for each step; with or without it, the rates are in `logged_metrics`, too",
+        ),
+        (
+            "`ThroughputMonitor`'s counts of validation, `validate/batches` and its like, in a fit",
+            (
+                "begin again in each validation, and their steps in each epoch; a resume "
+                "begins all counts again"
+            ),
+            "go on through all validations and a resume, so that each row has a step of its own",
         ),
         (
             "`DeviceStatsMonitor` with accumulation, and in the sanity check",

@@ -274,6 +274,7 @@ def runs(tmp_path_factory) -> list[Recorded]:
     with pytest.warns(TrainerHooksWarning, match="3"):
         lab.fit(loader=Short(), accumulate_grad_batches=2)
     lab.fit(hook="on_train_batch_start", react=lambda trainer, *args: trainer.skip_batch())
+    lab.fit(hook="on_train_batch_end", react=lambda trainer, *args: trainer.end_epoch(), **INSIDE)
     lab.fit(hook="on_train_batch_start", react=raising(StopTraining("enough")), **INSIDE)
     for error in (ValueError(), KeyboardInterrupt()):
         lab.fit(hook="on_before_backward", react=raising(error))

@@ -81,6 +81,32 @@ def test_the_epoch_ends_after_the_batch_in_work(hook, Seen, quiet_trainer, batch
     assert (trainer.global_step, trainer.current_epoch) == (10, 3)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"val_check_interval": 2},
+        {"val_check_interval": 0.5},
+        {"val_check_interval": 6, "check_val_every_n_epoch": None},
+    ],
+)
+def test_a_validation_due_on_the_last_batch_is_run(options, Seen, quiet_trainer, batches) -> None:
+    """A validation that is due on the batch in work comes at the epoch's end, and once."""
+    module = Seen()
+    trainer = quiet_trainer(max_epochs=2, callbacks=Ends("on_train_batch_end"), **options)
+    trainer.fit(module, batches(4), batches(1))
+    assert module.seen[-3:] == [(1, 0), (1, 1), "validated"]
+
+
+def test_a_validation_that_is_not_due_is_not_run(Seen, quiet_trainer, batches) -> None:
+    """An epoch that ends between two validations inside it has none of its own."""
+    module = Seen()
+    options = {"val_check_interval": 4, "max_epochs": 2}
+    quiet_trainer(callbacks=Ends("on_train_batch_end"), **options).fit(
+        module, batches(4), batches(1)
+    )
+    assert module.seen[-3:] == ["validated", (1, 0), (1, 1)]
+
+
 def test_a_window_is_stepped_with(Seen, quiet_trainer, batches) -> None:
     """What is accumulated is not lost, as at the end of a loader that is short."""
     trainer = quiet_trainer(

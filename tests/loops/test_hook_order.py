@@ -349,6 +349,7 @@ def test_manual_optimization(bare, tiny, recorder, batches) -> None:
         "on_before_backward(loss)",
         "on_after_backward",
         "on_before_optimizer_step(optimizer)",
+        "on_after_train_batch",
         "on_after_optimizer_step(optimizer)",
     ]
     assert inside_fit(seen) == [

@@ -344,6 +344,40 @@ def test_skipped_batches_end(bare, tiny, recorder, batches) -> None:
     assert trainer.progress.batches_completed == 3
 
 
+@pytest.mark.parametrize(
+    ("hook", "num_skipped"),
+    [
+        ("on_before_dataloader", 1),
+        ("on_after_dataloader", 1),
+        ("on_before_zero_grad", 1),
+        ("on_before_backward", 1),
+        ("on_fit_start", 0),
+        ("on_train_epoch_start", 0),
+        ("on_after_backward", 0),
+        ("on_train_batch_end", 0),
+        ("on_batch_checkpoint", 0),
+        ("on_validation_end", 0),
+        ("on_train_epoch_end", 0),
+    ],
+)
+def test_a_skip_is_about_the_batch_in_work(
+    hook, num_skipped, bare, tiny, recorder, batches
+) -> None:
+    """Asked for after the backward, or outside of a batch, it leaves out no other batch."""
+    asked = []
+
+    def skip(trainer, *args):
+        if not asked:
+            asked.append(hook)
+            trainer.skip_batch()
+
+    seen = recorder().on(hook, skip)
+    trainer = bare(seen, max_epochs=2, val_check_interval=2)
+    trainer.fit(tiny(), batches(4), batches(1))
+    assert asked == [hook]
+    assert trainer.global_step == 8 - num_skipped
+
+
 @pytest.mark.filterwarnings("ignore:.*training_step returned None")
 @pytest.mark.parametrize("first", ["step", "callback"])
 def test_a_skipped_batch_leaves_no_stale_gradients(first, bare, tiny, recorder, batches) -> None:

@@ -277,6 +277,23 @@ def test_modes_and_frozen_parameters_are_kept(cut, make) -> None:
         assert torch.equal(value, resumed.state_dict()[name]), name
 
 
+class SetsWindowInside(Net):
+    """Asks for windows of two batches inside the first epoch, and of one inside the second."""
+
+    def on_train_batch_end(self, outputs, batch, batch_idx) -> None:
+        if batch_idx == 1:
+            self.trainer.accumulate_grad_batches = 2 if self.current_epoch == 0 else 1
+
+
+@pytest.mark.parametrize("batches", [2, 3, 4, 6, 7, 8])
+def test_a_window_set_inside_an_epoch_counts_from_the_next_one(cut, batches) -> None:
+    """So it does in a run that is resumed in the same epoch."""
+    uncut, resumed = cut(SetsWindowInside, lambda: numbers(8, batch_size=2), batches, epochs=3)
+    assert [module.trainer.global_step for module in (uncut, resumed)] == [4 + 2 + 4] * 2
+    for name, value in uncut.state_dict().items():
+        assert torch.equal(value, resumed.state_dict()[name]), name
+
+
 @pytest.mark.parametrize(("batches", "refused"), [(3, True), (4, False)])
 def test_a_window_of_the_options_counts_for_more(bare, tmp_path, batches, refused) -> None:
     """A run whose option is another takes it, with a warning; inside a window it is refused."""

@@ -335,6 +335,20 @@ class B(Callback):
     pass
 
 
+def test_no_attribute_can_be_read_in_on_init_start(quiet_trainer) -> None:
+    """The error says in which hook there are attributes."""
+
+    class Reads(Callback):
+        def on_init_start(self, trainer):
+            assert not hasattr(trainer, "max_epochs")
+            assert repr(trainer) == "<Trainer under construction>"
+            trainer.max_epochs  # noqa: B018 - to read it is the mistake
+
+    message = r"^an attribute of \w*Trainer was read before it was constructed.* in on_init_end"
+    with pytest.raises(AttributeError, match=message):
+        quiet_trainer(callbacks=Reads())
+
+
 class TestCallbacks:
     """`trainer.callbacks`, which is changed as a list is."""
 

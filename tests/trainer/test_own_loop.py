@@ -590,6 +590,25 @@ def test_gradients_of_one_layer_may_be_dropped_in_a_window() -> None:
     assert run.trainer.global_step == 4
 
 
+def test_a_window_set_inside_an_epoch_counts_from_the_next_one() -> None:
+    """Its batches are divided by the number that says when the optimizer steps."""
+
+    class SetsWindow(Callback):
+        def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+            trainer.accumulate_grad_batches = 2
+
+    net = nn.Linear(1, 1)
+    run = Run(net, torch.optim.SGD(net.parameters(), lr=0.1), callbacks=[SetsWindow()], **QUIET)
+    steps = []
+    with run:
+        for _ in run.epochs():
+            for batch in run.batches([torch.ones(1, 1)] * 4):
+                run.backward(net(batch).mean())
+                run.step()
+            steps.append(run.progress.steps_completed)
+    assert steps == [4, 6]
+
+
 def test_a_closure_clears_the_gradients_of_its_window() -> None:
     """LBFGS evaluates the loss of the last batch anew."""
     net = a_net()

@@ -41,6 +41,7 @@ class CurrentBatch:
             After that, until it is logged and validated, `progress.is_batch_open` is true.
         is_last: whether the current training batch is the epoch's last.
         has_scheduled: whether the schedulers that step by epoch have stepped in this epoch.
+        window: batches of an accumulation window in this epoch; 0 before the epoch's batches.
         indices: sample indices of the predict batch, or None if unknown.
         loader_label: label of the evaluator whose loader is in use, or an empty string.
     """
@@ -48,6 +49,7 @@ class CurrentBatch:
     is_taken: bool = False
     is_last: bool = False
     has_scheduled: bool = False
+    window: int = 0
     indices: list[Any] | None = None
     loader_label: str = ""
 
@@ -242,6 +244,14 @@ class RunContext:
             self.local_requests.ends_epoch = True
         else:
             self.training.progress.is_epoch_end_requested = True
+
+    def fix_window(self) -> int:
+        """Fix the batches of a window for this epoch, and return them.
+
+        What a hook sets inside the epoch counts from the next one on, also after a resume.
+        """
+        self.batch.window = self.batch.window or self.plan.accumulate_grad_batches
+        return self.batch.window
 
     def leave_epoch(self) -> None:
         """Skip the rest of the current batch and the remaining batches of the epoch."""

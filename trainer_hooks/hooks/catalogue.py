@@ -397,7 +397,7 @@ class Hooks:
 
     @hook(is_isolated=True, is_safe_for_saving=True)
     def on_exception(self, trainer: Trainer, module: Module, exception: BaseException) -> None:
-        """Called for any exception that leaves fit, validate, test or predict."""
+        """Called for an exception that breaks off a run, unless it comes from `teardown`."""
 
     @hook(is_isolated=True, is_safe_for_saving=True)
     def teardown(self, trainer: Trainer, module: Module, stage: str) -> None:

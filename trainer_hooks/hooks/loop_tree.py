@@ -164,8 +164,11 @@ _BATCH = _each(
         ),
         _STEP,
         "on_train_batch_end",
-        _if("if a validation is due on this batch", *_VALIDATION_RUN),
-        "on_batch_checkpoint",
+        _if(
+            "unless trainer.end_epoch() ends the epoch with this batch",
+            _if("if a validation is due on this batch", *_VALIDATION_RUN),
+            "on_batch_checkpoint",
+        ),
     ),
 )
 

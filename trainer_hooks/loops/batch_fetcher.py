@@ -92,6 +92,9 @@ class BatchFetcher:
             return END
         if requests.pending_signal:
             requests.raise_pending_signal()
+        # a skip that was asked for too late must not hit this batch, as no checkpoint holds it; the
+        # one of a `StopTraining` stays, of which other ranks may not know yet
+        requests.skips_batch &= requests.stop_requests > 0
         hooks.on_before_dataloader(trainer, module)
         context.batch.is_taken = True
         try:

@@ -225,7 +225,7 @@ class FitLoop:
         context, step, measure = self.context, self._step, self._sizes_of
         trainer, module, hooks = context.trainer, context.module, context.hooks
         progress, metrics = context.training.progress, context.training.metrics
-        accumulate = context.plan.accumulate_grad_batches
+        accumulate = context.fix_window()
         # with several ranks this also wraps parameters that were replaced since the last epoch
         step.set_window(accumulate)
         outputs: dict[str, Any] = {}
@@ -308,6 +308,7 @@ class FitLoop:
         context.continues_epoch = False
         context.training.timekeeper.begin_epoch(context.training.progress)
         context.batch.is_last = context.batch.has_scheduled = False
+        context.batch.window = 0
         stream = context.data.train_stream
         # before the start hooks, which see the new loaders; a hook may reload them once more
         if context.data.renew is not None:

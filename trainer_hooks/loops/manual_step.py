@@ -111,6 +111,8 @@ class ManualStep:
         # before the hook, which sees and may clip the true gradients
         self.precision.unscale(optimizer)
         self.hooks.on_before_optimizer_step(self.trainer, self.module, optimizer)
+        # at once: gradients are clipped by the module, before it calls `step`
+        self.hooks.on_after_train_batch(self.trainer, self.module)
         if evaluates:
             result = optimizer.step(closure, **kwargs)
         else:

@@ -354,8 +354,7 @@ class OwnLoop(FitLoop):
         samples, tokens = self._sizes_of(batch)
         index = progress.batches_in_epoch
         closes_window = (
-            context.batch.is_last
-            or progress.batches_in_window + 1 >= context.plan.accumulate_grad_batches
+            context.batch.is_last or progress.batches_in_window + 1 >= context.batch.window
         )
         current = self._batch = OwnBatch(batch, index, closes_window, samples, tokens)
         try:
@@ -378,7 +377,7 @@ class OwnLoop(FitLoop):
         context, progress = self.context, self._progress
         self._use_loader(loader)
         self._has_batches = True
-        self._step.set_window(context.plan.accumulate_grad_batches)
+        self._step.set_window(context.fix_window())
         self._fetcher.open()
         context.training.metrics.enter(LogScope.TRAIN_BATCH)
         if self._catch_up is None:

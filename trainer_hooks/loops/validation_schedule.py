@@ -63,14 +63,10 @@ class ValidationSchedule:
             progress.is_validation_requested and not self._context.batch.is_last
         ):
             return True
-        if self.every == math.inf:
-            return False
         if self._time is not None:
             timekeeper = self._context.training.timekeeper
             return self._is_validation_epoch() and timekeeper.is_passed(self._time, progress)
-        if self._context.plan.check_val_every_n_epoch is None:
-            return progress.batches_completed % self.every == 0
-        return progress.batches_in_epoch % self.every == 0 and self._is_validation_epoch()
+        return self._is_interval_complete()
 
     def due_after_batches(self, *, is_complete: bool) -> bool:
         """Return whether validation is due at the end of the epoch's batches.
@@ -88,10 +84,21 @@ class ValidationSchedule:
             # otherwise a resume would find it due once more
             self.mark_done()
             return False
-        if progress.is_validation_requested or meets_condition:
+        # with the batch after which `trainer.end_epoch()` ends the epoch, this was not asked yet
+        is_missed = progress.batches_in_epoch > 0 and self._is_interval_complete()
+        if progress.is_validation_requested or meets_condition or is_missed:
             return True
         is_at_end = not self.is_inside or not is_complete or self._context.should_stop
         return self.is_on and is_at_end and self._is_validation_epoch()
+
+    def _is_interval_complete(self) -> bool:
+        """Return whether the batch that just ended completes an interval of batches."""
+        progress = self._context.training.progress
+        if self.every == math.inf or self._time is not None:
+            return False
+        if self._context.plan.check_val_every_n_epoch is None:
+            return progress.batches_completed % self.every == 0
+        return progress.batches_in_epoch % self.every == 0 and self._is_validation_epoch()
 
     def _is_validation_epoch(self) -> bool:
         """Return whether `check_val_every_n_epoch` includes the current epoch."""

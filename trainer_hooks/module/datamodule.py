@@ -54,7 +54,7 @@ class DataModule(HyperparametersMixin, DataHooks):
         """Restore the state that `state_dict` returned."""
 
     def on_exception(self, exception: BaseException) -> None:
-        """Called for any exception that leaves fit, validate, test or predict."""
+        """Called for an exception that breaks off a run, unless it comes from `teardown`."""
 
     @MethodOfClass
     def load_from_checkpoint(

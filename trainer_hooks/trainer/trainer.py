@@ -225,6 +225,11 @@ class Trainer:
                 return object.__getattribute__(self, name)
             from trainer_hooks._words import advice, instead_of
 
+            if name == "_core":  # which all attributes read
+                raise AttributeError(
+                    f"an attribute of {type(self).__name__} was read before it was constructed: "
+                    "there is none yet. Read it in on_init_end, or after super().__init__()."
+                )
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             answer = None if name.startswith("_") else instead_of("calls", name)
             if answer is not None:
@@ -1191,7 +1196,8 @@ class Trainer:
 
         In `on_train_batch_start` the batch is not run at all. In `on_before_backward`, when its
         loss is known, the batch with all its microbatches takes no part in the step; not in manual
-        optimization, in which the module itself decides.
+        optimization, in which the module itself decides. It may be called from
+        `on_before_dataloader` to `on_before_backward`; elsewhere it does nothing.
         """
         if self._core.context is not None:
             # not a local request: a rank that skips still joins the reduction of the gradients
@@ -1200,10 +1206,11 @@ class Trainer:
     def end_epoch(self) -> None:
         """End the training epoch after this batch; the request is kept in checkpoints.
 
-        The epoch's validation and its end follow as after the last batch, and then the next epoch.
-        An open accumulation window is stepped with. All ranks end the epoch together, when their
-        window is done. Outside of an epoch's batches the call does nothing, and in the hooks that
-        start an epoch it leaves one batch.
+        The epoch's validation, or one that is due on this batch, and its end follow as after the
+        last batch, and then the next epoch. `on_batch_checkpoint` is left out. An open accumulation
+        window is stepped with. All ranks end the epoch together, when their window is done. Outside
+        of an epoch's batches the call does nothing, and in the hooks that start an epoch it leaves
+        one batch.
 
         Raises:
             UsageError: no fit is active.
@@ -1532,6 +1539,8 @@ class Trainer:
         """Return the options and the progress in one line."""
         from trainer_hooks.trainer.core.trainer_core import trainer_repr
 
+        if "_core" not in vars(self):  # in on_init_start, or in a debugger before it
+            return f"<{type(self).__name__} under construction>"
         return trainer_repr(type(self).__name__, self._core)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002 - IPython's

@@ -146,7 +146,9 @@ class GradientNormMonitor(Callback):
 
     def on_after_train_batch(self, trainer: Trainer, module: Module) -> None:
         """Log the norms after clipping."""
-        if self.clipping != "before" and will_be_logged(trainer):
+        # in manual optimization they are logged already, and of the optimizer that steps alone
+        is_measured = self.clipping != "before" and module.automatic_optimization
+        if is_measured and will_be_logged(trainer):
             for optimizer in trainer.optimizers:
                 self._measure(trainer, module, optimizer, "clipped_grad")
 

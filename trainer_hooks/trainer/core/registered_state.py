@@ -216,16 +216,20 @@ def _load_val_generators(context: RunContext, states: dict[str, Any]) -> None:
 
 
 def _set_window(context: RunContext) -> dict[str, int] | None:
-    """Return the batches of a window that a hook set, and those as the fit began.
+    """Return the batches of a window that a hook set, those as the fit began, and the epoch's.
 
-    A hook that sets them as an epoch begins is not called again by a resume inside that epoch.
+    A hook that sets them as an epoch begins is not called again by a resume inside that epoch. What
+    a hook sets inside an epoch counts from the next one on.
 
     Returns:
         None if no hook set another number.
     """
     before = context.plan_at_start.accumulate_grad_batches
     now = context.plan.accumulate_grad_batches
-    return {"before": before, "now": now} if now != before else None
+    in_epoch = context.batch.window
+    if now == before and in_epoch in (0, now):
+        return None
+    return {"before": before, "now": now, "epoch": in_epoch}
 
 
 def _gradients(core: TrainerCore, module: Module) -> dict[str, Any]:

@@ -109,22 +109,25 @@ def test_the_interval_goes_on_after_a_resume(watch, tmp_path):
 
 
 class ByHand(TinyModule):
-    """Steps by itself."""
+    """Steps by itself, a number of times in each batch."""
 
-    def __init__(self):
+    def __init__(self, num_steps):
         super().__init__()
         self.automatic_optimization = False
+        self.num_steps = num_steps
 
     def training_step(self, batch, batch_idx):
         optimizer = self.optimizers()
-        optimizer.zero_grad()
-        self.manual_backward(self.loss(self(batch), batch))
-        optimizer.step()
+        for _ in range(self.num_steps):
+            optimizer.zero_grad()
+            self.manual_backward(self.loss(self(batch), batch))
+            optimizer.step()
 
 
-def test_a_module_that_steps_by_itself(watch):
-    """Where the trainer does not step, the values are those after the batch."""
-    found = watch(ByHand(), trainer={"limit_val_batches": 0})
+@pytest.mark.parametrize("num_steps", [0, 1, 2])
+def test_a_module_that_steps_by_itself(watch, num_steps):
+    """Each batch counts once, however often the module steps in it."""
+    found = watch(ByHand(num_steps), trainer={"limit_val_batches": 0})
     assert found == [(1, LOGGED), (3, LOGGED), (5, LOGGED)]
 
 

@@ -122,17 +122,19 @@ class MemoryMonitor(ScheduledCallback, ComposerBuiltIn):  # type: ignore[misc] #
 
     def on_after_train_batch(self, trainer: Trainer, module: Module) -> None:
         """Log before the optimizer steps, if it is due."""
-        if not self._is_logged:  # an optimizer may compute the gradients of a step several times
+        # an optimizer may compute the gradients of a step several times, and a module that steps by
+        # itself may step several times in a batch
+        if not self._is_logged:
             self._is_logged = True
             self._log(trainer, trainer.progress.batches_stepped)
 
     def on_train_batch_end(
         self, trainer: Trainer, module: Module, outputs: dict[str, Any], batch: Any, batch_idx: int
     ) -> None:
-        """Log after a step of manual optimization, if it is due."""
+        """Log after a window in which nothing was stepped, if it is due."""
         if closes_window(trainer):
             if not self._is_logged:
-                # the counter includes the step that the module made itself
+                # the counter includes this window
                 self._log(trainer, trainer.progress.batches_stepped - 1)
             self._is_logged = False
 
