@@ -80,6 +80,13 @@ ELSEWHERE = {
     ),
     "Hyperparameters that are no plain data": "tests/adapters/lightning/isolated_modules.py",
     "SIGTERM": "tests/resume/test_preempted.py",
+    "`on_exception` after an exception in `teardown`": "tests/trainer/run/test_lifecycle.py",
+    "The weights that `use_lottery_ticket_hypothesis` resets to after a resume": (
+        "tests/contract/test_built_in_callbacks.py"
+    ),
+    "`ThroughputMonitor`'s counts of validation, `validate/batches` and its like, in a fit": (
+        "tests/callbacks/monitors/test_throughput_monitor.py"
+    ),
     "Random numbers of persistent workers, and of workers of a `StatefulDataLoader`": (
         "tests/data/test_stream.py"
     ),

@@ -41,7 +41,7 @@ class CurrentBatch:
             After that, until it is logged and validated, `progress.is_batch_open` is true.
         is_last: whether the current training batch is the epoch's last.
         has_scheduled: whether the schedulers that step by epoch have stepped in this epoch.
-        window: batches of an accumulation window in this epoch; 0 before the epoch's batches.
+        window: batches of an accumulation window in this epoch; 0 outside of its batches.
         indices: sample indices of the predict batch, or None if unknown.
         loader_label: label of the evaluator whose loader is in use, or an empty string.
     """

@@ -308,7 +308,6 @@ class FitLoop:
         context.continues_epoch = False
         context.training.timekeeper.begin_epoch(context.training.progress)
         context.batch.is_last = context.batch.has_scheduled = False
-        context.batch.window = 0
         stream = context.data.train_stream
         # before the start hooks, which see the new loaders; a hook may reload them once more
         if context.data.renew is not None:
@@ -382,7 +381,7 @@ class FitLoop:
         # before the validation, so that its workers do not run beside those of the training, unless
         # those are persistent
         self._fetcher.close(is_complete=is_complete)
-        context.batch.is_taken = False
+        context.batch.is_taken, context.batch.window = False, 0
         context.training.progress.abandon_window()
         # the loop does this with the last batch; here for an epoch whose last batch was not known
         # as such

@@ -32,7 +32,6 @@ from trainer_hooks.module.hyperparameters import (
 from trainer_hooks.runtime import rng
 from trainer_hooks.runtime.device import device_of_option, require_usable
 from trainer_hooks.runtime.nested_tensors import map_tensors
-from trainer_hooks.runtime.parameter_names import with_names_of
 
 if TYPE_CHECKING:
     import os
@@ -159,6 +158,8 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
             strict: whether every name must be on both sides.
             assign: whether the tensors are put into the module in place of copies.
         """
+        from trainer_hooks.runtime.parameter_names import with_names_of
+
         return super().load_state_dict(
             with_names_of(self.state_dict(), state_dict), strict=strict, assign=assign
         )

@@ -350,6 +350,22 @@ def test_an_error_that_cannot_be_told_leaves_the_trainer_usable(bare) -> None:
     assert seen == ["teardown", "late"] * 2
 
 
+def test_an_error_in_teardown_comes_after_on_exception(bare) -> None:
+    """The run has been torn down, so no hook is told of it."""
+    told: list[BaseException] = []
+
+    class Ends(Callback):
+        def teardown(self, trainer, module, stage):
+            raise ValueError("late")
+
+        def on_exception(self, trainer, module, exception):
+            told.append(exception)
+
+    with pytest.raises(ValueError, match="late"):
+        bare(Ends()).fit(Line(), DATA)
+    assert told == []
+
+
 def test_a_run_is_let_go_of_whatever_fails(bare) -> None:
     """A fault in the tidying itself does not keep the trainer from its next run."""
 
