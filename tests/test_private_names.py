@@ -716,7 +716,7 @@ def package_source() -> Source:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_package_uses_no_other_private_name_of_torch() -> None:
     """Each one that it takes from torch, or from an object that may be torch's, is listed."""
     others = set().union(*OF_OTHERS.values())

@@ -141,7 +141,7 @@ def test_a_thread_of_its_own_writes_the_same(train, tmp_path, wandb):
     assert steps == [1, 3, 5, 7, 9, 11]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_model_is_watched(tmp_path, wandb):
     """watch logs histograms of gradients."""
     logger = WandbLogger(save_dir=tmp_path, offline=True)

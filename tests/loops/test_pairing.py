@@ -185,7 +185,7 @@ def test_a_stop_asked_for_in_each_hook(hook, stage) -> None:
     assert played.odd.count(hook) > 0
 
 
-@pytest.mark.parametrize(("fn", "hook"), one_in(3, BEFORE_THE_CLOSE, otherwise="slow"))
+@pytest.mark.parametrize(("fn", "hook"), one_in(3, BEFORE_THE_CLOSE))
 def test_stop_training_raised_in_each_hook(fn, hook, stage) -> None:
     """StopTraining ends every entry point in order; each callback gets its hook once."""
     played = stage(fn, {hook: raising(StopTraining("enough"))})
@@ -251,7 +251,7 @@ def assert_broken_off(played, error, expected, tail) -> None:
         assert one.names == [*expected, *tail], one.name
 
 
-@pytest.mark.parametrize(("fn", "hook"), one_in(3, BEFORE_THE_CLOSE, otherwise="slow"))
+@pytest.mark.parametrize(("fn", "hook"), one_in(3, BEFORE_THE_CLOSE))
 def test_an_exception_in_each_hook(fn, hook, stage) -> None:
     """Later callbacks do not get the hook; all get on_exception, teardown and close."""
     through = stage(fn).first.names

@@ -16,6 +16,7 @@ import torch
 import warm_python
 from fold_runs import Folds
 from new_processes import forget_trainings
+from samples import one_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,12 +46,15 @@ def start(folder: Path, kill: str = "", **options) -> list[dict]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
-    [
-        {"seeds": "each", "data": "opaque"},
-        {"seeds": "same", "data": "subset", "place": "no logger"},
-        {"seeds": "same", "data": "opaque", "every": 3},
-        {"seeds": "each", "data": "module", "place": "same dirpath", "every": 3},
-    ],
+    one_in(
+        4,
+        [
+            {"seeds": "each", "data": "opaque"},
+            {"seeds": "same", "data": "subset", "place": "no logger"},
+            {"seeds": "same", "data": "opaque", "every": 3},
+            {"seeds": "each", "data": "module", "place": "same dirpath", "every": 3},
+        ],
+    ),
     ids=lambda options: " ".join(map(str, options.values())),
 )
 def test_a_fold_is_killed_and_all_are_started_again(tmp_path, options) -> None:

@@ -131,7 +131,9 @@ def end_of(folder: Path) -> dict:
     [
         # one of them in a new interpreter, with another hash seed: its start takes two seconds
         (("on_before_backward", 4), "step=2", subprocess.run),
-        (("on_validation_batch_end", 8), "step=4", warm_python.run),
+        pytest.param(
+            ("on_validation_batch_end", 8), "step=4", warm_python.run, marks=pytest.mark.exhaustive
+        ),
         (("on_before_optimizer_step", 11), "last", warm_python.run),
     ],
     ids=["in a batch", "in a validation", "in a later epoch"],

@@ -95,7 +95,7 @@ def uncut(tmp_path_factory):
     return {name: end_of(folder / name) for name in SETTINGS}
 
 
-@pytest.mark.parametrize("name", one_in(3, SETTINGS))
+@pytest.mark.parametrize("name", one_in(6, SETTINGS))
 def test_a_run_killed_at_random_ends_as_the_one_that_was_not(tmp_path, uncut, name):
     """Killed by SIGKILL, some twice, and resumed from its newest file, a run is still the same."""
     pytest.importorskip("torchdata" if name == "stateful" else "torch")

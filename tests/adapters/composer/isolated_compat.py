@@ -24,7 +24,7 @@ from torchmetrics.classification import MulticlassAccuracy
 
 from trainer_hooks.adapters.composer import adapt_module
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.exhaustive, pytest.mark.filterwarnings("ignore")]
 
 IMPORTS = ("tests/adapters/composer/stand_ins", "composer")
 
