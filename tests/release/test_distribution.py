@@ -6,6 +6,7 @@ import email
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -15,7 +16,6 @@ from pathlib import Path
 
 import pytest
 from clean_environments import install_wheel, make_environment
-from launchers import heed_ctrl_c
 from packaging.requirements import Requirement
 
 import trainer_hooks
@@ -98,6 +98,11 @@ def test_the_metadata_is_that_of_the_project(metadata) -> None:
     assert set(metadata.get_all("Provides-Extra")) == set(PROJECT["optional-dependencies"])
 
 
+def ignore_ctrl_c() -> None:
+    """Let this process ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 @pytest.mark.exhaustive
 def test_the_wheel_works_where_nothing_else_is(built, metadata, tmp_path) -> None:
     """With the declared dependencies alone it is imported, trains, and fills in its templates."""
@@ -111,9 +116,10 @@ def test_the_wheel_works_where_nothing_else_is(built, metadata, tmp_path) -> Non
     environ = {k: v for k, v in os.environ.items() if not k.startswith(("TRAINER_HOOKS_", "PYTH"))}
 
     def run(*words: str) -> str:
+        # as a job in the background, which the demo is, too
         done = subprocess.run(
             [python, "-W", "error", *words], cwd=tmp_path, env=environ,
-            capture_output=True, text=True, timeout=300, check=False, preexec_fn=heed_ctrl_c,
+            capture_output=True, text=True, timeout=300, check=False, preexec_fn=ignore_ctrl_c,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -165,6 +166,9 @@ def _interrupted(screen: Screen, folder: Path, plan: _DemoLength, data: DigitsDa
     """Train until the demo sends itself Ctrl-C, and return the path of the saved checkpoint."""
     screen.heading("3. The same run, interrupted in the middle of an epoch")
     ctrl_c = CtrlC(plan.cut_epoch)
+    # shells let a job in the background ignore Ctrl-C, and so the demo's own
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     seed_everything(_SEED, verbose=False)
     with make_trainer(folder, plan.epochs, ctrl_c) as trainer:
         try:
