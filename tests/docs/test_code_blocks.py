@@ -50,9 +50,10 @@ def is_long(page: Path) -> bool:
     return "sweeps" in page.name or page.name in HOSTS
 
 
-LONG = [page for page in PAGES if blocks(page) and is_long(page)]
-SHORT = [page for page in PAGES if blocks(page) and page not in LONG]
-"""The pages with code; README.md is the first of the short ones."""
+WITH_CODE = list(filter(blocks, PAGES))
+LONG = list(filter(is_long, WITH_CODE))
+SHORT = [page for page in WITH_CODE if page not in LONG]
+"""The pages whose code does not take long; README.md is the first."""
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ The adapters of this folder use it for callbacks of the installed Composer, and
 from __future__ import annotations
 
 import atexit
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from time import perf_counter
@@ -21,6 +20,7 @@ from trainer_hooks.adapters.composer.events import EVENTS
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.data.batch_counts import count_samples_and_tokens
 from trainer_hooks.data.data_hooks import defines
+from trainer_hooks.data.loaders import loaders_in
 from trainer_hooks.module.module import Module
 
 if TYPE_CHECKING:
@@ -525,7 +525,7 @@ class EventSource:
         """Return a loader that is evaluated, its label, and its number of batches (-1: unknown)."""
         given = trainer.test_dataloaders if trainer.testing else trainer.val_dataloaders
         lengths = trainer.num_test_batches if trainer.testing else trainer.num_val_batches
-        loaders = separate_loaders(given, len(lengths))
+        loaders = loaders_in(given)
         loader = loaders[index] if index < len(loaders) else given
         default_label = f"eval_{index}" if len(loaders) > 1 else "eval"
         length = lengths[index] if index < len(lengths) else -1
@@ -687,17 +687,3 @@ def advance_timestamp(now: Any, counts: tuple[int, int, int], seconds: float) ->
         in_epoch = following.batch_in_epoch + more
         following = following.copy(batch=following.batch + more, batch_in_epoch=in_epoch)
     return following
-
-
-def separate_loaders(given: Any, count: int) -> list[Any]:
-    """Return the loaders of an evaluation, which are given alone, in a list or in a dict.
-
-    Args:
-        given: the loaders, or None.
-        count: the number of loaders; a list of another length holds the batches of one loader.
-    """
-    if isinstance(given, Mapping):
-        return list(given.values())
-    if isinstance(given, list | tuple) and len(given) == count:
-        return list(given)
-    return [] if given is None else [given]

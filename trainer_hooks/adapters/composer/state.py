@@ -21,12 +21,12 @@ from trainer_hooks.adapters.composer.event_source import (
     advance_timestamp,
     close_at_exit,
     close_callbacks,
-    separate_loaders,
 )
 from trainer_hooks.adapters.composer.loggers import TrainerDestination
 from trainer_hooks.adapters.composer.state_changes import StateChanges
 from trainer_hooks.adapters.proxy import ModuleProxy, joined_class, missing_attribute
 from trainer_hooks.clock.progress import EpochStage
+from trainer_hooks.data.loaders import loaders_in
 from trainer_hooks.errors import UsageError
 
 if TYPE_CHECKING:
@@ -430,7 +430,7 @@ class AdapterEventSource(EventSource):
 
     def evaluators_of(self, trainer: Any) -> list[Evaluator]:
         """Return an Evaluator for each validation loader."""
-        loaders = separate_loaders(trainer.val_dataloaders, len(trainer.num_val_batches))
+        loaders = loaders_in(trainer.val_dataloaders)
         several = len(loaders) > 1
         evaluators = []
         for index, loader in enumerate(loaders):

@@ -96,6 +96,7 @@ class EventObjects:
         lasting: keyword arguments of events that last for an epoch: the model and the loaders.
         learning_rate: the learning rate of the last optimizer step, before its scheduler stepped.
         grad_norm: the norm of the gradients before clipping, of the last step that is logged.
+        parameters: the module's parameters, looked up once an epoch.
         logged_step: the last step whose values were logged; as there, a step is logged once.
         is_endless: whether the training loader of this fit has no length.
     """

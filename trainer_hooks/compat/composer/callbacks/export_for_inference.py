@@ -29,6 +29,6 @@ class ExportForInferenceCallback(  # type: ignore[misc] # run_event differs
     guest_class = callbacks.ExportForInferenceCallback
 
     def _exported(self, module: Module) -> nn.Module:
-        """Return the ComposerModel, which is what Composer exports."""
+        """Return the ComposerModel, as Composer exports that."""
         model: nn.Module = composer_model(module)
         return model
