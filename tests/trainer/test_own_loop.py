@@ -724,6 +724,16 @@ def test_a_compiled_model_keeps_its_names() -> None:
     assert not torch.equal(net.weight, before)
 
 
+def test_a_compiled_layer_takes_the_names_of_checkpoints() -> None:
+    """As in a Module, by whoever loads them."""
+    net = nn.Sequential(nn.Linear(2, 1))
+    net[0] = torch.compile(net[0], backend="eager")
+    module = Run(net, torch.optim.SGD(net.parameters(), lr=0.1), **QUIET).module
+    assert list(module.state_dict()) == ["0._orig_mod.weight", "0._orig_mod.bias"]
+    module.load_state_dict({"0.weight": torch.ones(1, 2), "0.bias": torch.ones(1)})
+    assert all(bool((value == 1).all()) for value in module.state_dict().values())
+
+
 def test_outputs_reach_the_hooks() -> None:
     """What run.output is given is the hooks' outputs, in a training batch beside the loss."""
     seen: list[Any] = []

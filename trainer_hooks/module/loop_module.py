@@ -78,8 +78,12 @@ class LoopModule(Module):
         return self._held.state_dict(*args, **kwargs)
 
     def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """Load weights that have the names of `state_dict`."""
-        return self._held.load_state_dict(state_dict, *args, **kwargs)
+        """Load weights that have the names of `state_dict`, or those of a checkpoint."""
+        from trainer_hooks.runtime.parameter_names import with_names_of
+
+        return self._held.load_state_dict(
+            with_names_of(self.state_dict(), state_dict), *args, **kwargs
+        )
 
     @property
     def _held(self) -> nn.Module:
