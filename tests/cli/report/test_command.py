@@ -221,11 +221,15 @@ def test_several_runs_are_compared(train, report) -> None:
 
 @pytest.mark.slow
 def test_without_an_output_the_page_lies_in_the_run(train, capsys) -> None:
-    """Where it was written is told, and is the run's folder."""
+    """Where it was written is told, and is the run's folder; a metric compares no single run."""
     folder = train(resumes=False)
     capsys.readouterr()
-    assert main(["report", str(folder)]) == 0
-    assert capsys.readouterr().out == f"{folder / 'report.html'}\n"
+    assert main(["report", str(folder), "--monitor", "val_loss"]) == 0
+    told = capsys.readouterr()
+    assert told.out == f"{folder / 'report.html'}\n"
+    assert told.err == (
+        "trainer-hooks report: --monitor val_loss: one run is shown, which is compared with none.\n"
+    )
     assert (folder / "report.html").is_file()
 
 
