@@ -319,13 +319,12 @@ class Guard:
             self._methods[name](*args, **kwargs)
             return
         if name == "finalize":
-            # each buffered call once, until the patience is over
+            # each buffered call once, until the patience is over, or the disk takes none
             deadline = time.monotonic() + self._patience
             # a copy, as `_repeat` removes calls
             for call in [*self.buffer]:
-                if time.monotonic() >= deadline:
+                if time.monotonic() >= deadline or not self._repeat(call):
                     break
-                self._repeat(call)
         elif self.buffer or self._pause:
             # the pause is one call shorter; when it is over, the oldest buffered calls are repeated
             self._pause = max(0, self._pause - 1)
@@ -354,7 +353,11 @@ class Guard:
         self.buffer.add(call)
         return call
 
-    def _repeat(self, call: LoggerCall) -> None:
+    def _repeat(self, call: LoggerCall) -> bool:
+        """Repeat a buffered call, and return whether others are worth a try at once.
+
+        They are not after an error of the disk: TensorBoard makes another file for each try.
+        """
         try:
             self._call_unguarded(self._methods[call.name], *call.args, **call.kwargs)
         except Exception as error:
@@ -363,9 +366,10 @@ class Guard:
                 self.buffer.remove(call)
                 raise
             self._handle_failure(call, call.name, error)
-        else:
-            self.buffer.remove(call)
-            self._reset_pause()
+            return not is_disk_error(error)
+        self.buffer.remove(call)
+        self._reset_pause()
+        return True
 
     def _call_unguarded(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call the logger so that its calls of its own methods are not guarded."""
