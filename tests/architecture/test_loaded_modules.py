@@ -188,7 +188,7 @@ os._exit(0)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_compiler_is_imported_without_a_look_for_garbage() -> None:
     """Its million objects stay, and looking through them would delay the first step.
 

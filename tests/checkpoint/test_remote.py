@@ -291,7 +291,7 @@ def test_the_default_logger_needs_a_folder():
         trainer_of(root="memory://run", logger=True)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_local_paths_pay_nothing(tmp_path):
     """A training that saves and resumes on this machine never imports fsspec."""
     code = """

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 import warm_python
-from samples import one_in
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "side-by-side"
@@ -51,8 +50,8 @@ def test_each_page_has_both_programs() -> None:
         assert ("trainer_hooks" in texts["there"], "trainer_hooks" in texts["here"]) == (0, 1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", one_in(6, FRAMEWORKS))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("page", FRAMEWORKS)
 def test_both_programs_end_with_the_same_weights(page: str, tmp_path: Path) -> None:
     """The bits of the weights and the accuracy are equal at the same seed."""
     if find_spec(FRAMEWORKS[page]) is None:

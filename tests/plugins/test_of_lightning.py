@@ -92,7 +92,7 @@ def test_named_it_is_checked_as_one_of_ours(flash) -> None:
 @pytest.mark.parametrize(
     ("plugins", "found"),
     [
-        ("['acme-flash']", 1),
+        pytest.param("['acme-flash']", 1, marks=pytest.mark.exhaustive),
         pytest.param("['flash']", 1, marks=pytest.mark.exhaustive),
         ("True", 0),
     ],

@@ -148,10 +148,10 @@ def test_weights_load_with_and_without_compile(saved, quiet_trainer, tmp_path, c
         assert torch.equal(plain(module.state_dict())["head.weight"], weights["head.weight"])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("is_given", "lottery"),
-    [(False, True), pytest.param(True, False, marks=pytest.mark.exhaustive)],
+    [(False, True), (True, False)],
 )
 def test_compiled_layers_are_pruned(bare, tmp_path, is_given, lottery) -> None:
     """As those that are not, and a resume goes on with the masks, with and without compile."""

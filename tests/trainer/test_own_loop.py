@@ -762,7 +762,7 @@ def test_outputs_reach_the_hooks() -> None:
                 run.output(3)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_it_loads_little_more_than_a_bare_fit() -> None:
     """Its own five files are all that comes to those of a bare fit."""
     program = """

@@ -17,7 +17,7 @@ import composer
 from composer.callbacks import LRMonitor
 from running import Program, Theirs, Written, loader, raised
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.exhaustive, pytest.mark.filterwarnings("ignore")]
 
 IMPORTS = ("tests/adapters/composer/stand_ins", "composer")
 

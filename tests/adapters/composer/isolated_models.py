@@ -18,7 +18,7 @@ from composer import callbacks
 from composer.loggers import LoggerDestination
 from running import Hearing, Program, SaveAt, Theirs, layers, loader, raised, train, weights
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.exhaustive, pytest.mark.filterwarnings("ignore")]
 
 IMPORTS = ("tests/adapters/composer/stand_ins", "composer")
 

@@ -19,7 +19,7 @@ from trainer_hooks.hooks.spec import HOOKS
 pa = pytest.importorskip("pytorch_accelerated", reason="needs pytorch-accelerated")
 hf = pytest.importorskip("transformers", reason="needs transformers")
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.exhaustive, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture(autouse=True)

@@ -49,7 +49,7 @@ pytestmark = [
         not all(map(importlib.util.find_spec, ("ignite", "tensorboard"))),
         reason="needs pytorch-ignite and tensorboard",
     ),
-    pytest.mark.slow,
+    pytest.mark.exhaustive,
 ]
 
 

@@ -22,7 +22,7 @@ pl = pytest.importorskip("pytorch_lightning", reason="needs pytorch-lightning")
 demos = pytest.importorskip("pytorch_lightning.demos.boring_classes")
 OmegaConf = pytest.importorskip("omegaconf").OmegaConf
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.exhaustive, pytest.mark.filterwarnings("ignore")]
 
 TRAINERS = {"there": pl.Trainer, "here": trainer_hooks.Trainer}
 

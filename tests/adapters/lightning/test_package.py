@@ -33,6 +33,7 @@ def package(tmp_path_factory) -> list[Path]:
     return [stand_in(tmp_path_factory.mktemp("package"))]
 
 
+@pytest.mark.exhaustive
 def test_callbacks_do_what_they_do_at_home(results_of, package) -> None:
     """Calls, states, logged values, files and weights are the same, also resumed."""
     results = results_of(SCRIPT, *package)

@@ -80,7 +80,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.Completed
     return done, folder
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_resumed_run_is_equal_to_the_uncut_one(demo: Any) -> None:
     """The demo interrupts itself inside an epoch, resumes, and finds every comparison equal."""
     done, _ = demo

@@ -78,7 +78,7 @@ def test_an_import_that_never_ends_is_told(tmp_path, monkeypatch) -> None:
     assert broken == ["torch hang: no answer after 1 s"]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_dependency_that_cannot_be_imported_is_told(tmp_path) -> None:
     """Its metadata are there, and its code fails."""
     done = doctor(package(tmp_path, "tqdm", "raise ImportError('built for another Python')"))
@@ -109,7 +109,7 @@ def plugin(folder: Path, source: str) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_broken_plugin_is_told_without_what_is_private(tmp_path) -> None:
     """Its error stands there; the user, the machine, the paths and the password in it do not."""
     source = (

@@ -495,7 +495,7 @@ def test_methods_that_nothing_calls_and_private_names_are_told(tmp_path, capsys)
     assert "on_checkpoint_saved" in told[1]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_result_is_imported_in_a_fresh_process(tmp_path, capsys):
     """With `--try`: the first line that fails is named, in a package too; nothing else is tried."""
     package = tmp_path / "project"

@@ -126,7 +126,7 @@ def files(here):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_what_is_no_config_is_one_line(ask, places, files) -> None:
     """Whatever `--config` names is told in one line, with code 2, and nothing blocks or grows."""
     paths = [*places, *files]

@@ -10,7 +10,6 @@ import sys
 
 import pytest
 import warm_python
-from samples import one_in
 
 from trainer_hooks.cli.main import main
 from trainer_hooks.cli.report.live import LiveReport
@@ -166,8 +165,8 @@ def test_a_module_that_prints_at_import(sweeper, monkeypatch, capsys) -> None:
     assert os.environ["PL_GLOBAL_SEED"] == "7"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", one_in(2, [signal.SIGKILL, signal.SIGINT]))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_sweep_that_is_cut_goes_on_and_ends_as_an_uncut_one(sweeper, number) -> None:
     """Its trial resumes from its checkpoint, and random trials have the same values.
 

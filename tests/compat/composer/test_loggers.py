@@ -104,7 +104,7 @@ def test_tensorboard(make, tmp_path) -> None:
 
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")
 @pytest.mark.filterwarnings("ignore:For backward compatibility, 'str' dtypes")
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_mlflow(make, tmp_path) -> None:
     """`MLFlowLogger` logs under other names, and leaves out what it is told to."""
     mlflow = pytest.importorskip("mlflow")

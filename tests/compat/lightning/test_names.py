@@ -136,7 +136,7 @@ def test_a_name_that_is_elsewhere_says_where():
         PATHS.by_attributes("utilities.rank_zero_debug")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_any_chain_of_attributes_is_there_in_a_new_interpreter():
     """Whatever was imported before: paths are drawn, in an order that is drawn."""
     paths = [f"{m}.{n}".strip(".") for m, names in NAMES["paths"].items() for n in ["", *names]]
