@@ -599,7 +599,10 @@ def collect_page(
             runs[0].notes.extend(notes)
             comparison = None
     if comparison is None and chosen is not None:
-        notes = [*notes, f"--monitor {chosen.metric}: one run is shown, which is compared with none."]
+        notes = [
+            *notes,
+            f"--monitor {chosen.metric}: one run is shown, which is compared with none.",
+        ]
     page = make_page(runs, comparison, link_to, with_machine=with_machine, is_live=is_live)
     return page, runs, notes
 
