@@ -306,8 +306,10 @@ def run_environment(run: LoggedRun) -> RunEnvironment | None:
         for name in facts:
             if earlier is not fit and earlier_facts.get(name) != facts[name]:
                 changed.append(f"{name}: {earlier_facts.get(name) or 'nothing'}")
-    known = {name: value for name, value in facts.items() if value}
-    return RunEnvironment(known, versions, list(dict.fromkeys(changed)), text(fit.start, "config"))
+    present = {name: value for name, value in facts.items() if value}
+    return RunEnvironment(
+        present, versions, list(dict.fromkeys(changed)), text(fit.start, "config")
+    )
 
 
 def callback_tables(run: LoggedRun) -> CallbackTables | None:
