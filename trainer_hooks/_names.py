@@ -86,9 +86,9 @@ def _our_definition(kind: type, name: str) -> Any:
     Raises:
         AttributeError: none of them has the name.
     """
-    for one in kind.__mro__:
-        value = vars(one).get(name)
-        if name in vars(one) and is_of_package(one) and not isinstance(value, _LeftToUser):
+    for base in kind.__mro__:
+        value = vars(base).get(name)
+        if name in vars(base) and is_of_package(base) and not isinstance(value, _LeftToUser):
             return value
     raise AttributeError(f"{kind.__qualname__!r} has no {name!r} of ours")
 
@@ -145,7 +145,7 @@ def uncalled_methods(kind: type) -> dict[str, str]:
     """
     if is_of_package(kind) or not _bases_of_package(kind):
         return {}
-    users = [vars(one) for one in kind.__mro__ if not is_of_package(one)]
+    users = [vars(base) for base in kind.__mro__ if not is_of_package(base)]
     called = {
         word
         for members in users

@@ -240,7 +240,7 @@ def _keyword_hint(
     from trainer_hooks._words import advice, instead_of
 
     qualname = function.__qualname__
-    own, _, method = qualname.rpartition(".")
+    class_name, _, method = qualname.rpartition(".")
     answer = instead_of("fit", name) if method == "fit" else None
     kind = type(owner[0]) if owner else None
     for each in kind.__mro__ if kind is not None and answer is None else ():
@@ -248,13 +248,13 @@ def _keyword_hint(
     if answer is not None:
         return advice(answer, value)
     hint = did_you_mean(name, set(signature_of(function).parameters) - {"self"})
-    if hint or method == "__init__" or kind is None or own != "Trainer":
+    if hint or method == "__init__" or kind is None or class_name != "Trainer":
         return hint
     # of trainer.fit: perhaps an option of the Trainer
     if name in signature_of(kind).parameters:
-        return advice(f"{own}({name}={{value}})", value)
+        return advice(f"{class_name}({name}={{value}})", value)
     answer = instead_of("options", name)
-    return "" if answer is None else advice(answer, value, f"{own}({{}})")
+    return "" if answer is None else advice(answer, value, f"{class_name}({{}})")
 
 
 def check_options(owner: str, rules: Mapping[str, Rule], **values: Any) -> None:
@@ -355,7 +355,7 @@ def one_of(*choices: Any) -> Rule:
     """Return the rule for one of several values; 1 and 0 do not count as True and False."""
     return Rule(
         f"one of {', '.join(map(repr, choices))}",
-        lambda value: any(value == one and type(value) is type(one) for one in choices),
+        lambda value: any(value == choice and type(value) is type(choice) for choice in choices),
         "Choose one of them.",
         tuple(choice for choice in choices if isinstance(choice, str)),
     )

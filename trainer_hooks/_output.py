@@ -210,7 +210,7 @@ def _is_in_full_file(stream: Any) -> bool:
 
 def _is_standard(stream: Any) -> bool:
     standard = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
-    return any(stream is one for one in standard)
+    return any(stream is other for other in standard)
 
 
 def _tell_of_full_disk(lost: list[Any]) -> None:

@@ -101,20 +101,22 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
 @lru_cache(maxsize=512)  # the methods of a callback are looked for each time that it is used
 def _nearest(name: str, names: tuple[str, ...]) -> str:
     # one that differs in capitals alone is nearer than any other: AdamW and not Adam for Adamw
-    matches = [known for known in names if known.casefold() == name.casefold()]
+    matches = [candidate for candidate in names if candidate.casefold() == name.casefold()]
     if not matches:
         meanings = _meanings_of(name)
-        same = [known for known in names if _agree(name, meanings, known)]
+        same = [candidate for candidate in names if _agree(name, meanings, candidate)]
         cutoff = _SIMILARITY if "_" in name else _SIMILARITY_OF_WORD
         matches = difflib.get_close_matches(name, same, n=1, cutoff=cutoff)
         # a word that is cut short, as `optim`
-        matches = matches or [known for known in same if len(name) > 2 and known.startswith(name)]
+        matches = matches or [
+            candidate for candidate in same if len(name) > 2 and candidate.startswith(name)
+        ]
     return matches[0] if matches else ""
 
 
-def _agree(name: str, meanings: dict[str, set[str]], known: str) -> bool:
+def _agree(name: str, meanings: dict[str, set[str]], candidate: str) -> bool:
     """Return whether no word of two names tells that they mean different things."""
-    others = _meanings_of(known)
+    others = _meanings_of(candidate)
     for group in meanings.keys() | others.keys():
         mine, other = meanings.get(group), others.get(group)
         if mine is not None and other is not None:
@@ -123,8 +125,8 @@ def _agree(name: str, meanings: dict[str, set[str]], known: str) -> bool:
         # a short word that is misspelt may not be seen as such
         elif (
             group in _STRICT
-            and ("_" in name or "_" in known)
-            and difflib.SequenceMatcher(None, name, known).ratio() < _ALMOST_EQUAL
+            and ("_" in name or "_" in candidate)
+            and difflib.SequenceMatcher(None, name, candidate).ratio() < _ALMOST_EQUAL
         ):
             return False
     return True
@@ -135,8 +137,8 @@ def _meanings_of(name: str) -> dict[str, set[str]]:
     """Return the meanings of a name's words by group; a word may be misspelt."""
     meanings: dict[str, set[str]] = {}
     for part in name.lower().replace("-", "_").replace(".", "_").split("_"):
-        known = part in _MEANINGS
-        similar = [part] if known else difflib.get_close_matches(part, _MEANINGS, 1, 0.79)
+        is_known = part in _MEANINGS
+        similar = [part] if is_known else difflib.get_close_matches(part, _MEANINGS, 1, 0.79)
         for word in similar:
             group, meaning = _MEANINGS[word]
             meanings.setdefault(group, set()).add(meaning)

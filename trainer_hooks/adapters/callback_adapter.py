@@ -121,8 +121,8 @@ class HostedCallback(Callback):
     @property
     def state_key(self) -> str:
         """The framework, and the foreign callback's own key if it has one, else its class."""
-        own = self.guest.state_key if self.guest_has("state_key") else type(self.guest).__qualname__
-        return f"{self.framework}:{own}"
+        key = self.guest.state_key if self.guest_has("state_key") else type(self.guest).__qualname__
+        return f"{self.framework}:{key}"
 
     @property
     def is_stateful(self) -> bool:
@@ -176,17 +176,17 @@ class HostedCallback(Callback):
         names = sorted(self.opaque_names & (set(checkpoint) - before))
         if names:
             parts = {name: checkpoint.pop(name) for name in names}
-            kept = checkpoint.setdefault(_PICKLES_KEY, {})
-            kept[self.state_key] = _pickle_parts(parts, self.opaque_names)
+            pickles = checkpoint.setdefault(_PICKLES_KEY, {})
+            pickles[self.state_key] = _pickle_parts(parts, self.opaque_names)
 
     def _load_keys(
         self, call: Callable[..., object], trainer: Any, module: Any, checkpoint: dict[str, Any]
     ) -> None:
-        kept = checkpoint.get(_PICKLES_KEY)
-        kept = kept.get(self.state_key) if isinstance(kept, dict) else None
-        if kept is not None:
+        pickles = checkpoint.get(_PICKLES_KEY)
+        pickles = pickles.get(self.state_key) if isinstance(pickles, dict) else None
+        if pickles is not None:
             owner = f"{self.framework} callback {type(self.guest).__qualname__}"
-            checkpoint.update(_unpickle_parts(kept, self.opaque_names, owner))
+            checkpoint.update(_unpickle_parts(pickles, self.opaque_names, owner))
         call(trainer, module, checkpoint)
 
     @property

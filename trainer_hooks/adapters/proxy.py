@@ -79,9 +79,9 @@ class ModuleProxyType(type):
             return _MODULE_CLASSES[cls](*args, **kwargs)
         kind = type(args[0])
         names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__slots__": ()}
-        own: Any = type.__new__(type(cls), kind.__name__, (cls,), names)
-        proxy = type.__call__(own, *args, **kwargs)
-        _MODULE_CLASSES[own] = kind
+        proxy_class: Any = type.__new__(type(cls), kind.__name__, (cls,), names)
+        proxy = type.__call__(proxy_class, *args, **kwargs)
+        _MODULE_CLASSES[proxy_class] = kind
         return proxy
 
     def __getattr__(cls, name: str) -> Any:

@@ -182,10 +182,10 @@ class BaseFinetuning(Callback):
     @staticmethod
     def filter_on_optimizer(optimizer: Optimizer, params: Iterable[Parameter]) -> list[Parameter]:
         """Return the parameters that an optimizer does not have yet; warn of the rest."""
-        known = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        parameter_ids = {id(p) for group in optimizer.param_groups for p in group["params"]}
         wanted = list(params)
         # by identity: `in` would compare the tensors' values, and two biases of zeros are equal
-        new = [parameter for parameter in wanted if id(parameter) not in known]
+        new = [parameter for parameter in wanted if id(parameter) not in parameter_ids]
         if len(new) < len(wanted):
             warn(
                 f"{len(wanted) - len(new)} of {len(wanted)} parameters to train from now on are in "
@@ -221,9 +221,12 @@ class BaseFinetuning(Callback):
         check_option("initial_denom_lr", initial_denom_lr, _UNFREEZE, _DENOMINATOR)
         parts = BaseFinetuning.flatten_modules(modules)
         # BatchNorm's parameters may have been trained from the start: they keep their group then
-        known = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        parameter_ids = {id(p) for group in optimizer.param_groups for p in group["params"]}
         already_trained = {
-            p for part in parts for p in part.parameters() if p.requires_grad and id(p) in known
+            p
+            for part in parts
+            for p in part.parameters()
+            if p.requires_grad and id(p) in parameter_ids
         }
         for part in parts:
             _make_trainable(part)
@@ -436,9 +439,9 @@ class BackboneFinetuning(BaseFinetuning):
 
 def _group_of(optimizer: Optimizer, backbone: nn.Module) -> dict[str, Any] | None:
     """Return the last group that holds parameters of the backbone alone, or None."""
-    own = {id(parameter) for parameter in backbone.parameters()}
+    backbone_ids = {id(parameter) for parameter in backbone.parameters()}
     for group in reversed(optimizer.param_groups):
-        if group["params"] and all(id(parameter) in own for parameter in group["params"]):
+        if group["params"] and all(id(parameter) in backbone_ids for parameter in group["params"]):
             return group  # type: ignore[no-any-return]
     return None
 

@@ -33,17 +33,17 @@ class LambdaCallback(Callback):
     """
 
     def __init__(self, **hooks: Callable[..., object] | None) -> None:
-        known = {*HOOKS, *ALIASES}
-        if not known.issuperset(hooks):
+        names = {*HOOKS, *ALIASES}
+        if not names.issuperset(hooks):
             # hooks of plugins are looked up only for an unknown name: that reads the entry points
-            known.update(installed_hooks())
+            names.update(installed_hooks())
         # by name: the repr of a function holds its address, which differs in the next process
         self._functions: dict[str, str] = {}
         for name, function in hooks.items():
-            if name not in known:
+            if name not in names:
                 raise CallbackError(
                     f"hook {name!r} of LambdaCallback: there is no hook of that name."
-                    f"{suggest('hooks', name, sorted(known))} "
+                    f"{suggest('hooks', name, sorted(names))} "
                     "The command `trainer-hooks hooks` lists them."
                 )
             if name in ALIASES and ALIASES[name] in hooks:

@@ -109,13 +109,13 @@ class ModelSummary(Callback):
         print(text_table(summary_data, below))
 
 
-def check_summarize_kwargs(names: Iterable[str], known: Iterable[str]) -> None:
+def check_summarize_kwargs(names: Iterable[str], allowed: Iterable[str]) -> None:
     """Check that a summary got only the keyword arguments that it takes.
 
     Raises:
         CallbackError: it got another one.
     """
-    unknown, taken = sorted(set(names) - set(known)), ", ".join(known)
+    unknown, taken = sorted(set(names) - set(allowed)), ", ".join(allowed)
     if unknown:
         raise CallbackError(
             f"summarize_kwargs {', '.join(unknown)} of a model summary: must be "

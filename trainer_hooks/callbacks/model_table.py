@@ -162,10 +162,10 @@ def summarize(module: nn.Module, max_depth: int = 1) -> ModelSummaryTable:
     example = getattr(module, "example_input_array", None)
     run = None if example is None or is_incomplete else run_example(module, shown, example)
     layers = [_summarize_layer(name, layer, run) for name, layer in shown.items()]
-    own = list(module.parameters(recurse=False))
-    if own and max_depth != 0:
-        lazy = any(map(is_lazy, own))
-        layers.append(LayerSummary("(own)", "Parameter", _count(own), "", is_lazy=lazy))
+    direct = list(module.parameters(recurse=False))
+    if direct and max_depth != 0:
+        lazy = any(map(is_lazy, direct))
+        layers.append(LayerSummary("(own)", "Parameter", _count(direct), "", is_lazy=lazy))
     # of the submodules, without the model itself, whose name is empty
     modes = [layer.training for name, layer in everything.items() if name]
     in_train = sum(modes)
@@ -410,17 +410,17 @@ def _shape(value: Any) -> str:
 
 
 def named_layers(
-    module: nn.Module, path: str = "", known: set[nn.Module] | None = None
+    module: nn.Module, path: str = "", seen: set[nn.Module] | None = None
 ) -> Iterator[tuple[str, nn.Module]]:
     """Yield `module` and its submodules with their paths, in order, each once, unwrapped."""
-    known = set() if known is None else known
+    seen = set() if seen is None else seen
     module = unwrap_module(module)
-    if module in known:
+    if module in seen:
         return
-    known.add(module)
+    seen.add(module)
     yield path, module
     for name, child in module.named_children():
-        yield from named_layers(child, f"{path}.{name}" if path else name, known)
+        yield from named_layers(child, f"{path}.{name}" if path else name, seen)
 
 
 def unwrap_module(module: nn.Module) -> nn.Module:

@@ -171,9 +171,9 @@ def resolve_metric_name(watched: str, logged: Container[str]) -> str:
     likewise.
     """
     names = [watched]
-    for known, others in _ACCELERATED_NAMES.items():
-        if watched.endswith(known):
-            names += [watched.removesuffix(known) + other for other in others]
+    for ending, others in _ACCELERATED_NAMES.items():
+        if watched.endswith(ending):
+            names += [watched.removesuffix(ending) + other for other in others]
     return next((name for name in names if name in logged), watched)
 
 

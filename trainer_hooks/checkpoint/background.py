@@ -102,30 +102,30 @@ def _tensors_in(state: Any) -> Iterator[torch.Tensor]:
             yield value
 
 
-def _copied(value: Any, known: dict[int, Any]) -> Any:
+def _copied(value: Any, copies: dict[int, Any]) -> Any:
     """Return a deep copy; plain containers, most of a state, are copied without `deepcopy`.
 
     Args:
         value: the value to copy.
-        known: the copies so far by the id of the original, those of all tensors among them.
+        copies: the copies so far by the id of the original, those of all tensors among them.
     """
     kind = type(value)
     if kind in _UNCHANGING:
         return value
-    if id(value) in known:
-        return known[id(value)]
+    if id(value) in copies:
+        return copies[id(value)]
     if kind is dict:
         # known before its items are copied, which may refer back to it
-        made = known[id(value)] = {}
+        made = copies[id(value)] = {}
         for key, item in value.items():
-            made[_copied(key, known)] = _copied(item, known)
+            made[_copied(key, copies)] = _copied(item, copies)
         return made
     if kind is list:
-        items = known[id(value)] = []
-        items.extend(_copied(item, known) for item in value)
+        items = copies[id(value)] = []
+        items.extend(_copied(item, copies) for item in value)
         return items
-    # `known` is its memo, too, so that tensors inside are not copied once more
-    return copy.deepcopy(value, known)
+    # `copies` is its memo, too, so that tensors inside are not copied once more
+    return copy.deepcopy(value, copies)
 
 
 def _is_ordinary(tensor: torch.Tensor) -> bool:

@@ -444,8 +444,8 @@ class Encoder:
         factory = value.default_factory
         if factory is None:
             return None
-        for name, known in FACTORIES.items():
-            if known is factory:
+        for name, candidate in FACTORIES.items():
+            if candidate is factory:
                 return name
         known_ones = ", ".join(FACTORIES)
         raise UnsavableValueError(

@@ -180,10 +180,10 @@ def _best(saved: list[_Saved], rule: RetentionRule) -> list[_Saved]:
         if not math.isnan(checkpoint.metrics.get(rule.monitor, math.nan))
     ]
     if not scored:
-        known = sorted({name for checkpoint in saved for name in checkpoint.metrics})
+        names = sorted({name for checkpoint in saved for name in checkpoint.metrics})
         raise MetricError(
             f"monitor {rule.monitor!r}: no checkpoint here has a value of it; there are "
-            f"{', '.join(map(repr, known)) or 'none'}.{did_you_mean(rule.monitor, known)}"
+            f"{', '.join(map(repr, names)) or 'none'}.{did_you_mean(rule.monitor, names)}"
         )
     # sorting is stable: of equal scores the newer is kept
     return sorted(scored, key=lambda checkpoint: sign * checkpoint.metrics[rule.monitor])[

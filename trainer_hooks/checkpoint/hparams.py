@@ -66,7 +66,7 @@ def rebuild(value: Any, annotation: Any) -> Any:
     # of a union the first alternative counts that rebuilds anything: `Config | None` is common
     if get_origin(annotation) in (Union, UnionType):
         made = (rebuild(value, kind) for kind in get_args(annotation))
-        return next((one for one in made if one is not value), value)
+        return next((rebuilt for rebuilt in made if rebuilt is not value), value)
     if get_origin(annotation) in (list, tuple) and type(value) is get_origin(annotation):
         kinds = [kind for kind in get_args(annotation) if kind is not Ellipsis]
         kinds = kinds * len(value) if len(kinds) == 1 else kinds
@@ -129,8 +129,8 @@ def omegaconf_class(form: PickledObject) -> type | None:
         from omegaconf import DictConfig
     except ImportError:
         return None
-    known: type = DictConfig
-    return known if form.data == PickledObject.of(known).data else None
+    config_class: type = DictConfig
+    return config_class if form.data == PickledObject.of(config_class).data else None
 
 
 def annotations_of(kind: type[Any]) -> dict[str, Any]:
@@ -149,9 +149,9 @@ def _hints(annotated: Any) -> dict[str, Any]:
     try:
         return get_type_hints(annotated)
     except NameError:  # a name imported under TYPE_CHECKING
-        known = own_annotations(annotated)
+        hints = own_annotations(annotated)
         return {
-            name: hint for name, hint in known.items() if not isinstance(hint, str | ForwardRef)
+            name: hint for name, hint in hints.items() if not isinstance(hint, str | ForwardRef)
         }
 
 
@@ -245,7 +245,7 @@ def select_hparams(
         if isinstance(whole, Mapping | Namespace):
             chosen = dict(whole if isinstance(whole, Mapping) else vars(whole))
         else:
-            chosen = {one.name: getattr(whole, one.name) for one in fields(whole)}
+            chosen = {field.name: getattr(whole, field.name) for field in fields(whole)}
     elif wanted:
         for name in wanted:
             if not isinstance(name, str):
@@ -273,7 +273,7 @@ def savable_hparams(hparams: Mapping[str, Any], kind: type[Any]) -> dict[str, An
         hparams: the hyperparameters.
         kind: the class that is built with them; its annotations say which objects can be rebuilt.
     """
-    annotations, kept = annotations_of(kind), {}
+    annotations, savable = annotations_of(kind), {}
     for name, value in hparams.items():
         # plain data is saved as it is, all else in its plain form, if that can be turned back
         plain = value
@@ -283,8 +283,8 @@ def savable_hparams(hparams: Mapping[str, Any], kind: type[Any]) -> dict[str, An
             is_plain = find_unsavable(plain, takes_classes=False) is None
             is_savable = is_plain and _comes_back(value, plain, annotations.get(name))
         if is_savable:
-            kept[name] = copy.deepcopy(plain)  # the user may change a list or dict later
-    return kept
+            savable[name] = copy.deepcopy(plain)  # the user may change a list or dict later
+    return savable
 
 
 def warn_of_left_out(hparams: Mapping[str, Any], kind: type[Any]) -> None:
@@ -376,9 +376,9 @@ def hparams_for_file(
         (warn_of_pickles if pickles else warn_of_left_out)(new, kind)
     held = {**plain, **(pickled_hparams(objects)[0] if pickles else {})}
     # in the order in which the hook left them
-    kept = {name: held.get(name, value) for name, value in hparams.items()}
+    values = {name: held.get(name, value) for name, value in hparams.items()}
     left_out = objects.keys() - held.keys()
-    return {name: v for name, v in kept.items() if name not in left_out}, told | objects.keys()
+    return {name: v for name, v in values.items() if name not in left_out}, told | objects.keys()
 
 
 def is_read_by_torch(value: Any) -> bool:

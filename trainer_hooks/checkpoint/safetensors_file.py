@@ -47,13 +47,13 @@ def dump_safetensors(checkpoint: dict[str, Any], file: IO[bytes]) -> None:
         CheckpointError: a weight is no dense tensor.
     """
     tensors, tied = _distinct(checkpoint["state_dict"])
-    kept = {name: checkpoint[name] for name in _KEPT if name in checkpoint}
-    if "hyper_parameters" in kept:
-        kept["hyper_parameters"] = {
-            name: value for name, value in kept["hyper_parameters"].items() if _is_json(value)
+    entries = {name: checkpoint[name] for name in _KEPT if name in checkpoint}
+    if "hyper_parameters" in entries:
+        entries["hyper_parameters"] = {
+            name: value for name, value in entries["hyper_parameters"].items() if _is_json(value)
         }
     # accelerate refuses metadata without `format`; the values must be texts
-    metadata = {"format": "pt", "trainer_hooks": json.dumps({**kept, "tied": tied})}
+    metadata = {"format": "pt", "trainer_hooks": json.dumps({**entries, "tied": tied})}
     try:
         # not save_file, which takes a path: the file is open for an atomic write
         file.write(_library("a safetensors file").torch.save(tensors, metadata))
@@ -81,8 +81,8 @@ def read_safetensors(path: str | os.PathLike[str], map_location: Any = "cpu") ->
     try:
         with library.safe_open(path, framework="pt", device=device) as file:
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            kept = json.loads((file.metadata() or {}).get("trainer_hooks", "{}"))
-        for name, other in kept.pop("tied", {}).items():
+            entries = json.loads((file.metadata() or {}).get("trainer_hooks", "{}"))
+        for name, other in entries.pop("tied", {}).items():
             weights[name] = weights[other]
     except (
         library.SafetensorError,
@@ -96,7 +96,7 @@ def read_safetensors(path: str | os.PathLike[str], map_location: Any = "cpu") ->
             f"checkpoint {str(path)!r} cannot be read: it is damaged or no safetensors file "
             f"({error}). Use another one."
         ) from error
-    return {**kept, "state_dict": weights}
+    return {**entries, "state_dict": weights}
 
 
 def _library(subject: str) -> Any:

@@ -94,7 +94,7 @@ def write_folder(
 
         def finish() -> str:
             assert part is not None
-            sums = {name: told for one in written for name, told in one.items()}
+            sums = {name: told for checksums in written for name, told in checksums.items()}
             _write_rest(part, checkpoint)  # after the shards, as `.metadata` is
             for name in (RUN, ".metadata"):
                 sums[name] = file_checksum(part / name)
@@ -204,7 +204,7 @@ def _all_agreed(group: Any, act: Callable[[], Any]) -> list[Any]:
     faults = [text for _, text in box if text]
     if faults:
         raise CheckpointError(faults[0])
-    return [one for one, _ in box]
+    return [value for value, _ in box]
 
 
 StatePath = tuple[Any, ...]

@@ -171,10 +171,10 @@ class Clock:
             OptionError: the unit is unknown.
         """
         # time knows the units, and words the error
-        known = Time(0, unit).unit
-        number = self.count(known)
+        checked = Time(0, unit).unit
+        number = self.count(checked)
         # a Time holds a float; conditions compare `count`, which is exact
-        return Time(number if isinstance(number, int) else float(number), known)
+        return Time(number if isinstance(number, int) else float(number), checked)
 
     def count(self, unit: TimeUnit) -> int | float | Fraction:
         """Return the number of `time(unit)`; a share as an exact fraction."""
@@ -447,5 +447,5 @@ class Timekeeper:
 def _with_known(counts: ClockCounts, saved: Mapping[str, Any]) -> ClockCounts:
     """Return counts with the numbers that a checkpoint holds."""
     # a file of Lightning lacks all of the names, and one of a later version may hold others
-    known = {key: type(getattr(counts, key))(saved[key]) for key in _COUNTED if key in saved}
-    return replace(counts, **known)
+    restored = {key: type(getattr(counts, key))(saved[key]) for key in _COUNTED if key in saved}
+    return replace(counts, **restored)

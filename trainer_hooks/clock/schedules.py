@@ -233,8 +233,8 @@ class DueTracker:
     def start(self, clock: Clock) -> None:
         """Check from this clock on, or from the one that `load_state_dict` restored."""
         # a state of another version may hold other names
-        known: Any = {name: n for name, n in (self._restored or {}).items() if name in _COUNTS}
-        self._before, self._restored = replace(clock, **known), None
+        counts: Any = {name: n for name, n in (self._restored or {}).items() if name in _COUNTS}
+        self._before, self._restored = replace(clock, **counts), None
 
     def forget(self) -> None:
         """Drop a restored state, as another training begins."""

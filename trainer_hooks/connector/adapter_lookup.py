@@ -46,9 +46,9 @@ def adapt(item: Any, wanted: type = Callback) -> Any:
     if isinstance(item, wanted | type):
         return item
     # the same adapter again: `remove_callback(foreign)` must find the one that was registered
-    known = _ADAPTERS_BY_ID.get(id(item))
-    if isinstance(known, wanted):
-        return known
+    registered = _ADAPTERS_BY_ID.get(id(item))
+    if isinstance(registered, wanted):
+        return registered
     entry_point = find_adapter_entry_point(type(item))
     if entry_point is None:
         return item

@@ -219,10 +219,10 @@ class CallbackConnector:
         # in a run, not in `__init__`: the name may be that of a callback that the module brings
         # and one that the module replaces has a name, too
         for unknown in self._error_policies.unmatched((*self._base, *self.entries)):
-            known = [known for entry in self.entries for known in entry.names]
+            names = [key for entry in self.entries for key in entry.names]
             warn(
                 f"Trainer(callback_errors=...) speaks of {unknown!r}: no callback has that "
-                f"state_key or class name.{did_you_mean(unknown, known)}",
+                f"state_key or class name.{did_you_mean(unknown, names)}",
                 TrainerHooksWarning,
             )
 
@@ -270,9 +270,9 @@ class CallbackConnector:
         self._live.check(entry, instead_of=displaced)
         self._base.check(entry, instead_of=displaced)
         check_hooks([entry], self.hooks, is_strict=self._is_strict)
-        for known in displaced:
-            self._live.discard(known.callback)
-            self._base.discard(known.callback)
+        for other in displaced:
+            self._live.discard(other.callback)
+            self._base.discard(other.callback)
         self._live.add(entry)
         self._base.add(entry)
         self._change()
@@ -347,7 +347,7 @@ class CallbackConnector:
 
     def handling_errors(self, callback: Callback, method: str) -> AbstractContextManager[None]:
         """Apply a callback's error policy to a call of its `method`, which is no hook."""
-        entry = next(known for known in self.entries if known.callback is callback)
+        entry = next(candidate for candidate in self.entries if candidate.callback is callback)
         return self._error_policies.handling_errors(entry, method, self._disable)
 
     def state_dict(self) -> dict[str, dict[str, Any]]:
@@ -485,8 +485,8 @@ class CallbackConnector:
     def _with_module_callbacks(self, brought: Sequence[CallbackEntry]) -> CallbackRegistry:
         """Return the callbacks of a run whose module brings these."""
         types = replaced_types(brought)
-        kept = (entry for entry in self._base if type(entry.callback) not in types)
-        return self._with_defaults([*kept, *brought])
+        remaining = (entry for entry in self._base if type(entry.callback) not in types)
+        return self._with_defaults([*remaining, *brought])
 
     def _with_defaults(self, entries: Iterable[CallbackEntry]) -> CallbackRegistry:
         live = CallbackRegistry(entries)
@@ -500,8 +500,12 @@ class CallbackConnector:
         defaults = [CallbackEntry(d.callback, "default") for d in self._defaults]
         unneeded = [d.is_replaced_by_entry(entry) for d in self._defaults]
         return [
-            *(known for known in self._from_plugins if is_replaced_by(known, entry)),
-            *(known for known, is_unneeded in zip(defaults, unneeded, strict=True) if is_unneeded),
+            *(other for other in self._from_plugins if is_replaced_by(other, entry)),
+            *(
+                default
+                for default, is_unneeded in zip(defaults, unneeded, strict=True)
+                if is_unneeded
+            ),
         ]
 
     def _members(self) -> tuple[RelayMember, ...]:

@@ -74,10 +74,10 @@ class ErrorPolicies:
 
     def unmatched(self, entries: Iterable[CallbackEntry]) -> list[str]:
         """Return the names in the user's choices that no callback has, present or disabled."""
-        known = {name for entry in entries for name in entry.names}
+        names = {name for entry in entries for name in entry.names}
         # a callback that was disabled in an earlier run is gone, but its name was no mistake
-        known.update(name for r in self._reports for name in (r.state_key, r.name))
-        return [name for name in self._policies if name not in known]
+        names.update(name for r in self._reports for name in (r.state_key, r.name))
+        return [name for name in self._policies if name not in names]
 
     @contextmanager
     def handling_errors(

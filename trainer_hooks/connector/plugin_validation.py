@@ -61,7 +61,7 @@ class PluginSelection:
     Args:
         user: the user's callbacks; one replaces a plugin's of the same type and state_key.
         defaults: the default callbacks; a plugin's callback of the same type replaces one.
-        known: all known hooks by name.
+        hooks: all known hooks by name.
         is_strict: whether a misspelt hook is an error.
         errors: `"warn"` to go on without a broken callback, `"raise"` to stop.
     """
@@ -70,14 +70,14 @@ class PluginSelection:
         self,
         user: Sequence[CallbackEntry],
         defaults: Sequence[DefaultCallback],
-        known: Mapping[str, HookSpec],
+        hooks: Mapping[str, HookSpec],
         *,
         is_strict: bool,
         errors: str,
     ) -> None:
         self._users = {entry.identity for entry in user}
         self._defaults = [d for d in defaults if not any(d.is_replaced_by_entry(e) for e in user)]
-        self._hooks = known
+        self._hooks = hooks
         self._is_strict = is_strict
         self._errors = errors
         # with the defaults, so that a plugin cannot take the state_key of one that stays

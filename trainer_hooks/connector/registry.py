@@ -164,7 +164,7 @@ class CallbackRegistry:
         if not entry.is_stateful:
             return
         other = self._key_owners.get(entry.callback.state_key)
-        if other is None or any(other.callback is known.callback for known in instead_of):
+        if other is None or any(other.callback is displaced.callback for displaced in instead_of):
             return
         if type(other.callback) is type(entry.callback) and is_of_package(type(other.callback)):
             name = type(entry.callback).__name__
@@ -306,7 +306,7 @@ def validate_callback(item: object, where: str) -> Callback:
     if not isinstance(band, Band):
         raise CallbackError(
             f"band {band!r} of {where}, a {type(item).__qualname__}: it must be a Band. "
-            f"Write one of {', '.join(f'Band.{known.name}' for known in Band)}."
+            f"Write one of {', '.join(f'Band.{member.name}' for member in Band)}."
         )
     if attributes.on_error not in {"raise", "disable"}:
         raise CallbackError(

@@ -86,7 +86,7 @@ def _fits(value: Any, type_: Any) -> bool:
         return _is_sequence(value) and all(_fits(item, type_[0]) for item in value)
     origin, arguments = get_origin(type_), get_args(type_)
     if isinstance(type_, tuple) or origin is UnionType:
-        return any(_fits(value, one) for one in arguments or type_)
+        return any(_fits(value, alternative) for alternative in arguments or type_)
     if origin is list:
         return _is_sequence(value) and all(_fits(item, arguments[0]) for item in value)
     if origin is tuple:

@@ -74,7 +74,7 @@ class PlainAttributes:
 
     def changed(self) -> dict[str, dict[str, Any]]:
         """Return by path copies of the plain attributes that differ from those at construction."""
-        found = {}
+        changes = {}
         for path, (table, first, limit) in self._parts.items():
             changed = {
                 name: value
@@ -82,8 +82,8 @@ class PlainAttributes:
                 if name not in first or not _is_same(value, first[name])
             }
             if changed and (plain := dict(_plain_items(changed, limit))):
-                found[path] = plain
-        return found
+                changes[path] = plain
+        return changes
 
     def restore(self, states: Mapping[str, Mapping[str, Any]]) -> None:
         """Set the attributes that `changed` returned; the others go back to those at construction.

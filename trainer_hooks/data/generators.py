@@ -286,7 +286,7 @@ def generators_in(owners: Mapping[str, Any]) -> dict[str, StatefulGenerator]:
     generators: dict[str, StatefulGenerator] = {}
     global_generators = [torch.default_generator, *torch.cuda.default_generators]
     # the global ones can be reached by way of their methods, which objects may hold
-    seen_ids = {id(one) for one in (*global_generators, random._inst)}  # noqa: SLF001
+    seen_ids = {id(generator) for generator in (*global_generators, random._inst)}  # noqa: SLF001
     numpy = sys.modules.get("numpy")
     of_numpy: tuple[type, ...] = ()
     if numpy is not None:

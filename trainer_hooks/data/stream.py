@@ -825,7 +825,7 @@ class PositionRecorder:
 
     def position_before(self, num_taken: int) -> dict[str, Any] | None:
         """Return the newest recorded position before the last of `num_taken` batches, or None."""
-        earlier = [one for one in self._positions if one["batches"] < num_taken]
+        earlier = [position for position in self._positions if position["batches"] < num_taken]
         return earlier[-1] if earlier else None
 
     def random_state_at(self, num_taken: int) -> dict[str, Any] | None:

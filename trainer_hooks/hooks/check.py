@@ -287,7 +287,7 @@ def value_fault(kind: type, name: str, value: Any, skip: int = 0, *, of_class: b
         of_class: whether it is what the class holds, so that a function takes `self` too.
     """
     declared = next(
-        vars(one)[name] for one in kind.__mro__ if is_of_package(one) and name in vars(one)
+        vars(base)[name] for base in kind.__mro__ if is_of_package(base) and name in vars(base)
     )
     if isinstance(declared, property):
         is_fit = isinstance(value, (property, bool)) or value is None
@@ -307,7 +307,9 @@ def value_fault(kind: type, name: str, value: Any, skip: int = 0, *, of_class: b
     else:
         positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
         parameters = signature_of(declared).parameters.values()
-        arguments = tuple(one.name for one in parameters if one.kind is positional)[1:]
+        arguments = tuple(
+            parameter.name for parameter in parameters if parameter.kind is positional
+        )[1:]
     expected = f"is the method {name}({', '.join(('self', *arguments))})"
     if isinstance(value, (staticmethod, classmethod)):
         of_class, value = isinstance(value, classmethod), value.__func__

@@ -257,16 +257,17 @@ def _require_installed(plugin_filter: PluginFilter, available: Sequence[Plugin])
     chosen = frozenset() if isinstance(wanted, bool) else wanted
     if not chosen and not plugin_filter.blocked:
         return
-    known = {normal_name(name) for p in available for name in (p.distribution, p.name)}
+    installed = {normal_name(name) for p in available for name in (p.distribution, p.name)}
     # a group is there without members, too
     groups = set(map(normal_name, _READ))
     # a misspelt name would silently load nothing, or block nothing
     for names, source in ((chosen, "Trainer(plugins=[...])"), (plugin_filter.blocked, BLOCK)):
-        for name in sorted(names - known - groups):
+        for name in sorted(names - installed - groups):
             raise PluginError(
                 f"plugin {name!r} in {source} is not installed: it must be the name of a "
                 f"distribution or of an entry point in one of the groups {', '.join(GROUPS)}."
-                f"{did_you_mean(name, known)} Installed: {', '.join(sorted(known)) or 'none'}."
+                f"{did_you_mean(name, installed)} "
+                f"Installed: {', '.join(sorted(installed)) or 'none'}."
             )
 
 
@@ -543,7 +544,7 @@ def _is_of_ours(text: str, distribution: Any) -> bool:
     except (FileNotFoundError, KeyError, TypeError):  # it has no metadata
         return False
     package = normal_name(_OWN_PACKAGE)
-    return any(normal_name(one).startswith(package) for one in requirements)
+    return any(normal_name(requirement).startswith(package) for requirement in requirements)
 
 
 def _entries(text: str) -> Iterator[tuple[str, str, str]]:

@@ -35,15 +35,15 @@ class Event(StrEnum, metaclass=_EventMeta):
     packages add are no members.
     """
 
-    _ignore_ = ["hook", "known", "alias"]  # noqa: RUF012 - the enum takes it out
+    _ignore_ = ["hook", "moment", "alias"]  # noqa: RUF012 - the enum takes it out
     # `vars()` is the mapping in which the enum's metaclass collects the members of the body
     for hook in HOOKS:
         vars()[hook.upper()] = hook
-    for known, alias in EVENT_NAMES.items():
+    for moment, alias in EVENT_NAMES.items():
         # a second name with the value of a member is an alias of it, and no further member;
         # validation and test share the eval events, whose member is the first one's, validation's
         if alias.upper() not in vars():
-            vars()[alias.upper()] = known
+            vars()[alias.upper()] = moment
 
     @classmethod
     def _missing_(cls, value: object) -> Event | None:
@@ -103,7 +103,7 @@ def hook_named_as_event(event: str) -> str | None:
         event: the name of the event's method, or of the enum's member, as `"Event.BATCH_END"`.
     """
     name = event.removeprefix("Event.").lower()
-    return next((hook for hook, known in EVENT_NAMES.items() if known == name), None)
+    return next((hook for hook, alias in EVENT_NAMES.items() if alias == name), None)
 
 
 def check_event(event: str, hooks: Mapping[str, HookSpec], reserved: Collection[str]) -> None:

@@ -308,7 +308,7 @@ class HookRelay(Hooks):
 
     def leave(self, monitor: HookMonitor) -> None:
         """Remove a monitor."""
-        self._set_monitors(tuple(one for one in self._monitors if one is not monitor))
+        self._set_monitors(tuple(other for other in self._monitors if other is not monitor))
 
     def _set_monitors(self, monitors: tuple[HookMonitor, ...]) -> None:
         self._monitors = monitors
@@ -341,7 +341,7 @@ class HookRelay(Hooks):
         self._connect_pending()
         implementers = [member.implementer for member in self._members]
         # by identity: a callback may define equality
-        places = [at for at, one in enumerate(implementers) if one is implementer]
+        places = [at for at, candidate in enumerate(implementers) if candidate is implementer]
         later = self._members[places[0] + 1 :] if places else ()
         listeners = (self._listener(hook, member) for member in later)
         return tuple(listener for listener in listeners if listener is not None)
@@ -350,7 +350,11 @@ class HookRelay(Hooks):
         """Return the objects on which a hook is called, in their order."""
         self._connect_pending()
         members = self._members
-        return [one.implementer for one in members if one.listener(hook, self.hooks) is not None]
+        return [
+            member.implementer
+            for member in members
+            if member.listener(hook, self.hooks) is not None
+        ]
 
     def fire_event(
         self,
@@ -415,7 +419,9 @@ class HookRelay(Hooks):
         self, hook: str, member: RelayMember, call: Callable[..., object]
     ) -> Callable[..., object]:
         # the monitors' own members bring the moments, and must not be counted as callbacks
-        if any(member is one.opening or member is one.closing for one in self._monitors):
+        if any(
+            member is monitor.opening or member is monitor.closing for monitor in self._monitors
+        ):
             return call
         for monitor in self._monitors:
             call = monitor.watched(hook, member, call)

@@ -204,11 +204,11 @@ def detached_copy(value: Any) -> tuple[Any, int]:
         return detached_copy(vars(value))
     if isinstance(value, Mapping):
         items = {key: detached_copy(item) for key, item in value.items()}
-        return {key: kept for key, (kept, _) in items.items()}, sum(s for _, s in items.values())
+        return {key: item for key, (item, _) in items.items()}, sum(s for _, s in items.values())
     # exact types: a namedtuple takes its fields one by one
     if type(value) in (list, tuple):
-        kept = [detached_copy(item) for item in value]
-        return type(value)(item for item, _ in kept), sum(size for _, size in kept)
+        copies = [detached_copy(item) for item in value]
+        return type(value)(item for item, _ in copies), sum(size for _, size in copies)
     if isinstance(value, str | bytes):
         return value, len(value)
     if hasattr(value, "detach") and hasattr(value, "clone"):  # a tensor

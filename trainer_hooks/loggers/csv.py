@@ -373,10 +373,10 @@ def append_rows(path: Path, rows: Iterable[Sequence[Any]]) -> None:
 def holds_rows(path: Path, rows: int, last: Sequence[str]) -> bool:
     """Return whether a file has at least `rows` rows, the last of them with the cells `last`."""
     try:
-        _, kept, _ = _read(path, rows)
+        _, first, _ = _read(path, rows)
     except (UnicodeDecodeError, csv.Error):  # damaged, or written by another program
         return False
-    return len(kept) == rows and (not kept or without_gaps(kept[-1]) == without_gaps(last))
+    return len(first) == rows and (not first or without_gaps(first[-1]) == without_gaps(last))
 
 
 def cut_csv(path: Path, rows: int, label: str = _AFTER_RESUME) -> None:
@@ -387,12 +387,12 @@ def cut_csv(path: Path, rows: int, label: str = _AFTER_RESUME) -> None:
         rows: the number of rows to keep; without any the columns go, too.
         label: the word in the other file's name.
     """
-    header, kept, surplus = _read(path, rows)
+    header, first, surplus = _read(path, rows)
     if surplus:
         beside = free_name(path, label)
         # the surplus first: a crash in between leaves these rows twice, and loses none
         _write_all(beside, [header, *surplus])
-        _write_all(path, [header, *kept] if rows or label == _AFTER_RESUME else [[STEP]])
+        _write_all(path, [header, *first] if rows or label == _AFTER_RESUME else [[STEP]])
         if label == _EARLIER_RUN:
             count_of = count_with_noun(len(surplus), "row")
             log.info("%s: %s of an earlier run moved to %r", path.name, count_of, str(beside))

@@ -150,12 +150,12 @@ class CallCount:
     def __str__(self) -> str:
         parts = []
         if self.steps:
-            known = sorted({step for step in self.steps if step is not None})
+            steps = sorted({step for step in self.steps if step is not None})
             text = count_with_noun(len(self.steps), "row")
-            if len(known) > 1:
-                text += f" (steps {known[0]} to {known[-1]})"
-            elif known:
-                text += f" (step {known[0]})"
+            if len(steps) > 1:
+                text += f" (steps {steps[0]} to {steps[-1]})"
+            elif steps:
+                text += f" (step {steps[0]})"
             parts.append(text)
         if self.others:
             parts.append(count_with_noun(self.others, "other call" if self.steps else "call"))
@@ -401,7 +401,7 @@ class Guard:
         self.errors += 1
         # one traceback only: an outage of a night would fill the log file
         if self.errors == 1:
-            kept = f"its calls are kept in memory and tried again, up to {_MOST_CALLS}"
+            retried = f"its calls are kept in memory and tried again, up to {_MOST_CALLS}"
             dropped = "a call with such an error is dropped, as it would fail again"
             log.error(
                 "%s failed in %s: %s: %s. The training goes on; %s. To have such an error end the "
@@ -410,7 +410,7 @@ class Guard:
                 name,
                 type(error).__name__,
                 error_message(error),
-                dropped if is_permanent_error(error) else kept,
+                dropped if is_permanent_error(error) else retried,
                 exc_info=error,
             )
 
@@ -545,8 +545,8 @@ class BackgroundGuard(Guard):
                 if raises:
                     self._error = self._error or error
                 else:
-                    kept = None if call.name == "finalize" else call
-                    self._handle_failure(kept, call.name, error)
+                    retried = None if call.name == "finalize" else call
+                    self._handle_failure(retried, call.name, error)
         else:
             with self._changed:
                 self.buffer.remove(call)
@@ -570,7 +570,10 @@ def _by_keyword(log_metrics: Callable[..., Any]) -> Callable[..., Any]:
     Lightning does, so that a logger written for it may take them so alone.
     """
     try:
-        kinds = {one.name: one.kind for one in signature_of(log_metrics).parameters.values()}
+        kinds = {
+            parameter.name: parameter.kind
+            for parameter in signature_of(log_metrics).parameters.values()
+        }
     except (TypeError, ValueError):  # some callables written in C have no signature
         return log_metrics
     by_name = Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY
@@ -583,7 +586,7 @@ def _by_keyword(log_metrics: Callable[..., Any]) -> Callable[..., Any]:
 def is_disk_error(error: BaseException) -> bool:
     """Return whether the disk refused to write, as a full one does."""
     errors = (error, error.__cause__)
-    return any(isinstance(one, OSError) and one.errno in _OF_THE_DISK for one in errors)
+    return any(isinstance(item, OSError) and item.errno in _OF_THE_DISK for item in errors)
 
 
 def is_permanent_error(error: BaseException) -> bool:

@@ -81,7 +81,7 @@ class InMemoryLogger(ConvertingLogger):
 
     def log_graph(self, model: nn.Module, input_array: Any = None) -> None:  # noqa: ARG002
         """Keep the model."""
-        if not any(model is known for known in self.graphs):
+        if not any(model is graph for graph in self.graphs):
             self.graphs.append(model)
 
     def _write_images(

@@ -23,7 +23,7 @@ class LoggerGuards:
     def install(self, loggers: Iterable[Logger]) -> None:
         """Guard these loggers until `release`."""
         # a guard lives as long as its logger: it may still hold calls of the last run
-        known = {id(guard.logger): guard for guard in self._guards}
+        guards = {id(guard.logger): guard for guard in self._guards}
         self._guards = []
         for logger in loggers:
             # here, so that a run without loggers does not load it
@@ -31,7 +31,7 @@ class LoggerGuards:
 
             kind = BackgroundGuard if ours(logger).in_background else Guard
             # ids are safe as keys, since each guard keeps its logger alive
-            self._guards.append(known.get(id(logger)) or kind(logger))
+            self._guards.append(guards.get(id(logger)) or kind(logger))
         for guard in self._guards:
             guard.install()
         self._is_installed = True

@@ -295,9 +295,9 @@ class MLflowLogger(ConvertingLogger):
 
     def run_state(self) -> dict[str, Any]:
         """Return the address, the id and the progress of the run."""
-        known = {"run_id": self._run_id, "token": self._token}
+        ids = {"run_id": self._run_id, "token": self._token}
         names = {kind: names.state() for kind, names in self._names.items()}
-        return {"uri": self._uri, **known, "logged": self._logged, "names": names}
+        return {"uri": self._uri, **ids, "logged": self._logged, "names": names}
 
     def resume_run(self, state: dict[str, Any]) -> None:
         """Continue the run of a checkpoint."""

@@ -344,9 +344,9 @@ def assign_folders(loggers: Iterable[Logger]) -> None:
     for logger in ours:
         root = logger.run_folder.root.absolute()
         alike = [
-            one
-            for one in ours
-            if type(one) is type(logger) and one.run_folder.root.absolute() == root
+            other
+            for other in ours
+            if type(other) is type(logger) and other.run_folder.root.absolute() == root
         ]
         if len(alike) < 2:
             continue  # asking for `log_dir` would fix its number before the run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch.nn.parameter import is_lazy
 
@@ -149,19 +149,18 @@ class LearningCheck:
         return self._context.training.progress.steps_completed > self._steps_before
 
     def _has_no_rate(self) -> bool:
-        rates = [group.get("lr") for one in self._optimizers() for group in one.param_groups]
+        rates = [group.get("lr") for group in self._groups()]
         return bool(rates) and all(rate is not None and float(rate) == 0.0 for rate in rates)
 
     def _may_have_a_rate_later(self) -> bool:
         training = self._context.training
         made_with = [
-            group.get("lr") for one in training.setup["optimizers"] for group in one["groups"]
+            group.get("lr") for entry in training.setup["optimizers"] for group in entry["groups"]
         ]
-        groups = [group for one in self._optimizers() for group in one.param_groups]
         # each scheduler of torch sets `initial_lr`, also one that was not returned
         return (
             bool(training.optimization.schedulers)
-            or any("initial_lr" in group for group in groups)
+            or any("initial_lr" in group for group in self._groups())
             or any(made_with)  # a hook has set it to 0, and may set it again
         )
 
@@ -180,9 +179,11 @@ class LearningCheck:
     def _optimizers(self) -> list[Optimizer]:
         return self._context.training.optimization.optimizers
 
+    def _groups(self) -> list[dict[str, Any]]:
+        return [group for optimizer in self._optimizers() for group in optimizer.param_groups]
+
     def _parameters(self) -> list[Parameter]:
-        groups = (group for one in self._optimizers() for group in one.param_groups)
-        return [parameter for group in groups for parameter in group["params"]]
+        return [parameter for group in self._groups() for parameter in group["params"]]
 
     def _version(self) -> int:
         """Return a number that grows with each change of a parameter in place."""
@@ -194,7 +195,9 @@ class LearningCheck:
         )
 
     def _names(self) -> str:
-        return ", ".join(dict.fromkeys(type(one).__qualname__ for one in self._optimizers()))
+        return ", ".join(
+            dict.fromkeys(type(optimizer).__qualname__ for optimizer in self._optimizers())
+        )
 
 
 def _name_of(context: RunContext) -> str:

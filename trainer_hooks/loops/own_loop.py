@@ -165,8 +165,8 @@ class OwnLoop(FitLoop):
         self.goes_on = False
         self._has_batches = self._are_batches_left = self._is_epoch_entered = False
         self._is_in_closure = False
-        if known := position.counts.get(""):
-            context.data.evaluation["validate"] = HandedOverLoaders(num_batches=list(known))
+        if counts := position.counts.get(""):
+            context.data.evaluation["validate"] = HandedOverLoaders(num_batches=list(counts))
         super().__init__(context)
         # as the user's loop knows them; a callback may put others in their place
         self._optimizers = list(context.training.optimization.optimizers)
@@ -615,8 +615,8 @@ class OwnLoop(FitLoop):
         if batch is None:
             return
         chosen = self._step.optimizers if optimizer is None else [self._choose_optimizer(optimizer)]
-        for one in chosen:
-            self._step.clear_gradients(one, batch.index)
+        for present in chosen:
+            self._step.clear_gradients(present, batch.index)
 
     def _open_batch(self, call: str) -> OwnBatch | None:
         """Return the batch that is open; None if the call is to have no effect.
@@ -661,10 +661,10 @@ class OwnLoop(FitLoop):
             )
         if optimizer is None and len(present) == 1:
             return present[0]
-        for known, now in zip(self._optimizers, present, strict=False):
-            if optimizer is known or optimizer is now:
+        for given, now in zip(self._optimizers, present, strict=False):
+            if optimizer is given or optimizer is now:
                 return now
-        names = ", ".join(type(one).__qualname__ for one in present) or "none"
+        names = ", ".join(type(candidate).__qualname__ for candidate in present) or "none"
         if optimizer is None:
             raise UsageError(
                 f"run.step() with {len(present)} optimizers ({names}): name the one to step, as in "
@@ -813,10 +813,10 @@ class OwnLoop(FitLoop):
                 "would hold the value: write it in the loop of run.epochs() or run.steps(). An "
                 "object of the whole run is kept by run.register(name, object)."
             )
-        kept = self._position.kept
-        if name not in kept:
-            kept[name] = make()
-        return kept[name]
+        values = self._position.kept
+        if name not in values:
+            values[name] = make()
+        return values[name]
 
     def _come_to_stop(self) -> bool:
         """Count a validation or a save; return whether it has an effect.

@@ -58,10 +58,12 @@ class OwnStep(TrainStep):
         # of several the step is told each time which one is meant
         self.optimizer = self.optimizers[0] if len(self.optimizers) == 1 else None
         # not at each step: it looks at the signature
-        self._evaluating = {id(one) for one in self.optimizers if needs_closure(one)}
+        self._evaluating = {
+            id(optimizer) for optimizer in self.optimizers if needs_closure(optimizer)
+        }
         self._clears_grads_directly = all(
-            type(one).zero_grad is Optimizer.zero_grad and "zero_grad" not in vars(one)
-            for one in self.optimizers
+            type(optimizer).zero_grad is Optimizer.zero_grad and "zero_grad" not in vars(optimizer)
+            for optimizer in self.optimizers
         )
 
     def open_window(self, batch_idx: int) -> None:

@@ -211,13 +211,13 @@ class History:
             return
         self._copy_deferred()
         # after the copy: earlier numbers of this name may have been deferred
-        kept = self._series.get(name)
-        if not isinstance(kept, ObjectSeries):
-            kept = self._series[name] = ObjectSeries(kept or ())
+        series = self._series.get(name)
+        if not isinstance(series, ObjectSeries):
+            series = self._series[name] = ObjectSeries(series or ())
         # a copy that in-place changes of the value do not reach
         is_tensor = isinstance(metric_value, Tensor)
         copied = metric_value.detach().clone() if is_tensor else copy.deepcopy(metric_value)
-        kept.add(self._progress.epochs_completed, self.present_step, copied)
+        series.add(self._progress.epochs_completed, self.present_step, copied)
 
     def delete_metric(self, metric_name: str) -> None:
         """Delete the values of a metric.
@@ -266,12 +266,12 @@ class History:
     def state_dict(self) -> dict[str, Any]:
         """Return all values and the prefix as plain data and tensors."""
         self._copy_deferred()
-        kept = self._series.items()
+        items = self._series.items()
         return {
             "prefix": self._prefix,
             "epochs_before": self.epochs_before,
-            "series": {n: s.state_dict() for n, s in kept if isinstance(s, MetricSeries)},
-            "objects": {n: s.state_dict() for n, s in kept if not isinstance(s, MetricSeries)},
+            "series": {n: s.state_dict() for n, s in items if isinstance(s, MetricSeries)},
+            "objects": {n: s.state_dict() for n, s in items if not isinstance(s, MetricSeries)},
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -287,7 +287,11 @@ class History:
 
     def _numbers(self) -> dict[str, MetricSeries]:
         """Return the series of numbers by name, without those of other objects."""
-        return {name: kept for name, kept in self._series.items() if isinstance(kept, MetricSeries)}
+        return {
+            name: series
+            for name, series in self._series.items()
+            if isinstance(series, MetricSeries)
+        }
 
     def _add(self, name: str, epoch: int, step: int, value: float) -> None:
         series = self._series.get(name)
@@ -310,15 +314,15 @@ class History:
         """Return the series of a metric: of its name, or those by step and by epoch."""
         numbers = self._numbers()
         forks = [name] if name in numbers else [f"{name}_step", f"{name}_epoch"]
-        known = [fork for fork in forks if fork in numbers]
-        if not known:
+        present = [fork for fork in forks if fork in numbers]
+        if not present:
             raise MetricError(self._unknown(name, "plot"))
-        return known
+        return present
 
     def _unknown(self, name: str, method: str) -> str:
-        known = ", ".join(sorted(self._series)) or "nothing"
+        names = ", ".join(sorted(self._series)) or "nothing"
         return (
-            f"history.{method}({name!r}): no value has that name; there is {known}."
+            f"history.{method}({name!r}): no value has that name; there is {names}."
             f"{did_you_mean(name, self._series)} Log it with self.log({name!r}, ...), or add it "
             "with history.update_metric."
         )

@@ -51,7 +51,11 @@ class LoaderObjects:
         Raises:
             MetricError: an object was logged for a second loader and its state cannot be read.
         """
-        logged = [one for one in aggregators if one.metric is not None and one.suffix]
+        logged = [
+            aggregator
+            for aggregator in aggregators
+            if aggregator.metric is not None and aggregator.suffix
+        ]
         for aggregator in logged:
             metric = aggregator.metric
             if computes and aggregator.on_epoch:
@@ -66,7 +70,9 @@ class LoaderObjects:
                     "torchmetrics have, so the loaders' values cannot be told apart. Log an object "
                     "of its own for each loader."
                 )
-        self._without_states += [one.metric for one in logged if not is_metric_object(one.metric)]
+        self._without_states += [
+            aggregator.metric for aggregator in logged if not is_metric_object(aggregator.metric)
+        ]
         for metric, states in self._split.values():
             states.append(object_state(metric))
         for metric, states in self._split.values():

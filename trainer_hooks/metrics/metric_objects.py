@@ -33,7 +33,7 @@ def metric_parts(module: nn.Module, owners: Mapping[str, object]) -> dict[str, A
     """
     # the layer inside a wrapper of torch has the same plain name, and comes later
     parts: dict[str, Any] = {plain_name(name): part for name, part in module.named_modules()}
-    known = {id(part) for part in parts.values()}
+    part_ids = {id(part) for part in parts.values()}
     # the attributes of a metric object are its own state, so no others are looked for there
     keepers = [(name, part) for name, part in parts.items() if not is_metric_object(part)]
     for owner_name, owner in [*keepers, *owners.items()]:
@@ -44,8 +44,8 @@ def metric_parts(module: nn.Module, owners: Mapping[str, object]) -> dict[str, A
                 continue
             path = f"{owner_name}.{name}" if owner_name else name
             for metric_name, metric in _metrics_in(path, value, 2):
-                if id(metric) not in known:
-                    known.add(id(metric))
+                if id(metric) not in part_ids:
+                    part_ids.add(id(metric))
                     parts[metric_name] = metric
     return parts
 

@@ -75,7 +75,8 @@ class LogSnapshot:
     def __init__(self, store: MetricStore, module: nn.Module) -> None:
         self._store = store
         self._aggregators = {
-            one.name: (one.state_dict(), one.metric) for one in store.current_aggregators()
+            aggregator.name: (aggregator.state_dict(), aggregator.metric)
+            for aggregator in store.current_aggregators()
         }
         self._latest = store.latest()
         self._parts = metric_parts(module, {})

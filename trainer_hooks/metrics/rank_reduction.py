@@ -106,10 +106,14 @@ class RankReducer:
     def reduce_steps(self, store: MetricStore) -> None:
         """Reduce the last values of metrics that are logged by step with `sync_dist`."""
         aggregators = {
-            one.name: one for one in store.current_aggregators() if one.is_synced_by_step
+            aggregator.name: aggregator
+            for aggregator in store.current_aggregators()
+            if aggregator.is_synced_by_step
         }
         own_values = {
-            name: float(one.value) for name, one in aggregators.items() if one.value is not None
+            name: float(aggregator.value)
+            for name, aggregator in aggregators.items()
+            if aggregator.value is not None
         }
         # also without a value of its own: the other ranks wait in this collective
         gathered = self._processes.gather(own_values)
@@ -150,7 +154,7 @@ class RankReducer:
         return layout, rows
 
     def _agree_on_names(
-        self, layout: _Layout, aggregators: Mapping[Key, MetricAggregator], known: list[float]
+        self, layout: _Layout, aggregators: Mapping[Key, MetricAggregator], checksums: list[float]
     ) -> None:
         """Gather the metrics of all ranks, and lay out a row with room for all of them."""
         for key, aggregator in aggregators.items():
@@ -159,18 +163,18 @@ class RankReducer:
         own_metrics = {
             key: (
                 {
-                    "call": one.saved_call,
-                    "suffix": one.suffix,
-                    "rank_zero_only": bool(one.call[_RANK_ZERO_ONLY]),
+                    "call": aggregator.saved_call,
+                    "suffix": aggregator.suffix,
+                    "rank_zero_only": bool(aggregator.call[_RANK_ZERO_ONLY]),
                 },
-                one.metric is not None,
+                aggregator.metric is not None,
             )
-            for key, one in aggregators.items()
+            for key, aggregator in aggregators.items()
         }
         gathered = self._processes.gather(own_metrics)
         # reversed: of different descriptions that of the lowest rank counts
         union = {key: metric for of_rank in reversed(gathered) for key, metric in of_rank.items()}
-        layout.known, layout.keys = known, sorted(union)
+        layout.known, layout.keys = checksums, sorted(union)
         layout.descriptions = {key: description for key, (description, _) in union.items()}
         layout.objects = frozenset(key for key, (_, is_object) in union.items() if is_object)
         # of the union, which is the same on all ranks: a collective needs rows of one length

@@ -246,17 +246,19 @@ class MetricStore:
 
     def _aggregator_for(self, name: str, call: tuple[Any, ...]) -> MetricAggregator:
         """Return the aggregator of a name that is new here, or that has other arguments now."""
-        known = self._current.get(name)
-        if known is not None and not known.is_waiting:
-            _require_same_call(known, call, self.scope)
-            return known
-        others = [one for one in self._aggregators_of(*self.scope.family) if one is not known]
+        present = self._current.get(name)
+        if present is not None and not present.is_waiting:
+            _require_same_call(present, call, self.scope)
+            return present
+        others = [
+            other for other in self._aggregators_of(*self.scope.family) if other is not present
+        ]
         if self.scope is LogScope.EVALUATION and self._suffix and not call[_ADD_LOADER_INDEX]:
             self._require_own_name(name)
         made = _new_aggregator(name, call, self.scope, self._suffix, others, self.prefix)
-        if known is not None:
+        if present is not None:
             # restored from a checkpoint, and this is the first `log` since
-            made.continue_from(known)
+            made.continue_from(present)
         if self._keeps is not None and not self._keeps(name):
             made.mute()
         # also if muted, so that the next `log` of the name takes the fast path
@@ -366,9 +368,9 @@ class MetricStore:
         """Return the present reductions of one evaluation loader, those for loggers."""
         aggregators = self._tables.get((scope, dataloader_idx), {}).values()
         return {
-            one.epoch_key: one.reduce()
-            for one in aggregators
-            if one.on_epoch and one.logger and one.has_values
+            aggregator.epoch_key: aggregator.reduce()
+            for aggregator in aggregators
+            if aggregator.on_epoch and aggregator.logger and aggregator.has_values
         }
 
     def show(self, name: str, value: Tensor | float) -> None:
@@ -746,7 +748,7 @@ def _require_same_reduction(aggregator: MetricAggregator, other: MetricAggregato
     """Make sure that the values of one name in one epoch are not reduced in two ways."""
     if aggregator.name != other.name or not (aggregator.on_epoch and other.on_epoch):
         return
-    reductions = [one.reduce_fx for one in (other, aggregator)]
+    reductions = [metric.reduce_fx for metric in (other, aggregator)]
     if unknown in reductions or reductions[0] == reductions[1]:
         return
     if getattr(reductions[0], "__code__", None) is getattr(reductions[1], "__code__", 0):

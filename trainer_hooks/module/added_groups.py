@@ -88,7 +88,7 @@ def add_groups_again(
             continue
         # the state of a wrapper may have another form; its `load_state_dict` sets the options then
         saved = state.get("param_groups", []) if isinstance(state, dict) else []
-        known = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        parameter_ids = {id(p) for group in optimizer.param_groups for p in group["params"]}
         for number, saved_names in enumerate(groups[present - made :], start=present):
             names = list(map(plain_name, saved_names))
             missing = [name for name in names if name not in named]
@@ -99,7 +99,7 @@ def add_groups_again(
                     f"{missing[0]!r}: build it as it was, or add the group in on_fit_start."
                 )
             parameters = [named[name] for name in names]
-            if any(id(parameter) in known for parameter in parameters):
+            if any(id(parameter) in parameter_ids for parameter in parameters):
                 break  # grouped otherwise now: the comparison tells
             options = saved[number] if number < len(saved) else {}
             optimizer.add_param_group({**options, "params": parameters})
@@ -121,10 +121,15 @@ def note_group_twice(error: BaseException, optimization: Optimization) -> None:
 def restored_on_error(optimization: Optimization) -> Iterator[None]:
     """Give optimizers and schedulers their attributes back if the `with` block raises an error."""
     optimizers, configs = list(optimization.optimizers), list(optimization.schedulers)
-    groups = [[(g, dict(g), list(g["params"])) for g in one.param_groups] for one in optimizers]
+    groups = [
+        [(g, dict(g), list(g["params"])) for g in optimizer.param_groups]
+        for optimizer in optimizers
+    ]
     owners = [*optimizers, *(config.scheduler for config in configs)]
     # shallow: loading a state replaces what it consists of
-    attributes = [(vars(one), dict(vars(one))) for one in owners if hasattr(one, "__dict__")]
+    attributes = [
+        (vars(owner), dict(vars(owner))) for owner in owners if hasattr(owner, "__dict__")
+    ]
     try:
         yield
     except BaseException:

@@ -149,10 +149,10 @@ class HyperparametersMixin:
         is_single_object, is_init = is_hparams_object(args), _is_init(self, frame)
         arguments = {} if is_single_object and not is_init else arguments_of_init(self, frame)
         ignored = {ignore} if isinstance(ignore, str) else set(ignore or ())
-        known = {} if self._kept is None else self._kept.current
+        before = {} if self._kept is None else self._kept.current
         # `ignore` also removes arguments that a base class's __init__ has kept
-        kept = {name: value for name, value in known.items() if name not in ignored}
-        hparams = HyperParameters({**kept, **select_hparams(arguments, args, ignore)})
+        remaining = {name: value for name, value in before.items() if name not in ignored}
+        hparams = HyperParameters({**remaining, **select_hparams(arguments, args, ignore)})
         if self._pickles_hparams and is_init:
             config = (_CONFIG.get() or {}).get(type(self), {})
             named = {n: v for n, v in config.items() if n in hparams and is_class_spec(v)}
@@ -167,13 +167,13 @@ class HyperparametersMixin:
             self._pickles_hparams
             and is_single_object
             and is_omegaconf(type(args[0]))
-            and not (kept or ignored)
+            and not (remaining or ignored)
         )
         # a config of omegaconf is plain data, and made again as a whole
         saved = to_plain(args[0]) if is_config else savable_hparams(hparams, type(self))
         others = {name: value for name, value in hparams.items() if name not in saved}
         # by identity: == of arrays and tensors gives no single truth value
-        new = {key: value for key, value in others.items() if known.get(key) is not value}
+        new = {key: value for key, value in others.items() if before.get(key) is not value}
         (warn_of_pickles if self._pickles_hparams else warn_of_left_out)(new, type(self))
         objects, initial = others if self._pickles_hparams else {}, _snapshot(hparams)
         # Lightning gives the config itself
@@ -215,15 +215,15 @@ class HyperparametersMixin:
         `saved_hparams` itself stays as it was, since it tells runs apart.
         """
         saved: Mapping[str, Any] | None = ours(self).saved_hparams
-        kept = self._kept
-        if kept is None or saved is None or not isinstance(kept.current, dict):
+        record = self._kept
+        if record is None or saved is None or not isinstance(record.current, dict):
             return saved
         nothing = object()
         later = {
             name: value
-            for name, value in kept.current.items()
+            for name, value in record.current.items()
             # by identity: == of arrays and tensors gives no single truth value
-            if kept.given.get(name, nothing) is not value
+            if record.given.get(name, nothing) is not value
         }
         if not later:
             return saved

@@ -55,10 +55,10 @@ def require_usable_state(optimizer: Optimizer, made: Sequence[Mapping[str, Any]]
     if not kind.__module__.startswith("torch.optim."):
         return
     for number, (group, options) in enumerate(zip(optimizer.param_groups, made, strict=True)):
-        for name, own in options.items():
-            if name != "params" and not _is_alike(group.get(name, _ABSENT), own):
+        for name, option in options.items():
+            if name != "params" and not _is_alike(group.get(name, _ABSENT), option):
                 shown = f"is {group[name]!r}" if name in group else "is missing"
-                raise TypeError(f"option {name!r} of group {number} {shown}, here {own!r}")
+                raise TypeError(f"option {name!r} of group {number} {shown}, here {option!r}")
         if kind.__name__ not in _OTHER_SHAPES:
             _require_same_form(optimizer, number)
 
@@ -75,21 +75,21 @@ def require_usable_schedule(scheduler: object, state: Mapping[str, Any]) -> None
     """
     if type(scheduler).__module__ != "torch.optim.lr_scheduler":
         return
-    for name, own in vars(scheduler).items():
-        if name not in state or own is None:
+    for name, value in vars(scheduler).items():
+        if name not in state or value is None:
             continue
         saved = state[name]
-        if isinstance(own, list | tuple):
+        if isinstance(value, list | tuple):
             # of any length, which other options may change; functions and schedulers in it are
             # saved in other forms
-            is_plain = bool(own) and isinstance(own[0], int | float)
+            is_plain = bool(value) and isinstance(value[0], int | float)
             is_usable = isinstance(saved, list | tuple) and (
-                not is_plain or all(_is_alike(item, own[0]) for item in saved)
+                not is_plain or all(_is_alike(item, value[0]) for item in saved)
             )
         else:
-            is_usable = not isinstance(own, bool | int | float | str) or _is_alike(saved, own)
+            is_usable = not isinstance(value, bool | int | float | str) or _is_alike(saved, value)
         if not is_usable:
-            raise TypeError(f"{name!r} is {saved!r}, here {own!r}")
+            raise TypeError(f"{name!r} is {saved!r}, here {value!r}")
 
 
 def _require_same_form(optimizer: Optimizer, number: int) -> None:
@@ -130,21 +130,21 @@ def _require_same_form(optimizer: Optimizer, number: int) -> None:
 _ABSENT = object()
 
 
-def _is_alike(saved: object, own: object) -> bool:
+def _is_alike(saved: object, option: object) -> bool:
     """Return whether a saved option is of the kind that the optimizer was made with."""
-    if isinstance(own, bool):
+    if isinstance(option, bool):
         return saved is None or (isinstance(saved, int) and saved in (0, 1))
-    if isinstance(own, int | float | Tensor):
+    if isinstance(option, int | float | Tensor):
         return _is_number(saved)
-    if own is None:  # not chosen, as `foreach`; a step or another run may have chosen
+    if option is None:  # not chosen, as `foreach`; a step or another run may have chosen
         return saved is None or isinstance(saved, bool | int | float | str)
-    if isinstance(own, tuple | list):
+    if isinstance(option, tuple | list):
         return (
             isinstance(saved, tuple | list)
-            and len(saved) == len(own)
-            and all(map(_is_alike, saved, own))
+            and len(saved) == len(option)
+            and all(map(_is_alike, saved, option))
         )
-    return type(saved) is type(own)
+    return type(saved) is type(option)
 
 
 def _is_number(value: object) -> bool:

@@ -542,12 +542,12 @@ def _checked_optimizer(optimizer: Any, source: str) -> Optimizer:
 
 def _scheduler_config(given: Any, source: str, monitor: str | None = None) -> LRSchedulerConfig:
     if isinstance(given, Mapping):
-        known = {item.name for item in fields(LRSchedulerConfig)}
+        keys = {item.name for item in fields(LRSchedulerConfig)}
         for key in given:
-            if key not in known:
+            if key not in keys:
                 raise OptimizationError(
                     f"{source} a scheduler dict with the key {key!r}: known keys are "
-                    f"{', '.join(sorted(known))}.{did_you_mean(key, known)}"
+                    f"{', '.join(sorted(keys))}.{did_you_mean(key, keys)}"
                 )
         if "scheduler" not in given:
             raise OptimizationError(
@@ -623,8 +623,8 @@ def _without_wrappers(scheduler: Any) -> Iterator[Any]:
     """Return the schedulers that set rates: those in a sequence or a chain of schedulers."""
     scheduler = getattr(scheduler, "proxy_target", scheduler)
     if isinstance(scheduler, SequentialLR | ChainedScheduler):
-        for one in scheduler._schedulers:  # noqa: SLF001 - torch has no public name
-            yield from _without_wrappers(one)
+        for member in scheduler._schedulers:  # noqa: SLF001 - torch has no public name
+            yield from _without_wrappers(member)
     else:
         yield scheduler
 
@@ -741,10 +741,10 @@ def describe_setup(
         "hparams": _plain_items(hparams or {}),
         "optimizers": [
             {
-                "class": _class_of(one),
-                "groups": [_initial_options(group) for group in one.param_groups],
+                "class": _class_of(optimizer),
+                "groups": [_initial_options(group) for group in optimizer.param_groups],
             }
-            for one in optimization.optimizers
+            for optimizer in optimization.optimizers
         ],
         "schedulers": [
             {"class": _class_of(config.scheduler), "options": _plain(config.scheduler.state_dict())}
@@ -752,7 +752,7 @@ def describe_setup(
         ],
         "rates": [
             [{name: _number(group[name]) for name in _RATES if name in group} for group in groups]
-            for groups in (one.param_groups for one in optimization.optimizers)
+            for groups in (optimizer.param_groups for optimizer in optimization.optimizers)
         ],
     }
 
@@ -801,7 +801,7 @@ def require_same_classes(
     ):
         # a file of Lightning names no classes: there the options in the state have to tell
         before, now = (
-            [one["class"] for one in made.get(f"{kind}s", [])] for made in (saved, setup)
+            [entry["class"] for entry in made.get(f"{kind}s", [])] for made in (saved, setup)
         )
         for number, (owner, state) in enumerate(zip(owners, checkpoint[key], strict=True)):
             if number < min(len(before), len(now)):
@@ -864,18 +864,18 @@ def apply_options(
     Raises:
         OptionError: no optimizer has an option of that name.
     """
-    groups = [group for one in setup["optimizers"] for group in one["groups"]]
-    known = {name for group in groups for name in group}
-    for name in sorted(set(names) - known):
+    groups = [group for entry in setup["optimizers"] for group in entry["groups"]]
+    available = {name for group in groups for name in group}
+    for name in sorted(set(names) - available):
         raise OptionError(
             f"overrides=[...] names {name!r}: it must be an option of the optimizers, which "
-            f"have {', '.join(sorted(known))}; schedulers go on with the checkpoint's options."
-            f"{did_you_mean(name, known)}"
+            f"have {', '.join(sorted(available))}; schedulers go on with the checkpoint's options."
+            f"{did_you_mean(name, available)}"
         )
-    for one, rates, state in zip(
+    for entry, rates, state in zip(
         setup["optimizers"], setup["rates"], checkpoint["optimizer_states"], strict=True
     ):
-        for group, rate, saved in zip(one["groups"], rates, state["param_groups"], strict=False):
+        for group, rate, saved in zip(entry["groups"], rates, state["param_groups"], strict=False):
             for name in set(names) & set(group):
                 if name == "lr":
                     _set_scaled_rate(saved, group["lr"], rate)
@@ -885,22 +885,22 @@ def apply_options(
         _set_base_rates(checkpoint, optimization)
 
 
-def _set_scaled_rate(saved: dict[str, Any], rate: float, kept: Mapping[str, Any]) -> None:
+def _set_scaled_rate(saved: dict[str, Any], rate: float, rates: Mapping[str, Any]) -> None:
     """Set the learning rate of a saved group, scaled as the schedule has scaled the old one."""
     before = saved.get("initial_lr")
     # without a scheduler there is no initial rate, and from 0 no factor leads anywhere
     share = saved["lr"] / before if before else None
-    now = kept.get("initial_lr", rate)
+    now = rates.get("initial_lr", rate)
     saved["lr"] = _like(saved["lr"], rate if share is None else float(share) * now)
     # OneCycleLR keeps its bounds in the groups, and reads them at each step
-    for name, value in kept.items():
+    for name, value in rates.items():
         if name in saved:
             saved[name] = _like(saved[name], value)
 
 
 def _set_base_rates(checkpoint: dict[str, Any], optimization: Optimization) -> None:
     """Set the base learning rates in saved scheduler states to those of the saved groups."""
-    numbers = {id(one): number for number, one in enumerate(optimization.optimizers)}
+    numbers = {id(optimizer): number for number, optimizer in enumerate(optimization.optimizers)}
     for config, state in zip(optimization.schedulers, checkpoint["lr_schedulers"], strict=True):
         number = numbers.get(id(getattr(config.scheduler, "optimizer", None)))
         if number is None:

@@ -71,7 +71,10 @@ def replace_states(
     ]
     present = {name: setup[name] for name in ("schedulers", "rates")}
     if has_new_optimizers:
-        replaced += [f"{type(one).__qualname__} without a state" for one in optimization.optimizers]
+        replaced += [
+            f"{type(optimizer).__qualname__} without a state"
+            for optimizer in optimization.optimizers
+        ]
         checkpoint["optimizer_states"] = [
             deepcopy(optimizer.state_dict()) for optimizer in optimization.optimizers
         ]

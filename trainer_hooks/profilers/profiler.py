@@ -225,7 +225,7 @@ class SimpleProfiler(Profiler):
         now = time.perf_counter()
         whole = now - (now if self._began is None else self._began)
         totals = [(name, len(t), sum(t)) for name, t in self.recorded_durations.items()]
-        totals.sort(key=lambda one: -one[2])
+        totals.sort(key=lambda total: -total[2])
         header: tuple[str, ...] = ("action", "mean (s)", "total (s)")
         rows: list[tuple[str, ...]] = [
             (name, f"{total / n:.5g}", f"{total:.5g}") for name, n, total in totals

@@ -352,8 +352,8 @@ def activities_of(activities: object, where: str) -> list[ProfilerActivity]:
         OptionError: an activity is unknown, or the list is empty.
     """
     if activities is None:
-        known = supported_activities()  # type: ignore[no-untyped-call]
-        return sorted(known, key=lambda activity: str(activity.name))
+        supported = supported_activities()  # type: ignore[no-untyped-call]
+        return sorted(supported, key=lambda activity: str(activity.name))
     is_one = isinstance(activities, str | ProfilerActivity)
     several = [activities] if is_one else activities
     names = ", ".join(map(repr, _ACTIVITIES))

@@ -405,10 +405,10 @@ def _require_own_parameters(module: nn.Module, layers: list[nn.Module]) -> None:
     names = {id(layer): name for name, layer in module.named_modules()}
     for layer in [*layers, module]:
         for name, parameter in _parameters_outside(layer, layers):
-            known = owners.setdefault(id(parameter), (layer, f"{names[id(layer)]}.{name}"))
-            if known[0] is not layer:
+            owner = owners.setdefault(id(parameter), (layer, f"{names[id(layer)]}.{name}"))
+            if owner[0] is not layer:
                 raise ModuleError(
-                    f"the parameter {known[1].strip('.')} is {names[id(layer)]}.{name}".rstrip(".")
+                    f"the parameter {owner[1].strip('.')} is {names[id(layer)]}.{name}".rstrip(".")
                     + ", too, and FSDPStrategy(auto_wrap_policy=...) gathers the two apart: a "
                     "parameter can be in one of these layers alone. Name a layer that has both, or "
                     "none of them."

@@ -62,10 +62,10 @@ def gather_shards(value: Any, *, keep_result: bool) -> Any:
         value: nested dicts, lists and tuples.
         keep_result: whether this rank needs the tensors; if not, it gets empty ones.
     """
-    known: dict[int, Tensor] = {}
+    gathered: dict[int, Tensor] = {}
 
     def gather(tensor: DTensor, _: Path) -> Tensor:
-        if id(tensor) not in known:  # shared tensors stay shared
+        if id(tensor) not in gathered:  # shared tensors stay shared
             # a collective, which ranks that drop the result must call as well
             whole = tensor.full_tensor()
             if not keep_result:
@@ -74,8 +74,8 @@ def gather_shards(value: Any, *, keep_result: bool) -> Any:
             # on to change
             elif whole.device.type != "cpu" or whole.data_ptr() == tensor.to_local().data_ptr():
                 whole = whole.detach().to("cpu", copy=True)
-            known[id(tensor)] = whole.detach()
-        return known[id(tensor)]
+            gathered[id(tensor)] = whole.detach()
+        return gathered[id(tensor)]
 
     return map_sharded_tensors(value, gather)
 

@@ -231,16 +231,16 @@ def _factories(factory: object) -> list[Factory]:
         CallbackError: one of them is a callback or cannot be called, or the list is empty.
     """
     factories: list[Any] = list(factory) if isinstance(factory, list | tuple) else [factory]
-    for one in factories:
-        if isinstance(one, Callback):
-            name = type(one).__qualname__
+    for item in factories:
+        if isinstance(item, Callback):
+            name = type(item).__qualname__
             raise CallbackError(
-                f"callback {one!r} given to the test kit: it needs many of them, each new. Pass a "
+                f"callback {item!r} given to the test kit: it needs many of them, each new. Pass a "
                 f"factory: check_callback(lambda: {name}(...))."
             )
-        if not callable(one):
+        if not callable(item):
             raise CallbackError(
-                f"factory {one!r} of type {type(one).__qualname__} given to the test kit: it "
+                f"factory {item!r} of type {type(item).__qualname__} given to the test kit: it "
                 "must be callable without arguments. Pass check_callback(lambda: MyCallback(...))."
             )
     if not factories:
@@ -256,11 +256,11 @@ def _skipped_names(skip: Iterable[str], chosen: Sequence[Check]) -> frozenset[st
     """
     # a string is iterable: its letters would be taken for names
     names = {skip} if isinstance(skip, str) else set(skip)
-    known = [check.name for check in chosen]
-    for name in sorted(names - set(known)):
+    available = [check.name for check in chosen]
+    for name in sorted(names - set(available)):
         raise OptionError(
-            f"check {name!r} in skip: there is no check of that name.{did_you_mean(name, known)} "
-            f"The checks are {', '.join(known)}."
+            f"check {name!r} in skip: there is no check of that name."
+            f"{did_you_mean(name, available)} The checks are {', '.join(available)}."
         )
     return frozenset(names)
 

@@ -87,9 +87,9 @@ def defect_from_error(error: Exception, during: str, remedy: str = "") -> Defect
     frames = traceback.extract_tb(error.__traceback__)
     # the callback's line, and not one of the library that it called
     libraries = {Path(sys.modules[name].__path__[0]) for name in ("trainer_hooks", "torch")}
-    own = [frame for frame in frames if libraries.isdisjoint(Path(frame.filename).parents)]
-    own = own or frames  # a callback of the library itself
-    location = f", at {own[-1].filename}:{own[-1].lineno}" if own else ""
+    stack = [frame for frame in frames if libraries.isdisjoint(Path(frame.filename).parents)]
+    stack = stack or frames  # a callback of the library itself
+    location = f", at {stack[-1].filename}:{stack[-1].lineno}" if stack else ""
     return Defect(
         expected=f"nothing is raised {during}",
         seen=f"{error_summary_with_notes(error)}{location}",

@@ -327,11 +327,13 @@ def _foreign_check(
         return _check_in(harness, framework, convert, fit)
 
     def hindrance() -> str:
-        found = [package for package in packages if importlib.util.find_spec(package) is not None]
-        if not found:
+        installed = [
+            package for package in packages if importlib.util.find_spec(package) is not None
+        ]
+        if not installed:
             return f"{framework} is not installed"
         try:
-            importlib.import_module(found[0])
+            importlib.import_module(installed[0])
         except ModuleNotFoundError as error:
             # it lacks something of its own, for which no callback can do anything
             return f"{framework} cannot be imported: {error}"

@@ -424,10 +424,10 @@ class CallbackList(list["Callback"]):
         # removed first: a new callback may have the state_key of an old one
         for callback in tuple(self):
             # by identity: a callback may define `__eq__`
-            if not any(callback is one for one in wanted):
+            if not any(callback is other for other in wanted):
                 self.remove(callback)
         for callback in wanted:
-            if not any(callback is one for one in self):
+            if not any(callback is other for other in self):
                 self.append(callback)
 
     def __setitem__(self, index: Any, value: Any) -> None:

@@ -526,7 +526,7 @@ class UserStates:
             CheckpointStateError: it has no such methods, or the name is taken.
         """
         methods = ("state_dict", "load_state_dict")
-        if missing := [one for one in methods if not callable(getattr(part, one, None))]:
+        if missing := [method for method in methods if not callable(getattr(part, method, None))]:
             raise CheckpointStateError(
                 f"run.register({name!r}, {type(part).__qualname__}): it has no "
                 f"{' and no '.join(missing)}, with which it is saved and restored. Define both."
@@ -536,8 +536,8 @@ class UserStates:
                 f"run.register({name!r}, {type(part).__qualname__}): checkpoints find a metric "
                 f"object among the attributes of the model. Write net.{name} = ... for it instead."
             )
-        known = self._parts.get(name, part)
-        if known is not part:
+        registered = self._parts.get(name, part)
+        if registered is not part:
             raise CheckpointStateError(
                 f"run.register({name!r}, ...): another object has this name, and its state would "
                 "be lost. Give each its own name."
@@ -627,32 +627,34 @@ def make_optimizers(module: Module, optimizer: Any, scheduler: Any) -> Any:
     if optimizer is None:
         return None
     parts: dict[str, nn.Module] = module.parts if isinstance(module, LoopModule) else {"": module}
-    known = {id(parameter) for parameter in module.parameters()}
+    parameter_ids = {id(parameter) for parameter in module.parameters()}
     made: dict[str, Optimizer] = {}
-    for name, one in _by_name(optimizer).items():
-        if not isinstance(one, Optimizer):
+    for name, given in _by_name(optimizer).items():
+        if not isinstance(given, Optimizer):
             owner: nn.Module = parts.get(name, module)
             if name and isinstance(optimizer, Mapping) and name not in parts:
                 raise OptimizationError(
                     f"Run(optimizer={{{name!r}: a function}}): no model has this name; there are "
                     f"{', '.join(parts)}.{did_you_mean(name, parts)}"
                 )
-            one = one(owner.parameters())
-        elif not any(id(p) in known for group in one.param_groups for p in group["params"]):
+            given = given(owner.parameters())
+        elif not any(
+            id(p) in parameter_ids for group in given.param_groups for p in group["params"]
+        ):
             raise OptimizationError(
-                f"Run(optimizer={type(one).__qualname__}): none of its parameters is one of the "
+                f"Run(optimizer={type(given).__qualname__}): none of its parameters is one of the "
                 "models'. With FSDP they are made anew, and layers may be replaced in setup: pass a"
                 " function, as optimizer=lambda parameters: torch.optim.Adam(parameters)."
             )
-        made[name] = one
+        made[name] = given
     schedulers = []
-    for name, one in _by_name(scheduler).items():
-        is_config = isinstance(one, Mapping)
-        each = one["scheduler"] if is_config else one
+    for name, given in _by_name(scheduler).items():
+        is_config = isinstance(given, Mapping)
+        each = given["scheduler"] if is_config else given
         if callable(each) and not hasattr(each, "load_state_dict"):
             driven = made.get(name) or next(iter(made.values()))
             each = each(driven)
-        schedulers.append({**one, "scheduler": each} if is_config else each)
+        schedulers.append({**given, "scheduler": each} if is_config else each)
     return list(made.values()), schedulers
 
 
@@ -663,5 +665,5 @@ def _by_name(given: Any) -> dict[str, Any]:
     if isinstance(given, Mapping) and "scheduler" not in given:
         return dict(given)
     if isinstance(given, list | tuple):
-        return {str(index): one for index, one in enumerate(given)}
+        return {str(index): item for index, item in enumerate(given)}
     return {"": given}

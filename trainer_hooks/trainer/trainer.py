@@ -1704,8 +1704,8 @@ class Trainer:
         from trainer_hooks.trainer.identity.run_identity import label_evaluation
         from trainer_hooks.trainer.restoring.find_checkpoint import find_checkpoint
 
-        core, known = self._core, uncompiled(module)
-        if label is None and isinstance(adapted := adapt_if_foreign(known, Module), Module):
+        core, plain = self._core, uncompiled(module)
+        if label is None and isinstance(adapted := adapt_if_foreign(plain, Module), Module):
             label = label_evaluation(self, core.config, adapted, *sources)
         if label is not None and ckpt_path != "auto":
             # a trainer's "last" and "best" are those of its last training, of another module too
@@ -1718,7 +1718,7 @@ class Trainer:
                 self,
                 str(ckpt_path),
                 fn,
-                known,
+                plain,
                 core.entry_point,
                 label,
             )
@@ -1727,7 +1727,9 @@ class Trainer:
     def _callbacks_of(self, home: str, name: str) -> list[Any]:
         """Return the callbacks of a built-in class, without importing its module for that."""
         kind = class_if_loaded(f"trainer_hooks.callbacks.{home}", name)
-        return [one for one in self._core.connector.callbacks if isinstance(one, kind)]
+        return [
+            callback for callback in self._core.connector.callbacks if isinstance(callback, kind)
+        ]
 
     def _evaluation(self, stage: str) -> EvalLoaders:
         context = self._core.context

@@ -616,13 +616,13 @@ def handler_of(source_class: type[EventSource], hook: str) -> Callable[..., None
     method: Callable[..., None] | None = getattr(source_class, hook, None)
     if method is not None:
         return method
-    event, kept = EVENTS[hook][0], _KEPT.get(hook)
+    event, attribute = EVENTS[hook][0], _KEPT.get(hook)
 
     def fire(
         source: EventSource, listener: EventListener, _trainer: Any, _module: Any, *arguments: Any
     ) -> None:
-        if kept is not None:
-            source.state.keep(kept, arguments[0])
+        if attribute is not None:
+            source.state.keep(attribute, arguments[0])
         listener.fire(event)
 
     return fire

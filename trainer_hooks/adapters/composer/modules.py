@@ -124,7 +124,9 @@ class ComposerModelAdapter(ModuleAdapter):
                 "configure_optimizers(self) in it."
             )
         interval = "step" if self._counts_steps else "epoch"
-        schedulers = [{"scheduler": one, "interval": interval} for one in self._schedulers]
+        schedulers = [
+            {"scheduler": scheduler, "interval": interval} for scheduler in self._schedulers
+        ]
         return self._optimizers, schedulers
 
     # --- training ---

@@ -105,7 +105,10 @@ class LoggedMetrics(Mapping[str, Any]):
         key = next((candidate for candidate in candidates if candidate in logged), None)
         if key is None and not self._label:
             # of several evaluations the one that logged last
-            key = next((one for one in reversed(logged) if _is_of_evaluation(one, name)), None)
+            key = next(
+                (candidate for candidate in reversed(logged) if _is_of_evaluation(candidate, name)),
+                None,
+            )
         if key is None:
             raise KeyError(name)
         return logged[key] if self._are_values else LoggedMetric(logged[key])
@@ -125,21 +128,21 @@ class LoggedMetrics(Mapping[str, Any]):
 
     def _names(self) -> list[str]:
         """Return the names of the label's metrics, or of all that have no label if it has none."""
-        own, unlabelled = [], []
+        matching, unlabelled = [], []
         endings = (f"/{self._label}", f"/dataloader_idx_{self._label.removeprefix('eval_')}")
         for logged in self._trainer.callback_metrics:
             label, name = _label_and_name(logged)
-            ending = next((one for one in endings if self._label and logged.endswith(one)), "")
+            ending = next((end for end in endings if self._label and logged.endswith(end)), "")
             if label:
                 is_own = label == self._label if self._label else label != "train"
-                own += [name] if is_own else []
+                matching += [name] if is_own else []
             elif ending:
-                own.append(logged.removesuffix(ending))
+                matching.append(logged.removesuffix(ending))
             elif not logged.startswith("loss/"):
                 unlabelled.append(logged)
         # a ComposerModel without metrics for the label logs its losses alone
         has_labels = hasattr(self._trainer.lightning_module, "foreign_module")
-        return list(dict.fromkeys(own)) or ([] if has_labels else unlabelled)
+        return list(dict.fromkeys(matching)) or ([] if has_labels else unlabelled)
 
 
 class MetricsByLabel(Mapping[str, LoggedMetrics]):

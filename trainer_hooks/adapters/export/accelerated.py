@@ -297,10 +297,10 @@ class AcceleratedDriver(HookDriver):
 
         def load_training_state(input_dir: Any) -> Any:
             path = Path(input_dir, name)
-            kept = torch.load(path, weights_only=True) if path.exists() else None
+            saved = torch.load(path, weights_only=True) if path.exists() else None
             self._begin()
             # before the optimizer's state is loaded, which has the groups of its callbacks
-            self.read(kept)
+            self.read(saved)
             self.load_into_optimizers()
             state = load(input_dir)
             self.put_weights({"state_dict": dict(self.trainer.module.state_dict())})

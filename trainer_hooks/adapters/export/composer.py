@@ -137,7 +137,7 @@ class ComposerHostTrainer(PolledHostTrainer):
     @property
     def val_dataloaders(self) -> list[Any]:
         """The loaders of the evaluators."""
-        return [one.dataloader.dataloader for one in self.proxy_target.evaluators]
+        return [evaluator.dataloader.dataloader for evaluator in self.proxy_target.evaluators]
 
     def metric_sources(self) -> list[dict[str, Any]]:
         """Return the latest losses and metrics, under the names of the model and of the logger."""
@@ -260,11 +260,11 @@ class ComposerDriver(HookDriver):
             self._module = HostModule(model, self._record)
         self.begin_run(fn, self._module)
 
-    def load(self, kept: dict[str, Any]) -> None:
+    def load(self, state: dict[str, Any]) -> None:
         """Restore the callback; Composer has loaded the weights, and the optimizers come next."""
         self._is_restored = True
         weights = dict(self.trainer.module.state_dict())
-        self.restore(kept, {"state_dict": weights})
+        self.restore(state, {"state_dict": weights})
         self.load_into_optimizers()
 
     def fit_start(self, state: Any) -> None:

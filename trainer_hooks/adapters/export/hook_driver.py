@@ -117,12 +117,12 @@ class HookDriver:
         Returns:
             The others; None if this callback stays.
         """
-        own = type(self.callback), self.callback.state_key
+        identity = type(self.callback), self.callback.state_key
         drivers = [driver_of(callback) for callback in callbacks]
         if not self.is_from_plugin or not any(
             driver is not None
             and not driver.is_from_plugin
-            and (type(driver.callback), driver.callback.state_key) == own
+            and (type(driver.callback), driver.callback.state_key) == identity
             for driver in drivers
         ):
             return None
@@ -216,16 +216,16 @@ class HookDriver:
 
     def read(self, state: Mapping[str, Any] | None) -> None:
         """Restore the counters of a saved state, and keep the rest until its owners are there."""
-        trainer, own = self.trainer, dict(state or {})
-        run = own.pop(RUN_STATE, {})
+        trainer, own_state = self.trainer, dict(state or {})
+        run = own_state.pop(RUN_STATE, {})
         if run:
             trainer.progress.load_state_dict(run["progress"])
             trainer.timekeeper.load_state_dict(run["starts"], trainer.progress)
             trainer.timekeeper.load_wall_times(run["times"])
         trainer.progress.is_restored = True
-        self._own_state = None if state is None else own
+        self._own_state = None if state is None else own_state
         self._loaded_scheduler = run.get("scheduler")
-        callbacks = {} if state is None else {self.callback.state_key: own}
+        callbacks = {} if state is None else {self.callback.state_key: own_state}
         self._loaded = {**run.get("checkpoint", {}), "callbacks": callbacks}
 
     def put_weights(self, loaded: Mapping[str, Any]) -> None:
@@ -553,7 +553,7 @@ class HookDriver:
                 callback: what it puts there is part of this state then.
         """
         trainer, callback = self.trainer, self.callback
-        own = callback.state_dict() if ours(callback).is_stateful else {}
+        state = callback.state_dict() if ours(callback).is_stateful else {}
         run: dict[str, Any] = {
             "progress": trainer.progress.state_dict(),
             "starts": trainer.timekeeper.state_dict(),
@@ -563,13 +563,13 @@ class HookDriver:
         if scheduler is not None:
             run["scheduler"] = scheduler.scheduler.state_dict()
         if weights is not None and "on_save_checkpoint" in self.calls:
-            checkpoint = {"state_dict": weights, "callbacks": {callback.state_key: own}}
+            checkpoint = {"state_dict": weights, "callbacks": {callback.state_key: state}}
             before = dict(checkpoint)
             self.fire("on_save_checkpoint", checkpoint)
             run["checkpoint"] = {
                 name: value for name, value in checkpoint.items() if value is not before.get(name)
             }
-        return {**own, RUN_STATE: run}
+        return {**state, RUN_STATE: run}
 
 
 def call_after_backward(tensor: Tensor, function: Callable[[], None]) -> None:
@@ -629,8 +629,8 @@ def _counts_of(module: Any, batch: Any) -> tuple[int, int]:
     """Return the numbers of samples and tokens of a batch, as the model counts them if it does."""
     count_as_model = [getattr(module, name, None) for name in ("num_samples", "num_tokens")]
     counts = [
-        own if callable(own) else default
-        for own, default in zip(count_as_model, (count_samples, count_tokens), strict=True)
+        method if callable(method) else default
+        for method, default in zip(count_as_model, (count_samples, count_tokens), strict=True)
     ]
     return int(counts[0](batch)), int(counts[1](batch))
 

@@ -160,5 +160,5 @@ def driver_of(callback: Any) -> Any:
 def _identity(callback: Any) -> tuple[type, str]:
     """Return class and state_key of a callback of Lightning, or of ours that it stands for."""
     driver = driver_of(callback)
-    own = callback if driver is None else driver.callback
-    return type(own), own.state_key
+    original = callback if driver is None else driver.callback
+    return type(original), original.state_key

@@ -369,9 +369,9 @@ class TransformersDriver(HookDriver):
             trainer.host_state = state = trainer.proxy_target.state
         if state.global_step == 0:
             return
-        kept = state.stateful_callbacks.get(self.state_name)
-        kept = kept[-1] if isinstance(kept, list) else kept
-        packed = None if kept is None else kept.get("attributes", {}).get("packed_state")
+        exported = state.stateful_callbacks.get(self.state_name)
+        exported = exported[-1] if isinstance(exported, list) else exported
+        packed = None if exported is None else exported.get("attributes", {}).get("packed_state")
         self.restore(
             None if packed is None else _decoded(packed), {"state_dict": self._model.state_dict()}
         )

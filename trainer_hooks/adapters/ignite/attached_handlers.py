@@ -81,11 +81,11 @@ def state_of(handler: Any) -> dict[str, Any]:
     from the first update on. The state names these buffers, so that a resume shares them again.
     """
     if EMA in ancestor_names(handler):
-        own = dict(handler.model.named_buffers())
+        buffers = dict(handler.model.named_buffers())
         shared = [
             name
             for name, buffer in handler.ema_model.named_buffers()
-            if name in own and buffer.data_ptr() == own[name].data_ptr() != 0
+            if name in buffers and buffer.data_ptr() == buffers[name].data_ptr() != 0
         ]
         return {"ema_model": handler.ema_model.state_dict(), "shared_buffers": shared}
     return _without_methods(handler.state_dict())
@@ -95,10 +95,11 @@ def load_state(handler: Any, state: Any) -> None:
     """Restore a handler's state, or the averaged weights."""
     if EMA in ancestor_names(handler):
         handler.ema_model.load_state_dict(state["ema_model"])
-        averaged, own = dict(handler.ema_model.named_buffers()), dict(handler.model.named_buffers())
+        averaged = dict(handler.ema_model.named_buffers())
+        buffers = dict(handler.model.named_buffers())
         # a checkpoint of before this key has none
         for name in state.get("shared_buffers", ()):
-            averaged[name].data = own[name].data
+            averaged[name].data = buffers[name].data
     else:
         handler.load_state_dict(state)
 
@@ -132,8 +133,8 @@ def _has_state(value: Any, names: tuple[str, ...], depth: int) -> bool:
     if EMA in names:
         return True
     # what a class of Ignite's inherits without overriding it only raises
-    own = getattr(type(value), "state_dict", None)
-    if own is None or getattr(own, "__qualname__", "") == "Serializable.state_dict":
+    method = getattr(type(value), "state_dict", None)
+    if method is None or getattr(method, "__qualname__", "") == "Serializable.state_dict":
         return False
     is_known = _SCHEDULER in names or any(name.startswith("ignite.") for name in names)
     return hasattr(type(value), "load_state_dict") and (is_known or depth == 0)

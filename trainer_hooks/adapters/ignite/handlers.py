@@ -195,13 +195,13 @@ class IgniteAdapter(HostedCallback):
         for where, engine, events in (
             ("train", train, TRAIN_EVENTS), ("validation", validation, VALIDATION_EVENTS),
         ):  # fmt: skip
-            known = {name for names in events.values() for name in names}
-            known |= {"INTERRUPT"} if where == "train" else set()
-            for name in sorted(engine.wanted - known):
+            allowed = {name for names in events.values() for name in names}
+            allowed |= {"INTERRUPT"} if where == "train" else set()
+            for name in sorted(engine.wanted - allowed):
                 raise CallbackError(
                     f"handler {name_of(self.guest)} of Ignite on Events.{name} of the engine of "
                     f"{where}: such an event is not fired here. Use one of "
-                    f"{', '.join(sorted(known))}."
+                    f"{', '.join(sorted(allowed))}."
                 )
             self._wanted[where] = frozenset(engine.wanted)
 

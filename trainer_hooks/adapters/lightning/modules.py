@@ -40,7 +40,7 @@ def adapt_datamodule(foreign: Any) -> DataModule:
     return LightningDataModuleAdapter(foreign)
 
 
-def overridden_methods(foreign: Any, known: Collection[str]) -> Iterator[str]:
+def overridden_methods(foreign: Any, names: Collection[str]) -> Iterator[str]:
     """Yield the methods of Lightning's that a foreign object defines itself.
 
     They are those of its classes, and those that were assigned to the object, as in
@@ -48,15 +48,15 @@ def overridden_methods(foreign: Any, known: Collection[str]) -> Iterator[str]:
 
     Args:
         foreign: a LightningModule or LightningDataModule.
-        known: the names that both Lightning's class and ours have; all others are the user's own.
+        names: the names that both Lightning's class and ours have; all others are the user's own.
     """
     # empty ones, or ones for Lightning's own trainer; its demos derive from these as users do
     inherited = set(_framework_base(foreign).__mro__)
-    own = [vars(kind) for kind in type(foreign).__mro__ if kind not in inherited]
+    tables = [vars(kind) for kind in type(foreign).__mro__ if kind not in inherited]
     seen = set()
-    for attributes in (vars(foreign), *own):
+    for attributes in (vars(foreign), *tables):
         for name, value in attributes.items():
-            is_new = name in known and name not in seen
+            is_new = name in names and name not in seen
             if is_new and callable(value) and not isinstance(value, _BoundMethod):
                 seen.add(name)
                 yield name
@@ -225,15 +225,15 @@ class LightningModuleAdapter(_Hosted, ModuleAdapter):
         if metrics is None:
             return
         self._take_methods()
-        own = [name for name in overridden_methods(foreign, MODULE_NAMES) if name in _BOUND]
-        twin = self._twin() if own else None
+        overridden = [name for name in overridden_methods(foreign, MODULE_NAMES) if name in _BOUND]
+        twin = self._twin() if overridden else None
         for name in _BOUND:
-            if name not in own:
+            if name not in overridden:
                 vars(foreign)[name] = _BoundMethod(getattr(self, name))
             elif name not in vars(foreign):
                 vars(foreign)[name] = _BoundMethod(getattr(super(type(twin), twin), name))
             # for `log_dict`, and for callbacks, which log as the module does
-            if name == "log" and name in own:
+            if name == "log" and name in overridden:
                 vars(self)[name] = vars(foreign)[name]
 
     def _twin(self) -> Any:

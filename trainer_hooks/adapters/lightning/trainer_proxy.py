@@ -118,7 +118,7 @@ def _originals(name: str) -> property:
     def read(proxy: LightningTrainerProxy) -> Any:
         value = getattr(proxy.proxy_target, name)
         many = isinstance(value, list)
-        return [_original_callback(one) for one in value] if many else _original_callback(value)
+        return [_original_callback(item) for item in value] if many else _original_callback(value)
 
     return property(read)
 
@@ -182,7 +182,7 @@ class LightningTrainerProxy(Proxy):
         A callback that is added to the list takes part, and one that is removed no longer does.
         """
         trainer = self.proxy_target
-        originals = [_original_callback(one) for one in trainer.callbacks]
+        originals = [_original_callback(callback) for callback in trainer.callbacks]
         return CallbackList(originals, trainer.add_callback, trainer.remove_callback)
 
     @callbacks.setter
@@ -216,7 +216,9 @@ class LightningTrainerProxy(Proxy):
         datamodule = self.proxy_target.datamodule
         return getattr(datamodule, "lightning_object", datamodule)
 
-    loggers = property(lambda self: [_original_logger(one) for one in self.proxy_target.loggers])
+    loggers = property(
+        lambda self: [_original_logger(logger) for logger in self.proxy_target.loggers]
+    )
     """The loggers; those of Lightning as the user passed them."""
 
     logger = property(lambda self: next(iter(self.loggers), None))
@@ -298,8 +300,8 @@ class LightningTrainerProxy(Proxy):
 
 def _original_logger(logger: Any) -> Any:
     """Return Lightning's logger, also in a process where another object writes in its place."""
-    own = logger.own if isinstance(logger, RankZeroLoggerProxy) else logger
-    return getattr(own, "lightning_object", logger)
+    original = logger.own if isinstance(logger, RankZeroLoggerProxy) else logger
+    return getattr(original, "lightning_object", logger)
 
 
 def _none() -> None:

@@ -457,14 +457,14 @@ class TransformersAdapter(HostedCallback):
             return self._update_best
         event = EVENTS.get(hook)
         # these do something else, too, that callbacks without such a method need
-        own: dict[str, Callable[..., object]] = {
+        methods: dict[str, Callable[..., object]] = {
             "on_train_begin": self._begin_training,
             "on_optimizer_step": self._after_step,
             "on_log": self._log,
             "on_train_end": self._end_training,
         }
-        if event in own:
-            return own[event]
+        if event in methods:
+            return methods[event]
         if event == "on_step_end":
             # looked up here, once: the walk through the base classes would cost each batch
             ends = frozenset(filter(self.guest_has, ("on_step_end", "on_substep_end")))

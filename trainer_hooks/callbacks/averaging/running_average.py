@@ -422,13 +422,13 @@ def _unequal_buffers(
         For each the part of the average, the same part of the module, and the buffer's name in it.
     """
     before, current = dict(averaged.named_buffers()), dict(module.named_buffers())
-    found = []
+    unequal = []
     for name in before | current:
         if name in before and name in current and _is_alike(before[name], current[name]):
             continue
         owner, _, leaf = name.rpartition(".")
-        found.append((averaged.get_submodule(owner), module.get_submodule(owner), leaf))
-    return found
+        unequal.append((averaged.get_submodule(owner), module.get_submodule(owner), leaf))
+    return unequal
 
 
 def _is_alike(first: Tensor, second: Tensor) -> bool:

@@ -280,12 +280,12 @@ class StochasticWeightAveraging(WeightOwner):
 
     def _update(self, average: RunningAverage, module: Module) -> None:
         """Update the average, by `update_parameters` of a subclass if it has one."""
-        own = type(self).update_parameters
-        if own is StochasticWeightAveraging.update_parameters:
+        update_parameters = type(self).update_parameters
+        if update_parameters is StochasticWeightAveraging.update_parameters:
             average.update(module)
             return
         count = torch.tensor(average.count)
-        own(average.module, module, count, self._avg_fn or self.avg_fn)
+        update_parameters(average.module, module, count, self._avg_fn or self.avg_fn)
         # such a method may leave the count alone
         average.count = max(int(count), average.count + 1)
 

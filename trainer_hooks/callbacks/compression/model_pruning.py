@@ -383,7 +383,7 @@ def chosen_parameters(
             )
         return chosen
     for part, name in given:
-        is_there = any(part is own for own in parts)
+        is_there = any(part is layer for layer in parts)
         if not is_there or not isinstance(getattr(part, name, None), nn.Parameter):
             lacking = f"it has no parameter {name!r}" if is_there else "it is no part of it"
             raise CallbackError(

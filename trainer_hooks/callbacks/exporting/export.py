@@ -316,8 +316,8 @@ def _difference(
         return math.inf, tolerance
     return max(
         (
-            _tensor_difference(one, other, tolerance)
-            for one, other in zip(outputs, expected, strict=True)
+            _tensor_difference(output, reference, tolerance)
+            for output, reference in zip(outputs, expected, strict=True)
         ),
         key=lambda pair: pair[0] - pair[1],
         default=(0.0, tolerance),
@@ -328,19 +328,21 @@ def _tensor_difference(output: Tensor, expected: Tensor, tolerance: float) -> tu
     """Return the largest difference of two tensors of one shape, and the difference allowed."""
     precision = torch.finfo(expected.dtype).eps if expected.is_floating_point() else 0.0
     # in double precision: half precision may overflow in the difference
-    one, other = (
+    actual, reference = (
         (torch.view_as_real(t) if t.is_complex() else t).cpu().double().flatten()
         for t in (output, expected)
     )
     # infinite values and NaNs must stand at the same positions; only the others have a distance
-    is_number = torch.isfinite(other)
-    if not torch.equal(torch.isfinite(one), is_number):
+    is_number = torch.isfinite(reference)
+    if not torch.equal(torch.isfinite(actual), is_number):
         return math.inf, tolerance
-    one, other = one[is_number], other[is_number]
-    if other.numel() == 0:
+    actual, reference = actual[is_number], reference[is_number]
+    if reference.numel() == 0:
         return 0.0, tolerance
-    allowed = max(tolerance, _ALLOWED_ROUNDINGS * precision) * max(1.0, other.abs().max().item())
-    return (one - other).abs().max().item(), allowed
+    allowed = max(tolerance, _ALLOWED_ROUNDINGS * precision) * max(
+        1.0, reference.abs().max().item()
+    )
+    return (actual - reference).abs().max().item(), allowed
 
 
 # --- the place of the file ---

@@ -337,7 +337,7 @@ class SpikeDetection(Callback):
         parts: list[Any] = (
             [listed.get(key, []) for key in ("batches", "given")] if _is_list(listed) else [None]
         )
-        if not all(isinstance(one, list) and all(is_int(n, 0) for n in one) for one in parts):
+        if not all(isinstance(part, list) and all(is_int(n, 0) for n in part) for part in parts):
             raise OptionError(
                 f"file {str(path)!r} of {_WHERE}: it must hold a JSON list of the numbers of "
                 "batches. Mend or remove it, or pass another exclude_batches_path."

@@ -154,11 +154,11 @@ class GradientNormMonitor(Callback):
 
     def _measure(self, trainer: Trainer, module: Module, optimizer: Optimizer, prefix: str) -> None:
         """Log the norms of one optimizer's gradients, without waiting for the device."""
-        own = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        parameter_ids = {id(p) for group in optimizer.param_groups for p in group["params"]}
         norms = {
             name: norm_of(parameter.grad, self.norm_type)
             for name, parameter in module.named_parameters()
-            if parameter.grad is not None and id(parameter) in own
+            if parameter.grad is not None and id(parameter) in parameter_ids
         }
         if not norms:
             return

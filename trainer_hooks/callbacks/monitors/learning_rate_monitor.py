@@ -213,8 +213,8 @@ def _suffixes(optimizer: Optimizer) -> list[str]:
     """
     groups = optimizer.param_groups
     if len(groups) == 1:
-        own = groups[0].get("name")
-        return [f"/{own}" if own is not None else ""]
+        name = groups[0].get("name")
+        return [f"/{name}" if name is not None else ""]
     names = [str(group.get("name", f"pg{number}")) for number, group in enumerate(groups, start=1)]
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:

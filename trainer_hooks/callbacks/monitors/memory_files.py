@@ -103,7 +103,7 @@ def _layout(
         frame, left, depth = pending.pop()
         width = frame.amount * scale
         yield frame, left, depth, width
-        for call in sorted(frame.calls.values(), key=lambda one: one.name):
+        for call in sorted(frame.calls.values(), key=lambda call: call.name):
             if call.amount * scale >= _MIN_FRAME_WIDTH:
                 pending.append((call, left, depth + 1))
             # also past a frame that is too narrow to be drawn

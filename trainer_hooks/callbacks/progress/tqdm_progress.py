@@ -294,10 +294,11 @@ class TqdmCanvas:
             is_endless = pace.total is None
             bar.bar_format = self._endless_format if is_endless else self._owner.BAR_FORMAT
         bar.n = bar.last_print_n = pace.count
-        own = self._own_descriptions.get(phase)
+        overridden = self._own_descriptions.get(phase)
         _, separator, index = description.rpartition(" DataLoader ")
-        if own:  # the description of an overridden method, with the loader's index if there is one
-            description = f"{own}{separator}{index}" if separator else own
+        # the description of an overridden method, with the loader's index if there is one
+        if overridden:
+            description = f"{overridden}{separator}{index}" if separator else overridden
         bar.set_description(description, refresh=False)
         _set_clock(bar, pace)
         if is_new:

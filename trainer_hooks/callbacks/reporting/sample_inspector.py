@@ -269,22 +269,22 @@ def _add_to_index(folder: Path, entries: list[dict[str, Any]]) -> None:
     """Add entries to the index of a folder, in place of earlier entries of the same samples."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "samples.json"
-    known: list[dict[str, Any]] = []
+    earlier: list[dict[str, Any]] = []
     if path.is_file():
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
         except ValueError:  # not written by this callback; the report shows the images without it
             content = []
         if isinstance(content, list):
-            known = [item for item in content if isinstance(item, dict)]
+            earlier = [item for item in content if isinstance(item, dict)]
 
     def identity(entry: dict[str, Any]) -> tuple[Any, Any]:
         return entry.get("stage"), entry.get("number")
 
     # a resumed run shows the samples again that it showed after its checkpoint
     new = {identity(entry) for entry in entries}
-    kept = [entry for entry in known if "stage" not in entry or identity(entry) not in new]
-    replace_file(path, lambda file: json.dump([*kept, *entries], file, indent=1))
+    remaining = [entry for entry in earlier if "stage" not in entry or identity(entry) not in new]
+    replace_file(path, lambda file: json.dump([*remaining, *entries], file, indent=1))
 
 
 def _short_text(target: Any) -> str:

@@ -187,5 +187,5 @@ class FixedSavePath:
             for_now: the template of names of files saved before leaving.
         """
         begin = for_now.partition("{")[0]
-        left = [one for one in files if Path(one).name.startswith(begin)]
+        left = [file for file in files if Path(file).name.startswith(begin)]
         return [path, *left] if exists(path) else left

@@ -179,13 +179,13 @@ class LoadCheckpoint(Callback):
                 f"{self.load_path!r} is called so. Write such as 'state_dict/{saved[0]}'.",
                 TrainerHooksWarning,
             )
-        kept, own = checkpoint.get("state_dict", {}), module.state_dict()
+        loaded, present = checkpoint.get("state_dict", {}), module.state_dict()
         # not strict: weights of the file alone are dropped, and those of the module alone stay
         is_free = not self.strict_model_weights
-        own = {name: value for name, value in own.items() if is_free or name in saved}
-        kept = {name: value for name, value in kept.items() if not is_free or name in own}
+        present = {name: value for name, value in present.items() if is_free or name in saved}
+        loaded = {name: value for name, value in loaded.items() if not is_free or name in present}
         # a strict load wants every weight: the module's own stand for the ignored ones
-        checkpoint["state_dict"] = {**own, **kept}
+        checkpoint["state_dict"] = {**present, **loaded}
 
 
 def _checked_event(event: object, load_weights_only: bool) -> Event:

@@ -166,7 +166,7 @@ class CheckpointRanking:
             if item.name in state_dict and item.name != "mode":
                 setattr(self, item.name, state_dict[item.name])
         # a dict of its own, which changes
-        self.best_k_models = {str(path): one for path, one in self.best_k_models.items()}
+        self.best_k_models = {str(path): score for path, score in self.best_k_models.items()}
 
 
 _PATH = str | os.PathLike[str]
@@ -503,8 +503,8 @@ class SaveStore:
             )
             return
         # the files of another folder are not this saver's to rank or delete
-        kept = ("best_model_path", "saved_step", "considered_at")
-        ranking.load_state_dict({k: v for k, v in state_dict.items() if k in kept})
+        names = ("best_model_path", "saved_step", "considered_at")
+        ranking.load_state_dict({k: v for k, v in state_dict.items() if k in names})
         if not self.is_to_save:
             return
         warn(
@@ -835,11 +835,11 @@ def earlier_folders(trainer: Trainer) -> list[str]:
         runs = logger.run_folder.root.resolve()
     elif logger is not None:
         top = resolved_folder(logger.save_dir or default)
-        own = resolved_folder(run_dir(logger, default))
+        folder = resolved_folder(run_dir(logger, default))
         # without a version it has no folder for each run; a store cannot be searched by a pattern
-        if is_remote(own) or own == top or not is_inside(own, top):
+        if is_remote(folder) or folder == top or not is_inside(folder, top):
             return folders
-        runs = Path(own).parent
+        runs = Path(folder).parent
     else:
         return folders
     return [*folders, *map(str, runs.glob(f"*/{_FOLDER}"))]

@@ -77,11 +77,11 @@ def find_tuned_attribute(
         owners = [part for part in parts if hasattr(part, name) or name in _hparams(part)]
         if owners:
             return TunedAttribute(name, owners)
-    known = [name for part in parts for name in (*vars(part), *_hparams(part))]
+    attributes = [name for part in parts for name in (*vars(part), *_hparams(part))]
     raise UsageError(
         f"{where}: {type(module).__qualname__} has no {' and no '.join(map(repr, names))}, neither "
-        f"as an attribute nor in hparams.{did_you_mean(names[0], known)} Set self.{names[0]} in "
-        f"__init__ and use it, or pass {option} the name that it has."
+        f"as an attribute nor in hparams.{did_you_mean(names[0], attributes)} "
+        f"Set self.{names[0]} in __init__ and use it, or pass {option} the name that it has."
     )
 
 

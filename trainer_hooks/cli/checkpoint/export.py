@@ -80,11 +80,11 @@ def export(source: Path, target: Path, *, is_forced: bool) -> int:
 
 def _checkpoint(contents: CheckpointContents) -> dict[str, Any]:
     """Return a checkpoint of weights and hyperparameters, in the format of the source."""
-    kept = {name: contents.data[name] for name in _KEPT if name in contents.data}
+    entries = {name: contents.data[name] for name in _KEPT if name in contents.data}
     if contents.own:
-        kept["loops"] = {}
-        kept["trainer_hooks"] = {name: contents.own.get(name) for name in ("format", "version")}
-    return {**kept, "state_dict": _without_shared_storage(contents.weights)}
+        entries["loops"] = {}
+        entries["trainer_hooks"] = {name: contents.own.get(name) for name in ("format", "version")}
+    return {**entries, "state_dict": _without_shared_storage(contents.weights)}
 
 
 def _without_shared_storage(weights: dict[str, Any]) -> dict[str, Any]:

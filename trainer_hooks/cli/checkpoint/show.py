@@ -73,7 +73,7 @@ def show(path: Path, *, lists_tensors: bool, is_json: bool) -> int:
 def file_facts(file: CheckpointContents) -> dict[str, Any]:
     """Return the facts about a checkpoint file as plain data."""
     contents = file.as_saved()
-    own, data, summary = contents.own, contents.data, _summary(contents)
+    entries, data, summary = contents.own, contents.data, _summary(contents)
     # a module's get_extra_state may put anything among its weights
     tensors = {name: item for name, item in contents.weights.items() if isinstance(item, Tensor)}
     return {
@@ -81,11 +81,11 @@ def file_facts(file: CheckpointContents) -> dict[str, Any]:
         "kind": str(contents.kind),
         "bytes": contents.size,
         "format": file.format or None,
-        "version": own.get("version"),
+        "version": entries.get("version"),
         "lightning_version": data.get("pytorch-lightning_version"),
         "module": None if summary is None else summary.module or None,
         "saved_at": None if summary is None else summary.saved_at or None,
-        "logs": _logs(own),
+        "logs": _logs(entries),
         "counters": _counters(contents),
         "is_resumable": contents.is_resumable,
         "place": describe_position(contents),
@@ -110,16 +110,16 @@ def file_facts(file: CheckpointContents) -> dict[str, Any]:
         },
         "hyperparameters": as_mapping(data.get("hyper_parameters")),
         "config": as_mapping(data.get("config")),
-        "metrics": as_mapping(as_mapping(own.get("metrics")).get("callback_metrics")),
+        "metrics": as_mapping(as_mapping(entries.get("metrics")).get("callback_metrics")),
         "optimizers": [_optimizer(state) for state in _listed(data.get("optimizer_states"))],
         "schedulers": _listed(data.get("lr_schedulers")),
-        "setup": as_mapping(own.get("setup")),
-        "training_loaders": _listed(as_mapping(own.get("stream")).get("shape")),
+        "setup": as_mapping(entries.get("setup")),
+        "training_loaders": _listed(as_mapping(entries.get("stream")).get("shape")),
         "callbacks": contents.callbacks,
-        "state_versions": as_mapping(own.get("state_versions")),
-        "plugins": [record for record in _listed(own.get("plugins")) if as_mapping(record)],
-        "random_states": list(as_mapping(own.get("rng"))),
-        "gradients": list(as_mapping(own.get("gradients"))),
+        "state_versions": as_mapping(entries.get("state_versions")),
+        "plugins": [record for record in _listed(entries.get("plugins")) if as_mapping(record)],
+        "random_states": list(as_mapping(entries.get("rng"))),
+        "gradients": list(as_mapping(entries.get("gradients"))),
     }
 
 
@@ -133,10 +133,10 @@ def _summary(contents: CheckpointContents) -> CheckpointSummary | None:
         return None
 
 
-def _logs(own: dict[str, Any]) -> list[str]:
+def _logs(entries: dict[str, Any]) -> list[str]:
     """Return the folder of each logger, or the id of its run on a server."""
     logs = []
-    for record in map(as_mapping, _listed(own.get("loggers"))):
+    for record in map(as_mapping, _listed(entries.get("loggers"))):
         state = as_mapping(record.get("state"))
         root, version = state.get("root"), state.get("version")
         if isinstance(root, str) and version is not None:
@@ -159,7 +159,7 @@ def _counters(contents: CheckpointContents) -> dict[str, Any]:
 def _optimizer(state: Any) -> dict[str, Any]:
     """Return the facts about an optimizer's state."""
     groups = [as_mapping(group) for group in _listed(as_mapping(state).get("param_groups"))]
-    kept = [as_mapping(values) for values in as_mapping(as_mapping(state).get("state")).values()]
+    states = [as_mapping(values) for values in as_mapping(as_mapping(state).get("state")).values()]
     return {
         "groups": [
             {
@@ -168,8 +168,8 @@ def _optimizer(state: Any) -> dict[str, Any]:
             }
             for group in groups
         ],
-        "kept_for": len(kept),
-        "kept": list(dict.fromkeys(name for values in kept for name in values)),
+        "kept_for": len(states),
+        "kept": list(dict.fromkeys(name for values in states for name in values)),
     }
 
 
@@ -289,8 +289,8 @@ def _optimizers(told: dict[str, Any]) -> Iterator[Branch]:
 
 def _class(told: dict[str, Any], kind: str, number: int) -> str:
     """Return the class name of an optimizer or scheduler; older files do not record it."""
-    known = _listed(told["setup"].get(kind))
-    name = as_mapping(known[number]).get("class") if number < len(known) else None
+    entries = _listed(told["setup"].get(kind))
+    name = as_mapping(entries[number]).get("class") if number < len(entries) else None
     return f"{printable(name)}, " if name else ""
 
 

@@ -53,8 +53,8 @@ def _nvidia_driver() -> str:
         text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8")
     except OSError:
         return ""
-    found = re.search(r"\b\d{3}\.\d[\d.]*", text)
-    return found[0] if found else ""
+    match = re.search(r"\b\d{3}\.\d[\d.]*", text)
+    return match[0] if match else ""
 
 
 def plugin_facts() -> list[dict[str, Any]]:

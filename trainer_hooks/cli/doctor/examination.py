@@ -116,7 +116,11 @@ def _installed_versions() -> dict[str, str]:
 
 def _own_distributions() -> list[Distribution]:
     """Return the package's own distributions, but not the folder that a build leaves behind."""
-    return [own for own in distributions(name=_OWN) if own.read_text("METADATA")]
+    return [
+        distribution
+        for distribution in distributions(name=_OWN)
+        if distribution.read_text("METADATA")
+    ]
 
 
 _REQUIREMENT = re.compile(r"([\w.-]+)(?:\[[\w,.\s-]*\])?\s*([^;]*)(?:;(.*))?$")
@@ -124,12 +128,12 @@ _EXTRA = re.compile(r"extra == ['\"]([\w-]+)['\"]")
 
 
 def _requirements(
-    own: Distribution | None,
+    distribution: Distribution | None,
 ) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     """Return the version bounds of the dependencies, and of each extra for users."""
     required: dict[str, str] = {}
     extras: dict[str, dict[str, str]] = {}
-    for line in (own.requires if own else None) or []:
+    for line in (distribution.requires if distribution else None) or []:
         match = _REQUIREMENT.match(line)
         assert match is not None, line
         name, bounds, marker = match[1], match[2].strip(" ()"), match[3] or ""
@@ -143,11 +147,11 @@ def _requirements(
     return required, extras
 
 
-def _installation(own: Distribution | None) -> str:
+def _installation(distribution: Distribution | None) -> str:
     """Return how the package was installed, without the place."""
-    if own is None:
+    if distribution is None:
         return "not installed: it is imported from a folder on sys.path"
-    origin = json.loads(own.read_text("direct_url.json") or "{}")
+    origin = json.loads(distribution.read_text("direct_url.json") or "{}")
     if origin.get("dir_info", {}).get("editable"):
         return "installed editable, from a checkout"
     return "installed from a file or folder" if origin else "installed from a package index"
@@ -234,11 +238,11 @@ def is_allowed(version: str, bounds: str) -> bool:
         release = release_of(version)
         length = max(len(release), len(limit))
         padded = (*limit, *[0] * (length - len(limit)))
-        own = (*release, *[0] * (length - len(release)))
-        if sign == ">=" and own < padded:
+        padded_release = (*release, *[0] * (length - len(release)))
+        if sign == ">=" and padded_release < padded:
             return False
-        if sign == "<" and own >= padded:
+        if sign == "<" and padded_release >= padded:
             return False
-        if sign == "==" and own[: len(limit)] != limit:
+        if sign == "==" and padded_release[: len(limit)] != limit:
             return False
     return True

@@ -91,17 +91,17 @@ def check_plugins(
 
 
 def _fault_of_names(names: Iterable[str]) -> str:
-    known = {
+    installed = {
         normal_name(name)
         for plugin in installed_plugins()
         for name in (plugin.distribution, plugin.name)
     }
     for name in names:
-        if normal_name(name) not in known:
+        if normal_name(name) not in installed:
             return (
                 f"plugin {name!r} is not installed: it must be the name of a distribution or of an "
-                f"entry point.{did_you_mean(normal_name(name), known)} "
-                f"Installed: {', '.join(sorted(known)) or 'none'}."
+                f"entry point.{did_you_mean(normal_name(name), installed)} "
+                f"Installed: {', '.join(sorted(installed)) or 'none'}."
             )
     return ""
 

@@ -87,15 +87,15 @@ def prints_diverted() -> Iterator[None]:
     """
     # what waits in the buffer would otherwise go to standard error with the rest
     sys.stdout.flush()
-    kept = os.dup(1)
+    original = os.dup(1)
     # the descriptor as well as sys.stdout: programs and C code write to it
     os.dup2(2, 1)
     try:
         with contextlib.redirect_stdout(sys.stderr):
             yield
     finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(original, 1)
+        os.close(original)
 
 
 def _loaded(plugin_filter: PluginFilter) -> Iterator[SurveyedPlugin]:

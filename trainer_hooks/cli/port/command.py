@@ -182,9 +182,11 @@ def _files(paths: list[str]) -> Iterator[Path]:
             here = Path(folder)
             # in place: os.walk goes down into what is left in this very list
             folders[:] = sorted(
-                one for one in folders if one[0] != "." and not (here / one / "pyvenv.cfg").exists()
+                child
+                for child in folders
+                if child[0] != "." and not (here / child / "pyvenv.cfg").exists()
             )
-            yield from (here / one for one in sorted(files) if one.endswith((".py", *_CONFIGS)))
+            yield from (here / file for file in sorted(files) if file.endswith((".py", *_CONFIGS)))
 
 
 def _read(path: Path) -> bytes:

@@ -214,14 +214,14 @@ class _Imports(cst.CSTVisitor):
             return False
         bound = self.bindings[node] = {}
         for alias in node.names:
-            own = _name(alias)
-            if reason := _missing_reason(target, (own,)):
+            imported = _name(alias)
+            if reason := _missing_reason(target, (imported,)):
                 self._miss(alias, reason)
             # here both are one package, in which there is no `pytorch`
-            elif (name, own) == ("lightning", "pytorch"):
+            elif (name, imported) == ("lightning", "pytorch"):
                 bound[_called(alias)] = _Binding("lightning.pytorch", target)
             else:
-                bound[_called(alias)] = _Binding(f"{name}.{own}", target, (own,))
+                bound[_called(alias)] = _Binding(f"{name}.{imported}", target, (imported,))
         return False
 
     def visit_Import(self, node: cst.Import) -> bool:  # noqa: N802
@@ -283,19 +283,19 @@ class _Porter(cst.CSTTransformer):
                 return self._missing_import(updated_node, target, aliases, name, reason)
             return updated_node.with_changes(module=_dotted(target))
         if len(aliases) == 1 and (name, _name(aliases[0])) == ("lightning", "pytorch"):
-            package, _, own = target.rpartition(".")
+            package, _, imported = target.rpartition(".")
             as_name = cst.AsName(name=cst.Name(_called(aliases[0])))
-            alias = cst.ImportAlias(name=cst.Name(own), asname=as_name)
+            alias = cst.ImportAlias(name=cst.Name(imported), asname=as_name)
             return updated_node.with_changes(module=_dotted(package), names=[alias])
         lines: list[cst.ImportFrom] = []
         there = []
         assert not isinstance(updated_node.names, cst.ImportStar)
         for alias, updated_alias in zip(aliases, updated_node.names, strict=True):
             if reason := missing.get(alias):
-                own = f"{name}.{_name(alias)}"
-                self._find(alias, own, reason)
+                imported = f"{name}.{_name(alias)}"
+                self._find(alias, imported, reason)
                 alone = updated_alias.with_changes(comma=cst.MaybeSentinel.DEFAULT)
-                lines.append(self._missing_import(updated_node, target, [alone], own, reason))
+                lines.append(self._missing_import(updated_node, target, [alone], imported, reason))
             else:
                 there.append(updated_alias)
         if there:
@@ -471,13 +471,13 @@ class _Porter(cst.CSTTransformer):
 
     def _look_up_private(self, node: cst.ClassDef, kind: type, there: str) -> None:
         """Report the private names of an object that neither its class sets nor the base here."""
-        own = matchers.Name("self")
+        instance = matchers.Name("self")
         parent = matchers.Call(func=matchers.Name("super"))
         here = {
             name for base in kind.__mro__ for value in vars(base).values() for name in _names(value)
         }
         of_user = _names_set_in(node)
-        for match in matchers.findall(node, matchers.Attribute(value=own | parent)):
+        for match in matchers.findall(node, matchers.Attribute(value=instance | parent)):
             attribute = cst.ensure_type(match, cst.Attribute)
             name = attribute.attr.value
             is_of_user = name in of_user and not matchers.matches(attribute.value, parent)
@@ -532,12 +532,12 @@ class _Porter(cst.CSTTransformer):
                 star for star in self._imports.stars if not _missing_reason(star.module, (name,))
             )
             return next((_Binding(f"{s.there}.{name}", s.module, (name,)) for s in stars), None)
-        assignments = [one for one in scope[name] if not self._is_none(one)]
+        assignments = [assignment for assignment in scope[name] if not self._is_none(assignment)]
         # the one that was made last before this place; in an inner scope, which runs later, of all
         before = [
-            one
-            for one in assignments
-            if one.scope is not scope or self._position(one) <= self._start(node)
+            assignment
+            for assignment in assignments
+            if assignment.scope is not scope or self._position(assignment) <= self._start(node)
         ]
         last = max(before or assignments, key=self._position, default=None)
         if not isinstance(last, ImportAssignment):
@@ -724,6 +724,6 @@ def _called(alias: cst.ImportAlias) -> str:
 def _dotted(name: str) -> cst.Attribute | cst.Name:
     first, *others = name.split(".")
     made: cst.Attribute | cst.Name = cst.Name(first)
-    for one in others:
-        made = cst.Attribute(value=made, attr=cst.Name(one))
+    for attribute in others:
+        made = cst.Attribute(value=made, attr=cst.Name(attribute))
     return made

@@ -30,10 +30,10 @@ class ChangedRunReader:
         key = (folder, most, *beside)
         # before it is read: what is written meanwhile is a change
         signature = files_signature(folder)
-        known = self._read.get(key)
-        if known is not None:
-            run: LoggedRun = pickle.loads(known[1])
-            if known[0] == (signature, _of_earlier(run)):
+        cached = self._read.get(key)
+        if cached is not None:
+            run: LoggedRun = pickle.loads(cached[1])
+            if cached[0] == (signature, _of_earlier(run)):
                 # a process that was killed writes nothing
                 set_outcomes(run.starts)
                 run.label = label

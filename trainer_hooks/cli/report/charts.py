@@ -115,17 +115,17 @@ def speed_charts(runs: Sequence[LoggedRun]) -> list[Chart]:
     """Return the charts of trained batches and samples per second."""
     batches, samples = Chart("batches per second", "speed"), Chart("samples per second", "speed")
     for index, run in enumerate(runs):
-        kept: list[tuple[int, float, float]] = []
+        speeds: list[tuple[int, float, float]] = []
         for speed in (speed for fit in run.fits for speed in _speeds(fit)):
             # a resumed run trained the lost steps again
-            while kept and kept[-1][0] >= speed[0]:
-                kept.pop()
-            kept.append(speed)
+            while speeds and speeds[-1][0] >= speed[0]:
+                speeds.pop()
+            speeds.append(speed)
         axis = run.metrics.epochs
-        steps = [step for step, _, _ in kept]
+        steps = [step for step, _, _ in speeds]
         epochs = axis.positions(steps) if axis else []
         for chart, column in ((batches, 1), (samples, 2)):
-            values = [speed[column] for speed in kept]
+            values = [speed[column] for speed in speeds]
             if any(values):
                 chart.traces.append(
                     PlottedCurve(index, chart.title, steps, epochs, values, len(values))

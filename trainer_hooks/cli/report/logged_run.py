@@ -415,7 +415,7 @@ def read_run(
     """
     require_run(folder)
     run = LoggedRun(folder, label, Metrics(most))
-    known: set[Path] = {folder.resolve()}
+    visited: set[Path] = {folder.resolve()}
     journals = [_read_starts(run, folder)]
     # a run that is drawn by itself would be drawn twice if it were joined to the next
     shown = {path.resolve() for path in beside}
@@ -423,9 +423,9 @@ def read_run(
         # journals[0] is the oldest so far: each predecessor goes in front
         before = _predecessor(journals[0])
         # a journal that was copied may lead back to a run that was read already
-        if before is None or before.resolve() in known:
+        if before is None or before.resolve() in visited:
             break
-        known.add(before.resolve())
+        visited.add(before.resolve())
         run.earlier.insert(0, before)
         journals.insert(0, _read_starts(run, before))
     joined = [path for path in run.earlier if not shown & {path.resolve()}]

@@ -113,13 +113,13 @@ class _Stretch:
 
     def take(self, count: int, points: list[CurvePoint]) -> None:
         """Add the values that follow, and keep the first, last, lowest and highest."""
-        kept = [*self.points, *points]
-        if len(kept) > _PER_STRETCH:
-            low, high = min(kept, key=attrgetter("value")), max(kept, key=attrgetter("value"))
+        joined = [*self.points, *points]
+        if len(joined) > _PER_STRETCH:
+            low, high = min(joined, key=attrgetter("value")), max(joined, key=attrgetter("value"))
             # a set: the first may be the lowest as well
-            kept = sorted({kept[0], low, high, kept[-1]}, key=attrgetter("step"))
+            joined = sorted({joined[0], low, high, joined[-1]}, key=attrgetter("step"))
         self.count += count
-        self.points = kept
+        self.points = joined
 
 
 class Curve:
@@ -188,11 +188,11 @@ class Curve:
         stretches = self._stretches
         while stretches and stretches[-1].points[-1].step >= step:
             last = stretches.pop()
-            kept = [point for point in last.points if point.step < step]
-            self.replaced += len(last.points) - len(kept)
-            if kept:
+            earlier = [point for point in last.points if point.step < step]
+            self.replaced += len(last.points) - len(earlier)
+            if earlier:
                 # the number of thinned-out values before the step is unknown: count those kept
-                stretches.append(_Stretch(len(kept), kept))
+                stretches.append(_Stretch(len(earlier), earlier))
                 break
 
     @property

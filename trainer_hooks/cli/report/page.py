@@ -306,8 +306,10 @@ def run_environment(run: LoggedRun) -> RunEnvironment | None:
         for name in facts:
             if earlier is not fit and earlier_facts.get(name) != facts[name]:
                 changed.append(f"{name}: {earlier_facts.get(name) or 'nothing'}")
-    known = {name: value for name, value in facts.items() if value}
-    return RunEnvironment(known, versions, list(dict.fromkeys(changed)), text(fit.start, "config"))
+    present = {name: value for name, value in facts.items() if value}
+    return RunEnvironment(
+        present, versions, list(dict.fromkeys(changed)), text(fit.start, "config")
+    )
 
 
 def callback_tables(run: LoggedRun) -> CallbackTables | None:
@@ -599,7 +601,10 @@ def collect_page(
             runs[0].notes.extend(notes)
             comparison = None
     if comparison is None and chosen is not None:
-        notes = [*notes, f"--monitor {chosen.metric}: one run is shown, which is compared with none."]
+        notes = [
+            *notes,
+            f"--monitor {chosen.metric}: one run is shown, which is compared with none.",
+        ]
     page = make_page(runs, comparison, link_to, with_machine=with_machine, is_live=is_live)
     return page, runs, notes
 

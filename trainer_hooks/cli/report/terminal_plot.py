@@ -78,14 +78,14 @@ def draw_metrics(folders: Sequence[Path], names: Sequence[str], options: PlotOpt
         read_run(folder, label, _MAX_POINTS, [f for f in folders if f != folder], hparams=False)
         for folder, label in zip(folders, labels_of(folders), strict=True)
     ]
-    known = list(dict.fromkeys(name for run in runs for name in run.metrics.curves))
+    available = list(dict.fromkeys(name for run in runs for name in run.metrics.curves))
     if not names:
-        raise MetricError(f"no metric was named: name one or more. {_list_names(known)}")
+        raise MetricError(f"no metric was named: name one or more. {_list_names(available)}")
     for name in names:
-        if name not in known:
+        if name not in available:
             where = "the run" if len(runs) == 1 else "any of the runs"
-            hint = did_you_mean(name, known)
-            raise MetricError(f"metric {name!r} is not in {where}.{hint} {_list_names(known)}")
+            hint = did_you_mean(name, available)
+            raise MetricError(f"metric {name!r} is not in {where}.{hint} {_list_names(available)}")
     lines = [
         line for run in runs for name in names for line in _lines(run, name, runs, names, options)
     ]
@@ -118,12 +118,12 @@ def _lines(
         raise MetricError(f"{run.label} has logged no epochs: leave --x epoch out.")
     x = axis.positions(steps) if options.is_by_epoch else [float(step) for step in steps]
     y = smoothed([point.value for point in points], options.smoothing)
-    kept = [(a, b) for a, b in zip(x, y, strict=True) if not options.is_log or b > 0]
-    if not kept:
+    pairs = [(a, b) for a, b in zip(x, y, strict=True) if not options.is_log or b > 0]
+    if not pairs:
         return []
     parts = [run.label] if len(runs) > 1 else []
     parts += [name] if len(names) > 1 or not parts else []
-    return [_Line(": ".join(parts), [a for a, _ in kept], [b for _, b in kept])]
+    return [_Line(": ".join(parts), [a for a, _ in pairs], [b for _, b in pairs])]
 
 
 def _print_plot(lines: Sequence[_Line], title: str, options: PlotOptions) -> None:
@@ -190,10 +190,10 @@ def _ticks(low: float, high: float) -> tuple[list[float], list[str]]:
     return [n * step for n in count], [f"{n * step:.6g}" for n in count]
 
 
-def _list_names(known: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     """Return a sentence with the first metric names."""
-    if not known:
+    if not names:
         return "Nothing was logged."
-    listed = ", ".join(map(printable, known[:_MAX_LISTED]))
-    more = f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
+    listed = ", ".join(map(printable, names[:_MAX_LISTED]))
+    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
     return f"There are: {listed}{more}."

@@ -45,10 +45,10 @@ def list_known(names: Iterable[str]) -> str:
 
 def suggest_classes(parser: TrainerParser | None, key: str, name: str) -> str:
     """Return which classes are allowed under a key, and which one a name may mean."""
-    known = [] if parser is None else parser.class_names(key)
-    if len(known) < 2:  # the base alone
+    names = [] if parser is None else parser.class_names(key)
+    if len(names) < 2:  # the base alone
         return "Give the class path of one."
-    return f"{did_you_mean(name, known) if name else ''} {list_known(known)}"
+    return f"{did_you_mean(name, names) if name else ''} {list_known(names)}"
 
 
 def class_arguments(class_path: str) -> list[str]:
@@ -233,12 +233,12 @@ def _of_line(message: str, keys: frozenset[str]) -> _ConfigError | None:
 def _unknown_key(key: str, keys: frozenset[str]) -> _ConfigError:
     """Return the error of an unknown key, whose group may be unknown as well."""
     group, dot, name = key.partition(".")
-    if not dot or not any(known.startswith(f"{group}.") for known in keys):
+    if not dot or not any(candidate.startswith(f"{group}.") for candidate in keys):
         group, dot, name = "", "", group
     below = {
-        known.removeprefix(f"{group}{dot}").partition(".")[0]
-        for known in keys
-        if known.startswith(f"{group}{dot}")
+        candidate.removeprefix(f"{group}{dot}").partition(".")[0]
+        for candidate in keys
+        if candidate.startswith(f"{group}{dot}")
     }
     # options that jsonargparse adds to every parser: nobody meant one of them
     below -= {"help", "print_config", "print_shtab"}

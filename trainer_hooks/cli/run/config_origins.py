@@ -172,18 +172,18 @@ def _is_too_deep(text: str, loader_class: Any) -> bool:
     return False
 
 
-def _size(node: Any, known: dict[int, float]) -> float:
+def _size(node: Any, sizes: dict[int, float]) -> float:
     """Return the number of values in a node, counting aliases each time; infinity if endless."""
     if isinstance(node, yaml.ScalarNode):
         return 1
     # an alias is the very node of its anchor, so its size is counted once and used often
-    if id(node) not in known:
-        known[id(node)] = math.inf  # until it is done: what it meets in itself is endless
+    if id(node) not in sizes:
+        sizes[id(node)] = math.inf  # until it is done: what it meets in itself is endless
         parts = node.value
         if isinstance(node, yaml.MappingNode):
             parts = [part for pair in node.value for part in pair]
-        known[id(node)] = 1 + sum(_size(part, known) for part in parts)
-    return known[id(node)]
+        sizes[id(node)] = 1 + sum(_size(part, sizes) for part in parts)
+    return sizes[id(node)]
 
 
 def _written_twice(node: Any, seen: set[int]) -> str:

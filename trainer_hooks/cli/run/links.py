@@ -30,8 +30,8 @@ def find_trainer_object(target: str, options: Namespace, option: str, name: str)
         OptionError: no object matches, or several have that class.
     """
     items = _items(options, option)
-    names = [str(one.get("class_path")).rpartition(".")[2] for one in items]
-    matching = [i for i, known in enumerate(names) if name in (known, str(i))]
+    names = [str(item.get("class_path")).rpartition(".")[2] for item in items]
+    matching = [i for i, candidate in enumerate(names) if name in (candidate, str(i))]
     if len(matching) == 1:
         return items[matching[0]]
     if matching:
@@ -65,7 +65,7 @@ def check_required(options: Namespace, targets: Sequence[str]) -> None:
             parameter = signature_of(import_class(class_path)).parameters.get(name)
             is_required = parameter is not None and parameter.default is parameter.empty
             # by identity: two callbacks of one class are equal where their options are
-            is_linked = any(one is item and of == name for one, of in linked)
+            is_linked = any(owner is item and of == name for owner, of in linked)
             if is_required and init_args.get(name) is None and not is_linked:
                 raise OptionError(
                     f"trainer.{option}: {class_path} needs {name}. Give it in init_args, or link "
@@ -75,7 +75,9 @@ def check_required(options: Namespace, targets: Sequence[str]) -> None:
 
 def _items(options: Namespace, option: str) -> list[Namespace]:
     value = options.get(option)
-    return [one for one in (value if isinstance(value, list) else [value]) if hasattr(one, "get")]
+    return [
+        item for item in (value if isinstance(value, list) else [value]) if hasattr(item, "get")
+    ]
 
 
 class ArgumentLinks:
@@ -258,9 +260,9 @@ class ArgumentLinks:
         if self._parser.is_open(group) and not name.startswith("init_args."):
             full = f"{group}.init_args.{name}"  # it is given by its class path
         elif not self._parser.is_open(group) and target not in keys:
-            known = {k.removeprefix(f"{group}.") for k in keys if k.startswith(f"{group}.")}
+            names = {k.removeprefix(f"{group}.") for k in keys if k.startswith(f"{group}.")}
             raise OptionError(
-                f"links: {target}: there is no {name!r} in {group}.{did_you_mean(name, known)}"
+                f"links: {target}: there is no {name!r} in {group}.{did_you_mean(name, names)}"
             )
         # a method of its own for each link: in a loop, each `read` would see the last source
         owner, _, attribute = source.partition(".")
@@ -288,10 +290,10 @@ class ArgumentLinks:
         # without an attribute the object itself is the value
         for name in filter(None, attribute.split(".")):
             if not hasattr(value, name):
-                known = [each for each in dir(value) if not each.startswith("_")]
+                names = [each for each in dir(value) if not each.startswith("_")]
                 raise OptionError(
                     f"links: {target}: {source}: {type(value).__qualname__} has no attribute "
-                    f"{name!r}.{did_you_mean(name, known)} Set it in the constructor."
+                    f"{name!r}.{did_you_mean(name, names)} Set it in the constructor."
                 )
             value = getattr(value, name)
         self._check_type(target, source, value)
@@ -310,10 +312,10 @@ class ArgumentLinks:
         group, *parts = target.split(".")
         if _is_of_trainer(target) and len(parts) == 1:
             if target not in self._parser.argument_keys:
-                known = {k.split(".")[1] for k in self._parser.argument_keys if "trainer." in k}
+                names = {k.split(".")[1] for k in self._parser.argument_keys if "trainer." in k}
                 raise OptionError(
                     f"links: {target}: there is no {parts[0]!r} in trainer."
-                    f"{did_you_mean(parts[0], known)}"
+                    f"{did_you_mean(parts[0], names)}"
                 )
             return None, parts[0]
         if _is_of_trainer(target):

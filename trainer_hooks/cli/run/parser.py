@@ -106,8 +106,8 @@ class TrainerParser(jsonargparse.ArgumentParser):
         """Return the class of a short name or class path under a key, or None."""
         bases = tuple(self._bases(key))
         if not name.rpartition(".")[0]:
-            classes = (one for base in bases for one in _public_subclasses(base))
-            return next((one for one in classes if one.__name__ == name), None)
+            classes = (subclass for base in bases for subclass in _public_subclasses(base))
+            return next((subclass for subclass in classes if subclass.__name__ == name), None)
         try:
             class_ = import_class(name)
         except (AttributeError, ImportError):
@@ -117,7 +117,11 @@ class TrainerParser(jsonargparse.ArgumentParser):
     def class_names(self, key: str) -> list[str]:
         """Return the short names of the classes that are allowed under a key."""
         return sorted(
-            {one.__name__ for base in self._bases(key) for one in _public_subclasses(base)}
+            {
+                subclass.__name__
+                for base in self._bases(key)
+                for subclass in _public_subclasses(base)
+            }
         )
 
     def complete_class_names(self) -> None:
@@ -427,7 +431,7 @@ def _defaults_of_class(
 def _is_plain(value: Any) -> bool:
     """Return whether a value can stand in a config and holds no hidden secret."""
     if isinstance(value, dict):
-        return all(isinstance(name, str) and _is_plain(one) for name, one in value.items())
+        return all(isinstance(name, str) and _is_plain(item) for name, item in value.items())
     if isinstance(value, list):
         return all(map(_is_plain, value))
     if isinstance(value, str):

@@ -129,15 +129,15 @@ class SweepStudy:
             load_if_exists=True,
             pruner=_pruner(definition.pruner),
         )
-        known = study.user_attrs.get(_DEFINITION)
-        if known is None:
+        saved = study.user_attrs.get(_DEFINITION)
+        if saved is None:
             study.set_user_attr(_DEFINITION, asdict(definition))
-        elif different := [n for n, value in asdict(definition).items() if known.get(n) != value]:
+        elif different := [n for n, value in asdict(definition).items() if saved.get(n) != value]:
             states = {trial.state for trial in study.get_trials(deepcopy=False)}
             if states <= {TrialState.FAIL, TrialState.WAITING}:
                 _set_aside(folder)
                 return cls.begin(folder, definition)
-            earlier = ", ".join(_earlier_choice(name, known.get(name)) for name in different)
+            earlier = ", ".join(_earlier_choice(name, saved.get(name)) for name in different)
             raise UsageError(
                 f"{str(folder)!r} holds a sweep with other choices: {earlier}. Give it the same "
                 "ones to go on with it, or another --output to begin a new sweep."
@@ -353,9 +353,9 @@ def _class_of(module: Any, suffix: str, name: str, extra: tuple[str, ...]) -> An
         )
     }
     if name not in usable:
-        known = [*extra, *sorted(usable)]
+        names = [*extra, *sorted(usable)]
         raise OptionError(
             f"--{suffix.lower()} {name}: there is no such {suffix.lower()}."
-            f"{did_you_mean(name, known)} Known are {', '.join(known)}."
+            f"{did_you_mean(name, names)} Known are {', '.join(names)}."
         )
     return usable[name]

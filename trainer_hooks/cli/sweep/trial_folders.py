@@ -79,4 +79,4 @@ def _folder_arguments(value: Any) -> Iterator[tuple[str, MutableMapping[str, Any
 def _class_names(class_path: str) -> set[str]:
     """Return the names of a class and of its base classes."""
     # the path may also be that of a function that returns an object
-    return {one.__name__ for one in getattr(import_class(class_path), "__mro__", ())}
+    return {base.__name__ for base in getattr(import_class(class_path), "__mro__", ())}

@@ -64,16 +64,16 @@ class BuiltInCallback(TrainerCallback):
 
     def translated(self, hook: str) -> Callable[..., object] | None:
         """Return the function to call at a hook: that of the event, then the class's own."""
-        event, own = super().translated(hook), self._own_hook(hook)
-        if event == own:  # no event is at this hook
+        event, own_hook = super().translated(hook), self._own_hook(hook)
+        if event == own_hook:  # no event is at this hook
             event = None
         replaced = {name for name, hooks in self.works_at.items() if hook in hooks}
         replaced = {name for name in replaced if self._has_event(name)}
-        if own is not None and replaced:
-            own = None if self.works_at_once else self._if_requested(own, replaced)
-        if own is None or event is None:
-            return own or event
-        first, second = (event, own) if replaced else (own, event)
+        if own_hook is not None and replaced:
+            own_hook = None if self.works_at_once else self._if_requested(own_hook, replaced)
+        if own_hook is None or event is None:
+            return own_hook or event
+        first, second = (event, own_hook) if replaced else (own_hook, event)
 
         def both(*args: Any) -> None:
             first(*args)
@@ -88,10 +88,10 @@ class BuiltInCallback(TrainerCallback):
         is_own = overrides(self, hook) and hook not in EVENT_NAMES
         return getattr(self, hook) if is_own else None
 
-    def _if_requested(self, own: Callable[..., object], events: set[str]) -> Callable[..., None]:
+    def _if_requested(self, hook: Callable[..., object], events: set[str]) -> Callable[..., None]:
         def call(*args: Any) -> None:
             if self.requested & events:
-                own(*args)
+                hook(*args)
 
         return call
 
@@ -112,10 +112,10 @@ class BuiltInCallback(TrainerCallback):
             self.requested.add(event)
             return
         hook = self.works_at[event][0]
-        own = self._own_hook(hook)
-        assert own is not None  # the class has each hook of its table
+        own_hook = self._own_hook(hook)
+        assert own_hook is not None  # the class has each hook of its table
         stage = (trainer.state.fn,) if hook.startswith("on_evaluation_run") else ()
-        own(trainer, trainer.module, *stage)
+        own_hook(trainer, trainer.module, *stage)
 
 
 def _event_with_work(name: str) -> Callable[..., None]:
@@ -152,7 +152,7 @@ def built_in(
     works_at = works_at or {}
     # a class that only adds to one of trainer_hooks has its name, and is found as that
     origin = kind if not kind.__name__.startswith("_") else kind.__mro__[1]
-    own = {
+    own_hooks = {
         name: getattr(kind, name)
         for name in EVENT_NAMES & HOOKS.keys()
         if getattr(kind, name) is not getattr(callback.Callback, name)
@@ -162,9 +162,9 @@ def built_in(
         "__doc__": kind.__doc__,
         # a search by name, as for a command line, finds the class of trainer_hooks
         "guest_class": origin,
-        "_own_hooks": own,
+        "_own_hooks": own_hooks,
         # a subclass that overrides such an event calls this one by super(), and not the hook
-        **{name: getattr(TrainerCallback, name) for name in own},
+        **{name: getattr(TrainerCallback, name) for name in own_hooks},
         **{name: _event_with_work(name) for name in works_at},
         "works_at": works_at,
         "works_at_once": works_at_once,

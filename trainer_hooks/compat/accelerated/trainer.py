@@ -500,11 +500,11 @@ class Trainer(BaseTrainer):
         # it computes the gradients, and the overridden method takes no closure
         optimizer_closure()
         attributes = vars(self)  # past the check for users
-        kept, attributes["optimizer"] = self.optimizer, optimizer
+        before, attributes["optimizer"] = self.optimizer, optimizer
         try:
             self.optimizer_step()
         finally:
-            attributes["optimizer"] = kept
+            attributes["optimizer"] = before
 
     @property
     def callback_handler(self) -> TrainerCallbackHandler:

@@ -89,7 +89,9 @@ def add_events(trainer: Trainer) -> None:
         trainer: the trainer, with its callbacks.
     """
     callbacks: list[Any] = event_receivers(trainer.callbacks)
-    events = next((one for one in trainer.callbacks if isinstance(one, EngineEvents)), None)
+    events = next(
+        (callback for callback in trainer.callbacks if isinstance(callback, EngineEvents)), None
+    )
     if events is None:
         state = State(
             trainer.module,
@@ -98,7 +100,7 @@ def add_events(trainer: Trainer) -> None:
             precision=_PRECISIONS.get(trainer.precision, Precision.FP32),
             callbacks=callbacks,
         )
-        destinations = [one for one in callbacks if one.is_destination]
+        destinations = [callback for callback in callbacks if callback.is_destination]
         logger = Logger(state, [TrainerDestination(trainer), *destinations])
         engine = Engine(state, logger)
         state.bind(trainer)

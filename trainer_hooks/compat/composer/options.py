@@ -114,7 +114,7 @@ class TrainerOptions:
         """Check the options that have no effect here, and those that need each other."""
         for name, (accepted, advice) in OPTIONS.items():
             value = getattr(self, name)
-            if not any(value is one or _is_same(value, one) for one in accepted):
+            if not any(value is choice or _is_same(value, choice) for choice in accepted):
                 raise OptionError(f"Trainer({name}={value!r}): it is not here: {advice}.")
         if not callable(getattr(self.model, "loss", None)):
             raise OptionError(

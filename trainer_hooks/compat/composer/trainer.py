@@ -210,7 +210,10 @@ class Trainer:
         try:
             self.native.validate(
                 self._module,
-                [setup.make_native_evaluator(one, None, subset_num_batches) for one in evaluators],
+                [
+                    setup.make_native_evaluator(evaluator, None, subset_num_batches)
+                    for evaluator in evaluators
+                ],
                 ckpt_path=self._start_path,
                 verbose=False,
             )
@@ -235,7 +238,7 @@ class Trainer:
             self._module, batches, return_predictions=return_outputs, ckpt_path=self._start_path
         )
         host = Device("cpu")
-        return [host.batch_to_device(one) for one in outputs or []]
+        return [host.batch_to_device(output) for output in outputs or []]
 
     def close(self) -> None:
         """Close the callbacks, and finish pending saves; a second call does nothing."""
@@ -283,14 +286,20 @@ class Trainer:
     def _fit(self) -> None:
         state, source = self.state, self._source
         assert source.spec is not None
-        source.evaluators = [one for one in state.evaluators if not one.is_never_due]
+        source.evaluators = [
+            evaluator for evaluator in state.evaluators if not evaluator.is_never_due
+        ]
         # the first fit resumes it, and later ones continue that fit
         path, self._start_path = self._start_path, None
         source.spins_loaders = path is None
         self.native.fit(
             self._module,
             source.spec.dataloader,
-            [setup.make_native_evaluator(one, source.is_due) for one in source.evaluators] or None,
+            [
+                setup.make_native_evaluator(evaluator, source.is_due)
+                for evaluator in source.evaluators
+            ]
+            or None,
             ckpt_path=path,
         )
         for optimizer in state.optimizers:
@@ -306,12 +315,12 @@ class Trainer:
             OptionError: an option differs.
         """
         for name, value in fit_options.items():
-            own = self.state.precision.value if name == "precision" else None
-            own = own or getattr(self._options, name)
-            if value is not None and value != own:
+            shared = self.state.precision.value if name == "precision" else None
+            shared = shared or getattr(self._options, name)
+            if value is not None and value != shared:
                 raise OptionError(
-                    f"Trainer.fit({name}={value!r}): it is {own!r} for all fits of this trainer. "
-                    f"Pass Trainer({name}={value!r})."
+                    f"Trainer.fit({name}={value!r}): it is {shared!r} for all fits of this "
+                    f"trainer. Pass Trainer({name}={value!r})."
                 )
 
     def _set_train_dataloader(self, dataloader: Any, label: str) -> None:

@@ -356,7 +356,9 @@ class TrainerEventSource(EngineEventSource):
     def _labels_due_at(self, event: Event) -> set[str]:
         state = self.state
         evaluators = [evaluator for evaluator in state.evaluators if not evaluator.is_never_due]
-        return {one.label for one in evaluators if one.eval_interval(state, event)}
+        return {
+            evaluator.label for evaluator in evaluators if evaluator.eval_interval(state, event)
+        }
 
     @property
     def _has_due_evaluators(self) -> bool:
@@ -678,7 +680,9 @@ class ComposerModule(Module):
         if not state.optimizers:
             return None
         interval = "step" if self.source.steps_schedulers_each_batch else "epoch"
-        schedulers = [{"scheduler": one, "interval": interval} for one in state.schedulers]
+        schedulers = [
+            {"scheduler": scheduler, "interval": interval} for scheduler in state.schedulers
+        ]
         return list(state.optimizers), schedulers
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any | None) -> None:

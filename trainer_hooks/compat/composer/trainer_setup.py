@@ -106,7 +106,9 @@ def make_destinations(options: TrainerOptions) -> list[LoggerDestination]:
                 f"Trainer(loggers=[{logger!r}]): must be a LoggerDestination, or a logger of "
                 "trainer_hooks. Derive it from LoggerDestination."
             )
-    if options.log_to_console and not any(isinstance(one, ConsoleLogger) for one in destinations):
+    if options.log_to_console and not any(
+        isinstance(destination, ConsoleLogger) for destination in destinations
+    ):
         destinations.append(ConsoleLogger(options.console_log_interval, options.console_stream))
     return destinations
 
@@ -119,7 +121,7 @@ def make_native_trainer(
 ) -> tuple[Trainer, Any]:
     """Return the trainer of trainer_hooks that runs everything, and the saver of `save_folder`."""
     callbacks = list(ensure_tuple(options.callbacks))
-    savers = [one for one in callbacks if isinstance(one, CheckpointSaver)]
+    savers = [callback for callback in callbacks if isinstance(callback, CheckpointSaver)]
     folder = options.save_folder_of(state.run_name)
     saver: Any = savers[0] if savers else None
     if saver is None and folder is not None:
@@ -134,9 +136,9 @@ def make_native_trainer(
             num_checkpoints_to_keep=options.save_num_checkpoints_to_keep,
         )
         callbacks.append(saver)
-    for one in (*savers, saver):
-        if isinstance(one, CheckpointSaver):
-            one.bind_run(source)
+    for candidate in (*savers, saver):
+        if isinstance(candidate, CheckpointSaver):
+            candidate.bind_run(source)
     state.callbacks = [*source.engine.logger.destinations, *callbacks]
     subset = options.train_subset_num_batches
     logger = _EngineLogger(source)
@@ -239,13 +241,15 @@ def _compile_schedulers(
     source: TrainerEventSource, schedulers: Any, ratio: float, each_batch: bool | None
 ) -> None:
     state, listed = source.state, ensure_tuple(schedulers)
-    has_torch_scheduler = any(isinstance(one, LRScheduler) for one in listed)
+    has_torch_scheduler = any(isinstance(scheduler, LRScheduler) for scheduler in listed)
     source.steps_schedulers_each_batch = (
         not has_torch_scheduler if each_batch is None else each_batch
     )
     state.schedulers = [
-        one if isinstance(one, LRScheduler) else compile_composer_scheduler(one, state, ratio)
-        for one in listed
+        scheduler
+        if isinstance(scheduler, LRScheduler)
+        else compile_composer_scheduler(scheduler, state, ratio)
+        for scheduler in listed
     ]
 
 
@@ -272,12 +276,12 @@ def make_evaluators(
         OptionError: evaluators and loaders are mixed, or two have one label.
     """
     listed = ensure_tuple(eval_dataloader)
-    if len({isinstance(one, Evaluator) for one in listed}) > 1:
+    if len({isinstance(item, Evaluator) for item in listed}) > 1:
         raise OptionError(
             "eval_dataloader: evaluators and loaders were given together. Give each loader as an "
             "Evaluator(label=..., dataloader=...)."
         )
-    evaluators = [ensure_evaluator(one, list(metrics)) for one in listed]
+    evaluators = [ensure_evaluator(item, list(metrics)) for item in listed]
     labels = [evaluator.label for evaluator in evaluators]
     for label in labels:
         if labels.count(label) > 1:

@@ -94,6 +94,6 @@ def _path_here(kinds: tuple[Any, ...], name: str) -> str:
         rooms = [below]
     for room in rooms:
         kind = getattr(import_module(f"{_HERE}.{room}".rstrip(".")), class_name)
-        if any(isinstance(one, type) and issubclass(kind, one) for one in kinds):
+        if any(isinstance(base, type) and issubclass(kind, base) for base in kinds):
             return f"{_HERE}.{room}.{class_name}"
     return ""

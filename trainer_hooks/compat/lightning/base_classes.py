@@ -215,7 +215,9 @@ def _data_sizes(loaders: Any) -> str:
     if isinstance(loaders, DataLoader):
         return f"size={_data_size(loaders)}"
     several = loaders.values() if isinstance(loaders, Mapping) else loaders
-    return " ; ".join(f"{i}. size={_data_size(one)}" for i, one in enumerate(several, start=1))
+    return " ; ".join(
+        f"{i}. size={_data_size(loader)}" for i, loader in enumerate(several, start=1)
+    )
 
 
 def _data_size(loader: Any) -> int | str:
@@ -264,10 +266,12 @@ class Callback(trainer_hooks.Callback, metaclass=ABCMeta):
     @classmethod
     def __subclasses__(cls) -> list[type[trainer_hooks.Callback]]:
         """Return the subclasses; of this class the built-in callbacks too, for command lines."""
-        own = super().__subclasses__()
+        subclasses = super().__subclasses__()
         if cls is Callback:
-            own += [kind for kind in trainer_hooks.Callback.__subclasses__() if kind is not cls]
-        return own
+            subclasses += [
+                kind for kind in trainer_hooks.Callback.__subclasses__() if kind is not cls
+            ]
+        return subclasses
 
 
 class Logger(loggers.Logger):

@@ -236,7 +236,9 @@ class LightningEnum(StrEnum):
     def from_str(cls, value: str) -> Self | None:
         """Return the member of a value or name in any case, or None."""
         text = value.lower()
-        return next((one for one in cls if text in (one.value.lower(), one.name.lower())), None)
+        return next(
+            (member for member in cls if text in (member.value.lower(), member.name.lower())), None
+        )
 
     def __eq__(self, other: object) -> bool:
         text = other.value if isinstance(other, LightningEnum) else other

@@ -99,8 +99,8 @@ def merge_dicts(
     """
     functions = agg_key_funcs or {}
     merged: dict[str, Any] = {}
-    for key in dict.fromkeys(key for one in dicts for key in one):
-        values = [one[key] for one in dicts if one.get(key) is not None]
+    for key in dict.fromkeys(key for mapping in dicts for key in mapping):
+        values = [mapping[key] for mapping in dicts if mapping.get(key) is not None]
         function = functions.get(key)
         if values and isinstance(values[0], Mapping):
             merged[key] = merge_dicts(values, function, default_func)
@@ -274,9 +274,14 @@ def is_param_in_hook_signature(
         min_args: the number of positional arguments from which any name counts.
     """
     parameters = signature_of(hook_fx).parameters.values()
-    if param in {one.name for one in parameters}:
+    if param in {parameter.name for parameter in parameters}:
         return True
-    takes_any = any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in parameters)
-    positional = [one for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+    takes_any = any(
+        parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        for parameter in parameters
+    )
+    positional = [
+        parameter for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    ]
     is_long = min_args is not None and len(positional) >= min_args
     return not explicit and (takes_any or is_long)

@@ -397,9 +397,9 @@ def _agree_on_length(context: RunContext) -> None:
 def _eval_data_of_all(context: RunContext, data: EvalLoaders) -> EvalLoaders:
     """Add the greatest and smallest number of batches of any rank to evaluation loaders."""
     counts = context.processes.gather(data.num_batches)
-    if len({len(one) for one in counts}) > 1:
+    if len({len(of_rank) for of_rank in counts}) > 1:
         raise DataError(
-            f"the processes have {[len(one) for one in counts]} loaders for an evaluation: all "
+            f"the processes have {list(map(len, counts))} loaders for an evaluation: all "
             "must have as many."
         )
     columns = list(zip(*counts, strict=True))
@@ -422,7 +422,12 @@ def _source(inputs: RunInputs, name: str, given: Any) -> Any:
 def _without_return(inputs: RunInputs, name: str) -> str:
     """Return, for a message, which method has just returned None in place of a loader."""
     owner = next(
-        (one for one in (inputs.datamodule, inputs.module) if one and defines(one, name)), None
+        (
+            candidate
+            for candidate in (inputs.datamodule, inputs.module)
+            if candidate and defines(candidate, name)
+        ),
+        None,
     )
     return "" if owner is None else f", since {type(owner).__qualname__}.{name}() returned None"
 

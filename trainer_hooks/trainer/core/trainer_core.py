@@ -283,7 +283,7 @@ class TrainerCore:
         # the module's last: of two values of one name, loggers are given the module's
         parts = (self.datamodule, self.module)
         logged = [ours(part).logged_hparams for part in parts if part is not None]
-        return {name: value for one in logged for name, value in (one or {}).items()}
+        return {name: value for hparams in logged for name, value in (hparams or {}).items()}
 
 
 def make_custom_io(config: TrainerConfig) -> CustomIO | None:

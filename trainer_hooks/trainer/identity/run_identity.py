@@ -185,8 +185,8 @@ def label_run(trainer: Trainer, config: TrainerConfig, module: Module, *sources:
 def _place(trainer: Trainer) -> tuple[str, ...]:
     """Return the folders in which a trainer's savers look for checkpoints, as far as known."""
     savers = [ours(saver) for saver in trainer.checkpoint_callbacks]
-    folders = [folder for one in savers if one.has_named_folder for folder in one.folders()]
-    if not savers or not all(one.has_named_folder for one in savers):
+    folders = [folder for saver in savers if saver.has_named_folder for folder in saver.folders()]
+    if not savers or not all(saver.has_named_folder for saver in savers):
         folders.append(absolute_path(trainer.default_root_dir))
         for logger in trainer.loggers:
             folders += [absolute_path(logger.save_dir or ""), logger.name or ""]
@@ -230,7 +230,11 @@ def origin_of(trainer: Trainer, config: TrainerConfig, module: Module, *sources:
         for source in sources
         if callable(getattr(source, "prepare_data", None))
     ]
-    data = [ours(one).saved_hparams or {} for one in modules if isinstance(one, DataModule)]
+    data = [
+        ours(datamodule).saved_hparams or {}
+        for datamodule in modules
+        if isinstance(datamodule, DataModule)
+    ]
     return compute_run_origin(
         ours(module).saved_hparams, trainer.callbacks, data, _given_places(trainer, config)
     )
@@ -299,12 +303,14 @@ class RunMatcher:
             for path, verdict in verdicts.items()
         }
         # a run that was found by one of its files has all of them
-        exact = {summaries[path].identity.run for path, found in judged.items() if found.rank == 2}
+        exact = {
+            summaries[path].identity.run for path, verdict in judged.items() if verdict.rank == 2
+        }
         return {
-            path: replace(found, rank=2)
-            if found.rank == 1 and summaries[path].identity.run in exact - {""}
-            else found
-            for path, found in judged.items()
+            path: replace(verdict, rank=2)
+            if verdict.rank == 1 and summaries[path].identity.run in exact - {""}
+            else verdict
+            for path, verdict in judged.items()
         }
 
     def _judge_alone(self, path: str, summary: CheckpointSummary) -> FileVerdict | None:

@@ -170,7 +170,9 @@ def _newest(trainer: Trainer, training: TrainingState, newest: str, *, is_failed
             # here: a fit without a saver does not load it
             from trainer_hooks.callbacks.saving.model_checkpoint import describe_trigger
 
-            names = ", ".join(f"{type(one).__name__}({describe_trigger(one)})" for one in savers)
+            names = ", ".join(
+                f"{type(saver).__name__}({describe_trigger(saver)})" for saver in savers
+            )
             cure = (
                 f" (no save of {names} came due: save_last=True saves one at the end, or choose "
                 "another trigger)"
@@ -267,7 +269,7 @@ def warn_of_half_a_validation(core: TrainerCore, inputs: RunInputs, context: Run
     if core.is_trial or inputs.own_loop is not None or is_off or "validation" in core.advised:
         return
     module, datamodule = inputs.module, inputs.datamodule
-    makers = [one for one in (datamodule, module) if one and defines(one, "val_dataloader")]
+    makers = [maker for maker in (datamodule, module) if maker and defines(maker, "val_dataloader")]
     name = type(module).__qualname__
     if not has_evaluation(module, "validate"):
         if inputs.evaluation is not None:

@@ -98,14 +98,14 @@ def _torchrun() -> list[str]:
 
 
 def _without(words: list[str], option: str) -> list[str]:
-    kept: list[str] = []
+    remaining: list[str] = []
     skips_value = False
     for word in words:
         name, separator, _ = word.partition("=")
         if not skips_value and name != option:
-            kept.append(word)
+            remaining.append(word)
         skips_value = name == option and not separator
-    return kept
+    return remaining
 
 
 def _call(path: str, name: str) -> str:

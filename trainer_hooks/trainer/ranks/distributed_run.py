@@ -87,8 +87,8 @@ class DistributedRun:
             core.guards.release()
             loggers = [*core.loggers, *repeat(None, len(places))]  # rank 0 may have more
             core.loggers[:] = [
-                RankZeroLoggerProxy(name, version, save_dir, log_dir, folder, one)
-                for (name, version, save_dir, log_dir, folder), one in zip(
+                RankZeroLoggerProxy(name, version, save_dir, log_dir, folder, logger)
+                for (name, version, save_dir, log_dir, folder), logger in zip(
                     places, loggers, strict=False
                 )
             ]

@@ -38,8 +38,8 @@ def split_shards(checkpoint: dict[str, Any], processes: Processes) -> tuple[dict
     if gradients:
         for name, gradient in gradients.items():
             # each rank has its own, which is written as one shard that covers all of it
-            known = _name_of_gradient(processes.global_rank, name)
-            shards[known] = [gradient.detach(), list(gradient.shape), [0] * gradient.ndim]
+            shard_name = _name_of_gradient(processes.global_rank, name)
+            shards[shard_name] = [gradient.detach(), list(gradient.shape), [0] * gradient.ndim]
         # placeholders: the names must survive, so that a load knows which gradients to read
         entries["gradients"] = {name: torch.empty(0) for name in gradients}
     return left, shards
@@ -50,7 +50,7 @@ def _gather_names(checkpoint: dict[str, Any]) -> None:
     entries = checkpoint["trainer_hooks"]
     # [1:], since rank 0 gathers no state of its own: it is at the top level
     for rank, other in enumerate(
-        [entries, *(one.get("parts", {}) for one in entries["processes"][1:])]
+        [entries, *(state.get("parts", {}) for state in entries["processes"][1:])]
     ):
         inner = ["processes", rank, "parts"] if rank else []
         for name in other.get("gradients") or ():

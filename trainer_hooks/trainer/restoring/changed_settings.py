@@ -47,8 +47,10 @@ def reconcile_settings(
     was = noted.get("precision", core.precision.name)
     if was != core.precision.name:
         ours.append(f"precision {was} -> {core.precision.name}")
-    known = noted.get("hparams", checkpoint.get("hyper_parameters")) or {}
-    ours += [f"hyperparameter {one}" for one in setting_changes(known, training.setup["hparams"])]
+    hparams = noted.get("hparams", checkpoint.get("hyper_parameters")) or {}
+    ours += [
+        f"hyperparameter {change}" for change in setting_changes(hparams, training.setup["hparams"])
+    ]
     options = training.setup["trainer"]
     ours += [
         _told(name, value, options[name])

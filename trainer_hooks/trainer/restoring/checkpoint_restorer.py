@@ -91,13 +91,13 @@ class CheckpointRestorer:
             with self._training_undone(with_weights) if is_undone else nullcontext():
                 yield
         except Exception as error:
-            kept = [part for part in self._loaded if part != "the module" or not with_weights]
+            parts = [part for part in self._loaded if part != "the module" or not with_weights]
             if not is_undone:
-                kept = [*self._loaded, "the trainer"]
-            if self._loaded and kept and not isinstance(error, StopTraining):
+                parts = [*self._loaded, "the trainer"]
+            if self._loaded and parts and not isinstance(error, StopTraining):
                 add_note(
                     error,
-                    f"the resume from {self._path!r} failed, and {' and '.join(kept)} may have "
+                    f"the resume from {self._path!r} failed, and {' and '.join(parts)} may have "
                     "taken states from it: make new ones before another fit.",
                 )
             raise
@@ -341,10 +341,14 @@ class CheckpointRestorer:
         states = self._checkpoint["lr_schedulers"]
         # the first of the parts
         restored = (self._restored_parts or [])[: len(states)]
-        kept = {id(config.scheduler) for config in self._context.training.optimization.schedulers}
-        if kept < set(map(id, restored)):
+        scheduler_ids = {
+            id(config.scheduler) for config in self._context.training.optimization.schedulers
+        }
+        if scheduler_ids < set(map(id, restored)):
             pairs = zip(restored, states, strict=True)
-            self._checkpoint["lr_schedulers"] = [state for one, state in pairs if id(one) in kept]
+            self._checkpoint["lr_schedulers"] = [
+                state for scheduler, state in pairs if id(scheduler) in scheduler_ids
+            ]
 
     def _compare_optimizers(self, *, adds_groups: bool) -> None:
         """Require the optimizers and schedulers that were saved, of the same classes and groups.

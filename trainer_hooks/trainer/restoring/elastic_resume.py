@@ -53,7 +53,7 @@ def fit_to_world_size(
         TrainerHooksWarning,
     )
     # the loader position without what each rank had of its own
-    shape = [{**one, **dict.fromkeys(_OF_OTHERS)} for one in entries["stream"]["shape"]]
+    shape = [{**loader, **dict.fromkeys(_OF_OTHERS)} for loader in entries["stream"]["shape"]]
     dropped: dict[str, Any] = {
         "loader": None,
         "position": None,

@@ -416,7 +416,7 @@ def best_of_last_fit(trainer: Trainer, core: TrainerCore, fn: str) -> str | None
 
 def _with_books(trainer: Trainer) -> list[Any]:
     """Return the savers that know the best checkpoint, of other frameworks too."""
-    return [one for one in trainer.checkpoint_callbacks if hasattr(one, "best_model_path")]
+    return [saver for saver in trainer.checkpoint_callbacks if hasattr(saver, "best_model_path")]
 
 
 def _search(
@@ -428,9 +428,11 @@ def _search(
     folders, which several runs share, a run is recognised; and a fit ignores runs that go on.
     """
     savers = [ours(saver) for saver in trainer.checkpoint_callbacks]
-    named = [path for one in savers if one.has_named_folder for path in one.candidates(trainer)]
+    named = [
+        path for saver in savers if saver.has_named_folder for path in saver.candidates(trainer)
+    ]
     shared = {
-        path for one in savers if not one.has_named_folder for path in one.candidates(trainer)
+        path for saver in savers if not saver.has_named_folder for path in saver.candidates(trainer)
     }
     if asked == "auto" and not savers:
         folders = earlier_folders(trainer)
@@ -471,8 +473,8 @@ def _differences(trainer: Trainer, module: Module, path: str, reason: str) -> li
     if config is not None and isinstance(saved, dict):
         reasons += config_differences(training_values(saved), training_values(config.values))
     hparams = checkpoint.get("hyper_parameters")
-    known = hparams if isinstance(hparams, dict) else {}
-    changes = setting_changes(known, dict(ours(module).saved_hparams or {}))
+    saved_hparams = hparams if isinstance(hparams, dict) else {}
+    changes = setting_changes(saved_hparams, dict(ours(module).saved_hparams or {}))
     reasons += [f"hyperparameter {change}" for change in changes]
     hidden = len(reasons) - _SHOWN
     more = [f"{hidden} more differences"] if hidden > 0 else []

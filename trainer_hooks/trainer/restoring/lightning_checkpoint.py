@@ -110,9 +110,9 @@ def _position(stream: TrainStream, later: dict[str, Any]) -> dict[str, Any]:
         "generators": {
             # generators of Python and NumPy have states of other types, and keep them
             place: torch.Generator().manual_seed(seed + number).get_state()
-            if isinstance(kept, torch.Tensor)
-            else kept
-            for number, (place, kept) in enumerate(state["generators"].items())
+            if isinstance(saved, torch.Tensor)
+            else saved
+            for number, (place, saved) in enumerate(state["generators"].items())
         },
         "position": None,
     }

@@ -59,8 +59,8 @@ class StartingPoint:
             self.early_checkpoint = load_checkpoint(path, reads_shards=not is_sharded, io=io)
         except CheckpointError:
             return  # `restoring` reads the file again, and raises, if it still cannot be read
-        known = self.early_checkpoint.get("trainer_hooks", {}).get("loggers", [])
-        if known and is_running_elsewhere(summarize(path, io)):
+        states = self.early_checkpoint.get("trainer_hooks", {}).get("loggers", [])
+        if states and is_running_elsewhere(summarize(path, io)):
             warn(
                 f"checkpoint {path!r} is of a run that is still going in another process: this one "
                 "logs to a folder of its own. Stop that one first to go on with it.",
@@ -68,7 +68,7 @@ class StartingPoint:
             )
             return
         with restoring_part("loggers", path):
-            self._core.guards.resume(known)  # each logger goes on in the folder of that run
+            self._core.guards.resume(states)  # each logger goes on in the folder of that run
 
     @contextmanager
     def restoring(
@@ -186,8 +186,8 @@ class StartingPoint:
 def _changes_optimizers(hooks: HookRelay, hook: str, module: Module) -> bool:
     """Return whether anyone may change the optimizers in a hook that follows the weights."""
     return any(
-        may_change_optimizers(one, hook)
-        for one in hooks.implementers(hook)
+        may_change_optimizers(implementer, hook)
+        for implementer in hooks.implementers(hook)
         # the module's own is called before the optimizers are made
-        if not (hook == "on_load_checkpoint" and one is module)
+        if not (hook == "on_load_checkpoint" and implementer is module)
     )

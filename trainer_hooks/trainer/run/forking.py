@@ -121,8 +121,8 @@ class ForkedRuns:
             kept_path = str(self._place / "fit.ckpt")
             io.write(io.read(kept_path), target, storage_options=storage_options)
             return target
-        with (self._place / "fit.ckpt").open("rb") as kept, open_atomically(Path(target)) as file:
-            shutil.copyfileobj(kept, file)
+        with (self._place / "fit.ckpt").open("rb") as source, open_atomically(Path(target)) as file:
+            shutil.copyfileobj(source, file)
         return target
 
     def run(self, inputs: RunInputs, work: Callable[[RunInputs], Any]) -> Any:
@@ -241,9 +241,11 @@ class ForkedRuns:
     ) -> None:
         by = getattr(end, "signal_name", None)
         rank = end.error_index
-        results = [one for index in range(world_size) if (one := self._ended(index))]
+        results = [result for index in range(world_size) if (result := self._ended(index))]
         # by time: the errors of the other ranks are mostly consequences of the first
-        failed = sorted((one for one in results if one.error is not None), key=lambda one: one.at)
+        failed = sorted(
+            (result for result in results if result.error is not None), key=lambda result: result.at
+        )
         if by is not None or not failed:
             how = how_ended(getattr(end, "exit_code", 1))
             raise UsageError(f"rank {rank} of {world_size} {how}.") from None

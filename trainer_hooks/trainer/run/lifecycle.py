@@ -647,14 +647,16 @@ def check_folders(core: TrainerCore, trainer: Trainer) -> None:
     if not trainer.is_global_zero:
         return
     run_folder = None
-    folder_loggers = [one for one in core.loggers if isinstance(one, FolderLogger)]
+    folder_loggers = [logger for logger in core.loggers if isinstance(logger, FolderLogger)]
     if folder_loggers:
         # a bare fit needs none
         from trainer_hooks.callbacks.reporting.journal import journal_folder
 
         run_folder = journal_folder(core.loggers)
         # with the checkpoints, which lie beside a `sub_dir` of TensorBoard's
-        paths = (str(one.run_folder.path) for one in folder_loggers if one.log_dir == run_folder)
+        paths = (
+            str(logger.run_folder.path) for logger in folder_loggers if logger.log_dir == run_folder
+        )
         run_folder = next(paths, run_folder)
     elsewhere: dict[str, None] = {}
     for folder, what in _folders_of(core, trainer):

@@ -41,17 +41,17 @@ function columns() {
     { name: `${table.metrics[index]} last`, value: (row) => lastOf(row, index) },
     { name: `${table.metrics[index]} best`, value: (row) => bestOf(row, index), metric: index },
   ];
-  const found = [
+  const listed = [
     { name: "run", value: (row) => row.name },
     ...(table.metrics.length ? valuesOf(monitor()) : []),
     { name: "state", value: (row) => row.state },
     ...[...shownSettings].sort((a, b) => a - b).map((index) => ({ name: table.settings[index], value: (row) => row.settings[index] })),
     ...order.filter((index) => index !== monitor() && shownMetrics.has(index)).flatMap(valuesOf),
   ];
-  found.push({ name: "time", value: (row) => row.seconds, show: (row) => duration(row.seconds) });
-  found.push({ name: "steps", value: (row) => row.steps, show: (row) => row.steps.toLocaleString("en") });
-  found.push({ name: "folder", value: (row) => row.folder });
-  return found;
+  listed.push({ name: "time", value: (row) => row.seconds, show: (row) => duration(row.seconds) });
+  listed.push({ name: "steps", value: (row) => row.steps, show: (row) => row.steps.toLocaleString("en") });
+  listed.push({ name: "folder", value: (row) => row.folder });
+  return listed;
 }
 
 function addColumnBoxes(names, shown) {
@@ -156,9 +156,9 @@ function stateCell(row) {
 }
 
 function drawTable(rows) {
-  const found = columns();
-  const best = new Map(found.filter((column) => column.metric !== undefined).map((column) => [column, bestRows(column.metric)]));
-  const body = element("tbody", {}, rows.slice(0, view.shown).map((row) => element("tr", {}, found.map((column) => {
+  const listed = columns();
+  const best = new Map(listed.filter((column) => column.metric !== undefined).map((column) => [column, bestRows(column.metric)]));
+  const body = element("tbody", {}, rows.slice(0, view.shown).map((row) => element("tr", {}, listed.map((column) => {
     if (column.name === "run") return nameCell(row);
     if (column.name === "state") return stateCell(row);
     const value = column.value(row);
@@ -166,7 +166,7 @@ function drawTable(rows) {
     if (best.has(column) && value === best.get(column)) cell.classList.add("best");
     return cell;
   }))));
-  byId("runs-table").replaceChildren(element("thead", {}, element("tr", {}, found.map(headCell))), body);
+  byId("runs-table").replaceChildren(element("thead", {}, element("tr", {}, listed.map(headCell))), body);
   const isAll = rows.length === table.rows.length;
   byId("runs-count").textContent = `${rows.length.toLocaleString("en")}${isAll ? "" : ` of ${table.rows.length.toLocaleString("en")}`} runs`;
   byId("more-runs").hidden = rows.length <= view.shown;

@@ -21,9 +21,9 @@ function takeFigures(section, next) {
   const present = new Map([...section.querySelectorAll("figure.chart")].map((figure) => [titleOf(figure), figure]));
   const holder = section.querySelector(".charts");
   for (const figure of next.querySelectorAll("figure.chart")) {
-    const known = present.get(titleOf(figure));
+    const shown = present.get(titleOf(figure));
     present.delete(titleOf(figure));
-    if (known) known.dataset.chart = figure.dataset.chart;
+    if (shown) shown.dataset.chart = figure.dataset.chart;
     else { holder.append(figure); addFigure(figure); }
   }
   present.forEach(removeFigure);

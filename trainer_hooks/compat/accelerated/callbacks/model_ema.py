@@ -310,15 +310,15 @@ class ModelEmaCallback(ModelCheckpoint):
         self, trainer: Trainer, module: Module, checkpoint: dict[str, Any]
     ) -> None:
         """Swap weights and average in a checkpoint that is saved while the average is validated."""
-        own = checkpoint.get("callbacks", {}).get(self.state_key)
-        if own is not None and self._average.is_exchanged:
+        state = checkpoint.get("callbacks", {}).get(self.state_key)
+        if state is not None and self._average.is_exchanged:
             # a resume trains on from state_dict, which must hold the training's own weights
-            own["average"], checkpoint["state_dict"] = checkpoint["state_dict"], own["average"]
+            state["average"], checkpoint["state_dict"] = checkpoint["state_dict"], state["average"]
             module_buffers = checkpoint["trainer_hooks"].get("extra_buffers")
             if module_buffers is not None:
                 averaged = module_buffers["changed"]
-                module_buffers["changed"] = own.pop("average_buffers", {})
-                own["average_buffers"] = averaged
+                module_buffers["changed"] = state.pop("average_buffers", {})
+                state["average_buffers"] = averaged
 
     def _weights_to_save(self, plan: SavePlan) -> AbstractContextManager[None]:
         """Return the context for a save: averaged weights, or the training's own for a resume."""

@@ -63,7 +63,11 @@ class ActivationMonitor(callbacks.ActivationMonitor, ComposerBuiltIn):  # type: 
         logger = composer_logger(trainer)
         if logger is None:
             return super()._loggers(trainer)
-        trackers = [one for one in logger.destinations if isinstance(one, WandBLogger)]
+        trackers = [
+            destination
+            for destination in logger.destinations
+            if isinstance(destination, WandBLogger)
+        ]
         return trackers if self.only_log_wandb and trackers else [logger]
 
     def _measure(self, name: str, _: nn.Module, inputs: Any, outputs: Any) -> None:

@@ -609,7 +609,9 @@ class CheckpointUploader:
 
     def load_state_dict(self, state_dict: Mapping[str, list[str]]) -> None:
         """Restore the addresses that `state_dict` returned."""
-        self._addresses = {path: (one, latest) for path, (one, latest) in state_dict.items()}
+        self._addresses = {
+            path: (address, latest) for path, (address, latest) in state_dict.items()
+        }
 
 
 class _UploadQueue:

@@ -107,8 +107,8 @@ class MemoryMonitor(ScheduledCallback, ComposerBuiltIn):  # type: ignore[misc] #
     def state_key(self) -> str:
         """`MemoryMonitor{...}` with its options."""
         when = str(self._schedule.when) if self._has_schedule else None
-        own = self.memory_keys if self.memory_keys != _NAMES else None
-        return self._generate_state_key(memory_keys=own, dist_aggregate_batch_interval=when)
+        keys = self.memory_keys if self.memory_keys != _NAMES else None
+        return self._generate_state_key(memory_keys=keys, dist_aggregate_batch_interval=when)
 
     @keeps_optimizers
     def on_fit_start(self, trainer: Trainer, module: Module) -> None:

@@ -40,14 +40,16 @@ class ComposerBuiltIn(Callback):
 
     def translated(self, hook: str) -> Callable[..., object] | None:
         """Return the function to call at a hook: the class's own, after that for the events."""
-        own: Callable[..., object] | None = getattr(self, hook) if overrides(self, hook) else None
+        method: Callable[..., object] | None = (
+            getattr(self, hook) if overrides(self, hook) else None
+        )
         join = super().translated(hook) if self.receives_events else None
-        if own is None or join is None:
-            return own or join
+        if method is None or join is None:
+            return method or join
 
         def both(*args: Any) -> None:
             join(*args)
-            own(*args)
+            method(*args)
 
         return both
 
@@ -62,7 +64,9 @@ def composer_state(trainer: Any) -> State | None:
 def composer_logger(trainer: Any) -> Logger | None:
     """Return the Logger of Composer's Trainer; None of a trainer of trainer_hooks alone."""
     sources = (getattr(callback, "source", None) for callback in trainer.callbacks)
-    host = next((one for one in sources if getattr(one, "is_of_composers_trainer", False)), None)
+    host = next(
+        (source for source in sources if getattr(source, "is_of_composers_trainer", False)), None
+    )
     return None if host is None else host.engine.logger
 
 

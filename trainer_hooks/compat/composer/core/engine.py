@@ -61,25 +61,25 @@ class Engine:
         Raises:
             UsageError: the engine is closed, or at `Event.INIT` a callback is still open.
         """
-        known = Event(event)
+        checked = Event(event)
         if self.closer.is_done:
             raise UsageError(
-                f"event {known.value!r}: the trainer is closed. Make another one to train on."
+                f"event {checked.value!r}: the trainer is closed. Make another one to train on."
             )
         callbacks = event_receivers(self.state.callbacks)
-        if known is Event.INIT:
+        if checked is Event.INIT:
             _mark_open(callbacks)
         # a stable sort: the destinations go first or last, and the others keep their order
-        callbacks.sort(key=lambda one: one.is_destination is not (known is Event.INIT))
-        self.state.keep("current_event", known.value)
+        callbacks.sort(key=lambda callback: callback.is_destination is not (checked is Event.INIT))
+        self.state.keep("current_event", checked.value)
         try:
             for callback in callbacks:
                 try:
-                    callback.run_event(known, self.state, self.logger)
+                    callback.run_event(checked, self.state, self.logger)
                 # an interrupt gets the note too
                 except BaseException as error:
                     name = type(callback).__qualname__
-                    add_note(error, f"raised at event {known.value!r} of {name}")
+                    add_note(error, f"raised at event {checked.value!r} of {name}")
                     raise
         finally:
             self.state.keep("current_event", "")

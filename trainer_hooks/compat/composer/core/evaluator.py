@@ -88,7 +88,7 @@ def _is_crossed(state: State, time: Time) -> bool:
             unit, whole = TimeUnit.BATCH, whole * state.dataloader_len.value
         interval = math.ceil(whole * interval)  # rounded up, as in Composer
     # not by the remainder: samples and tokens pass a multiple without meeting it
-    first, last = (math.floor(one.get(unit).value / interval) for one in (before, now))
+    first, last = (math.floor(timestamp.get(unit).value / interval) for timestamp in (before, now))
     return first != last
 
 

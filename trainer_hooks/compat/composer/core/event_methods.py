@@ -64,4 +64,8 @@ class EventMethods(_EmptyMethods):  # type: ignore[misc, valid-type]
 
 def event_receivers(callbacks: Iterable[object]) -> list[EventMethods]:
     """Return the callbacks that the `Engine` calls at events."""
-    return [one for one in callbacks if isinstance(one, EventMethods) and one.receives_events]
+    return [
+        callback
+        for callback in callbacks
+        if isinstance(callback, EventMethods) and callback.receives_events
+    ]

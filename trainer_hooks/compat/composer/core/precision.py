@@ -37,10 +37,10 @@ def native_precision(precision: str) -> str:
     Raises:
         OptionError: the precision is FP8, or unknown.
     """
-    known = Precision(precision)
-    if known is Precision.AMP_FP8:
+    checked = Precision(precision)
+    if checked is Precision.AMP_FP8:
         raise OptionError("Trainer(precision='amp_fp8'): FP8 is not available. Pass 'amp_bf16'.")
-    return _NATIVE[known.value]
+    return _NATIVE[checked.value]
 
 
 _AUTOCAST_TYPES = {"16-mixed": torch.float16, "bf16-mixed": torch.bfloat16}

@@ -376,13 +376,13 @@ class Timestamp:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the counts as numbers and the wall times, by name."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
         return {name: v.value if isinstance(v, Time) else v for name, v in values.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the state that `state_dict` returned; nothing else changes a timestamp."""
         # a checkpoint of another version may lack some, and have others
-        for name in {one.name for one in fields(self)} & set(state):
+        for name in {item.name for item in fields(self)} & set(state):
             unit = _UNITS.get(name)
             value = state[name] if unit is None else Time(state[name], unit)
             object.__setattr__(self, name, value)

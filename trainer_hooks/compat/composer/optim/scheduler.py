@@ -120,7 +120,9 @@ class MultiStepScheduler:
 
     def __call__(self, state: State, ssr: float = 1.0) -> float:
         """Return the factor of the learning rate."""
-        passed = [state.timestamp >= in_batches(one, state, ssr) for one in self.milestones]
+        passed = [
+            state.timestamp >= in_batches(milestone, state, ssr) for milestone in self.milestones
+        ]
         return float(self.gamma ** sum(passed))
 
 

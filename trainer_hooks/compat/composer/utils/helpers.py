@@ -131,7 +131,7 @@ def batch_get(batch: Any, key: Any) -> Any:
     try:
         if isinstance(key, Sequence) and not isinstance(key, str):
             # several keys in a list give a list, and in a tuple a tuple
-            return type(key)(batch_get(batch, one) for one in key)  # type: ignore[call-arg]
+            return type(key)(batch_get(batch, single) for single in key)  # type: ignore[call-arg]
         return batch[key]
     # a TypeError comes from an object without items, such as a dataclass
     except (TypeError, LookupError) as error:
@@ -156,8 +156,8 @@ def batch_set(batch: Any, key: Any, value: Any) -> Any:
     if callable(setter):
         return setter(batch, value)
     if isinstance(key, Sequence) and not isinstance(key, str):
-        for one, part in zip(key, value, strict=True):
-            batch = batch_set(batch, one, part)
+        for single, part in zip(key, value, strict=True):
+            batch = batch_set(batch, single, part)
         return batch
     # a named tuple, whose class takes its fields one by one
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
