@@ -38,6 +38,11 @@ FIRING_ORDER = """
     on_stop_training_error on_keyboard_interrupt on_exception teardown on_close on_post_close
 """.split()  # noqa: SIM905 - reads as a table
 
+EPOCH_END = FIRING_ORDER[
+    FIRING_ORDER.index("on_train_epoch_end") : FIRING_ORDER.index("on_train_end")
+]
+"""The hooks at the end of an epoch, after its validation."""
+
 LIGHTNING_HOOKS = """
     setup teardown on_fit_start on_fit_end on_sanity_check_start on_sanity_check_end
     on_train_start on_train_end on_train_epoch_start on_train_epoch_end
@@ -89,6 +94,13 @@ def test_specs_derive_from_the_methods() -> None:
         assert spec.name == name
         assert ("self", *spec.arguments) == tuple(inspect.signature(hook).parameters)
         assert spec.summary == inspect.getdoc(hook)
+
+
+@for_each(EPOCH_END)
+def test_an_epochs_end_says_if_a_resume_repeats_it(name: str) -> None:
+    """Else a checkpoint of a run that an error broke off there would be taken for whole."""
+    traits = HOOKS[name].traits
+    assert traits.closes_epoch != traits.is_not_repeated
 
 
 @for_each(FIRING_ORDER)

@@ -376,10 +376,9 @@ class Registers(Callback):
     def __init__(self) -> None:
         self.part = Moving()
 
-    def setup(self, trainer, module, stage):
-        trainer._core.context.state_registry.register(
-            RegisteredState("counted", self.part.state_dict, self.part.load_state_dict)
-        )
+    def on_init_end(self, trainer):
+        state = RegisteredState("counted", self.part.state_dict, self.part.load_state_dict)
+        trainer._core.extra_states.append(state)
 
     def _move(self, *arguments):
         self.part.value += 1

@@ -6,7 +6,7 @@ that a rejected callback is never half registered.
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log, warn
@@ -23,7 +23,6 @@ from trainer_hooks.connector.registry import (
     adapt_if_foreign,
     check_hooks,
     collect_callbacks,
-    is_replaced_by,
     relay_members,
     replaced_types,
     validate_callback,
@@ -37,7 +36,6 @@ from trainer_hooks.errors import (
     did_you_mean,
     error_summary,
 )
-from trainer_hooks.hooks.band import in_order
 from trainer_hooks.hooks.check import hook_errors, hook_warnings
 from trainer_hooks.hooks.plugin import PluginFilter
 from trainer_hooks.hooks.relay import HookRelay, RelayMember, current_hook_and_label
@@ -52,7 +50,7 @@ if TYPE_CHECKING:
     from trainer_hooks.hooks.plugin import Plugin
     from trainer_hooks.hooks.spec import HookSpec
 
-_RESERVED = frozenset(name for name in dir(Callback))
+_RESERVED = frozenset(dir(Callback))
 """Names that an event cannot have: every callback has an attribute of that name."""
 
 
@@ -93,7 +91,7 @@ class CallbackConnector:
         self.hooks: Mapping[str, HookSpec] = HOOKS
         self.plugins: tuple[Plugin, ...] = ()
         self._is_strict = strict_hooks
-        self._error_policies = ErrorPolicies(dict(callback_errors or {}))
+        self._error_policies = ErrorPolicies(dict(callback_errors or {}), self._disable)
         self._defaults = tuple(defaults)
         self._from_plugins: list[CallbackEntry] = []
         CallbackRegistry(user)  # raises on equal state keys before any plugin is imported
@@ -106,8 +104,7 @@ class CallbackConnector:
         self._live = self._with_defaults(self._base)
         self._leader: RelayMember | None = None
         self._module: RelayMember | None = None
-        self.relay = HookRelay(hooks=self.hooks)
-        self.relay.connect(self._members())
+        self.relay = HookRelay(self._members(), self.hooks)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the catalogue out of copies and pickles: each process has its own."""
@@ -237,8 +234,7 @@ class CallbackConnector:
         entries = _sorted(
             CallbackEntry(callback, "user") for callback in collect_callbacks(callbacks)
         )
-        # "raise", as `_disable` ignores a callback that is not registered here, with its error
-        members = relay_members(entries, self._module, self._disable, lambda _: "raise")
+        members = relay_members(entries, self._module, lambda _: None)
         return HookRelay(members, self.hooks)
 
     def entries_with(
@@ -270,9 +266,9 @@ class CallbackConnector:
         self._live.check(entry, instead_of=displaced)
         self._base.check(entry, instead_of=displaced)
         check_hooks([entry], self.hooks, is_strict=self._is_strict)
-        for other in displaced:
-            self._live.discard(other.callback)
-            self._base.discard(other.callback)
+        for replaced in displaced:
+            self._live.discard(replaced)
+            self._base.discard(replaced)
         self._live.add(entry)
         self._base.add(entry)
         self._change()
@@ -291,13 +287,16 @@ class CallbackConnector:
                 f"{callback!r} is not registered, so it cannot be removed. Registered: "
                 f"{', '.join(entry.label for entry in self.entries) or 'none'}."
             )
-        if callback in self._base:
-            # else a default of its type would take its place in the next run
-            self._defaults = tuple(d for d in self._defaults if not isinstance(callback, d.unless))
+        # else a default, that one or another of its type, would take its place in the next run
+        is_in_base = callback in self._base
+        self._defaults = tuple(
+            default
+            for default in self._defaults
+            if default.callback is not callback
+            and not (is_in_base and isinstance(callback, default.unless))
+        )
         self._base.discard(callback)
         self._live.discard(callback)
-        # a default that was removed must not come back in the next run either
-        self._defaults = tuple(d for d in self._defaults if d.callback is not callback)
         self._change()
 
     def call_event(
@@ -347,8 +346,8 @@ class CallbackConnector:
 
     def handling_errors(self, callback: Callback, method: str) -> AbstractContextManager[None]:
         """Apply a callback's error policy to a call of its `method`, which is no hook."""
-        entry = next(candidate for candidate in self.entries if candidate.callback is callback)
-        return self._error_policies.handling_errors(entry, method, self._disable)
+        entry = next(entry for entry in self.entries if entry.callback is callback)
+        return self._error_policies.handling_errors(entry, method)
 
     def state_dict(self) -> dict[str, dict[str, Any]]:
         """Return the state of every stateful callback by state_key, as the callback returned it.
@@ -359,7 +358,7 @@ class CallbackConnector:
         # the tuple stays as it is if a callback fails here and is removed
         for entry in self.entries:
             if entry.is_stateful:
-                with self._error_policies.handling_errors(entry, "state_dict", self._disable):
+                with self._error_policies.handling_errors(entry, "state_dict"):
                     states[entry.callback.state_key] = entry.callback.state_dict()
         # the active callback's state wins over that of a disabled one with its key
         return {**self._error_policies.states, **states}
@@ -374,7 +373,7 @@ class CallbackConnector:
         for entry in self.entries:
             if not entry.is_stateful:
                 continue
-            with self._error_policies.handling_errors(entry, "state_dict", self._disable):
+            with self._error_policies.handling_errors(entry, "state_dict"):
                 try:
                     state: object = entry.callback.state_dict()
                 except Exception as error:  # noqa: BLE001 - it may need a batch before it works
@@ -440,7 +439,7 @@ class CallbackConnector:
             if saved == current:
                 continue
             self._error_policies.note_loaded(entry, states[key], saved)
-            with self._error_policies.handling_errors(entry, "upgrade_state_dict", self._disable):
+            with self._error_policies.handling_errors(entry, "upgrade_state_dict"):
                 upgraded_states[key] = upgrade_state(entry, states[key], saved)
                 upgrades.append(f"{key} from state_version {saved} to {current}")
         return upgraded_states, tuple(upgrades)
@@ -459,7 +458,7 @@ class CallbackConnector:
             restored.append(key)
             # before the load: if that fails, this state goes into the next checkpoint
             self._error_policies.note_loaded(entry, states[key], entry.state_version)
-            with self._error_policies.handling_errors(entry, "load_state_dict", self._disable):
+            with self._error_policies.handling_errors(entry, "load_state_dict"):
                 entry.callback.load_state_dict(states[key])
         unexpected = sorted(set(states) - set(restored))
         return LoadReport(tuple(restored), tuple(missing), tuple(unexpected))
@@ -495,25 +494,28 @@ class CallbackConnector:
                 live.add(CallbackEntry(default.callback, "default"))
         return live
 
-    def _displaced_by(self, entry: CallbackEntry) -> list[CallbackEntry]:
+    def _displaced_by(self, entry: CallbackEntry) -> list[Callback]:
         """Return the plugins' callbacks and the defaults that a new entry replaces."""
-        defaults = [CallbackEntry(d.callback, "default") for d in self._defaults]
-        unneeded = [d.is_replaced_by_entry(entry) for d in self._defaults]
         return [
-            *(other for other in self._from_plugins if is_replaced_by(other, entry)),
             *(
-                default
-                for default, is_unneeded in zip(defaults, unneeded, strict=True)
-                if is_unneeded
+                plugin.callback
+                for plugin in self._from_plugins
+                if plugin.identity == entry.identity
+            ),
+            *(
+                default.callback
+                for default in self._defaults
+                if default.is_replaced_by_entry(entry)
             ),
         ]
 
     def _members(self) -> tuple[RelayMember, ...]:
         leader = () if self._leader is None else (self._leader,)
-        others = relay_members(
-            self.entries, self._module, self._disable, self._error_policies.policy_of
-        )
-        return (*leader, *others)
+        return (*leader, *relay_members(self.entries, self._module, self._on_failure_of))
+
+    def _on_failure_of(self, entry: CallbackEntry) -> Callable[[str, BaseException], None] | None:
+        disables = self._error_policies.policy_of(entry) == "disable"
+        return partial(self._disable, entry) if disables else None
 
     def _change(self) -> None:
         """Let the relay take the changed callbacks at its next firing, not in the current one."""
@@ -540,4 +542,4 @@ class CallbackConnector:
 
 def _sorted(entries: Iterable[CallbackEntry]) -> tuple[CallbackEntry, ...]:
     """Return entries by band; inside a band the defaults come last."""
-    return in_order(sorted(entries, key=lambda entry: entry.origin == "default"))
+    return tuple(sorted(entries, key=lambda entry: (entry.band, entry.origin == "default")))

@@ -56,8 +56,12 @@ class ErrorPolicies:
         state_versions: the versions of those states by state_key.
     """
 
-    def __init__(self, policies: Mapping[str, str]) -> None:
-        self._policies = policies
+    def __init__(
+        self,
+        policies: Mapping[str, str],
+        disable: Callable[[CallbackEntry, str, BaseException], None],
+    ) -> None:
+        self._policies, self._disable = policies, disable
         self._reports: list[CallbackReport] = []
         self.states: dict[str, dict[str, Any]] = {}
         self.state_versions: dict[str, int] = {}
@@ -80,18 +84,12 @@ class ErrorPolicies:
         return [name for name in self._policies if name not in names]
 
     @contextmanager
-    def handling_errors(
-        self,
-        entry: CallbackEntry,
-        method: str,
-        disable: Callable[[CallbackEntry, str, BaseException], None],
-    ) -> Iterator[None]:
+    def handling_errors(self, entry: CallbackEntry, method: str) -> Iterator[None]:
         """Apply a callback's error policy to a call of its `method`, which is no hook.
 
         Args:
             entry: the callback.
             method: the method's name.
-            disable: called with entry, method and error if the policy is `"disable"`.
 
         Raises:
             BaseException: the error, with a note, if the policy is `"raise"`.
@@ -104,7 +102,7 @@ class ErrorPolicies:
                 raise
             if self.policy_of(entry) == "disable":
                 # a return from a generator after an error suppresses it in the `with` statement
-                disable(entry, method, error)
+                self._disable(entry, method, error)
                 return
             add_note(error, f"raised by {method}() of {entry.label}")
             raise

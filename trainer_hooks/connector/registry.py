@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trainer_hooks._annotations import signature_of
@@ -151,12 +150,12 @@ class CallbackRegistry:
         # by identity: a callback may define `__eq__`, and need not be hashable
         return id(callback) in self._entries
 
-    def check(self, entry: CallbackEntry, instead_of: Iterable[CallbackEntry] = ()) -> None:
+    def check(self, entry: CallbackEntry, instead_of: Iterable[Callback] = ()) -> None:
         """Make sure that no other stateful callback has the `state_key` of `entry`.
 
         Args:
             entry: the entry that is to be added.
-            instead_of: entries that are to be removed for it.
+            instead_of: callbacks that are to be removed for it.
 
         Raises:
             StateKeyError: another has it; the error names both and says what to write.
@@ -164,7 +163,7 @@ class CallbackRegistry:
         if not entry.is_stateful:
             return
         other = self._key_owners.get(entry.callback.state_key)
-        if other is None or any(other.callback is displaced.callback for displaced in instead_of):
+        if other is None or any(other.callback is replaced for replaced in instead_of):
             return
         if type(other.callback) is type(entry.callback) and is_of_package(type(other.callback)):
             name = type(entry.callback).__name__
@@ -349,11 +348,6 @@ def _package_note(item: object) -> str:
     return f" of the package {package!r}{hint}"
 
 
-def is_replaced_by(known: CallbackEntry, new: CallbackEntry) -> bool:
-    """Return whether `known` is a plugin's callback with the type and state_key of `new`."""
-    return known.origin == "plugin" and known.identity == new.identity
-
-
 def check_hooks(
     entries: Iterable[CallbackEntry], hooks: Mapping[str, HookSpec], *, is_strict: bool
 ) -> None:
@@ -414,16 +408,14 @@ def replaced_types(brought: Iterable[CallbackEntry]) -> set[type]:
 def relay_members(
     entries: Iterable[CallbackEntry],
     module: RelayMember | None,
-    disable: Callable[[CallbackEntry, str, BaseException], None],
-    policy_of: Callable[[CallbackEntry], str],
+    on_failure_of: Callable[[CallbackEntry], Callable[[str, BaseException], None] | None],
 ) -> tuple[RelayMember, ...]:
     """Return the relay's members: the callbacks in order, the module at its band.
 
     Args:
         entries: the callbacks, in order.
         module: the module's member, or None.
-        disable: called with entry, hook and error when a callback with policy `"disable"` fails.
-        policy_of: returns `"raise"` or `"disable"` for a callback.
+        on_failure_of: returns the `on_failure` of a callback.
     """
     members: list[RelayMember] = []
     is_placed = module is None
@@ -432,13 +424,12 @@ def relay_members(
         if module is not None and not is_placed and entry.band > Band.MODULE:
             members.append(module)
             is_placed = True
-        on_failure = partial(disable, entry) if policy_of(entry) == "disable" else None
         members.append(
             RelayMember(
                 entry.callback,
                 entry.label,
                 routes_events=ours(entry.callback).routes_events,
-                on_failure=on_failure,
+                on_failure=on_failure_of(entry),
                 supplier=entry.supplier,
             )
         )

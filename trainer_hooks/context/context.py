@@ -55,17 +55,6 @@ class CurrentBatch:
 
 
 @dataclass(slots=True)
-class CurrentCycle:
-    """The cycle of `iteration_length` epochs that a fit is in.
-
-    Attributes:
-        is_open: whether one has begun and not ended.
-    """
-
-    is_open: bool = False
-
-
-@dataclass(slots=True)
 class CurrentValidation:
     """The state of the validations inside a fit.
 
@@ -134,7 +123,7 @@ class RunContext:
             several ranks, those on which the ranks have yet to agree.
         processes: all ranks of the run.
         batch: the current batch.
-        cycle: the current cycle of epochs.
+        is_in_cycle: whether a fit is in a cycle of `iteration_length` epochs.
         validation: the validations inside fit.
         steps: how the module's steps are called.
         state_registry: everything that changes in the run: what is saved, restored and undone.
@@ -161,7 +150,7 @@ class RunContext:
     data: RunLoaders = field(default_factory=RunLoaders)
     requests: RunRequests = field(default_factory=RunRequests)
     batch: CurrentBatch = field(default_factory=CurrentBatch)
-    cycle: CurrentCycle = field(default_factory=CurrentCycle)
+    is_in_cycle: bool = False
     validation: CurrentValidation = field(default_factory=CurrentValidation)
     steps: StepCalls = field(default_factory=StepCalls)
     state_registry: StateRegistry = field(default_factory=StateRegistry)
@@ -244,6 +233,12 @@ class RunContext:
             self.local_requests.ends_epoch = True
         else:
             self.training.progress.is_epoch_end_requested = True
+
+    @property
+    def closes_window(self) -> bool:
+        """Whether the current batch is the last of its accumulation window."""
+        in_window = self.training.progress.batches_in_window
+        return self.batch.is_last or in_window + 1 >= self.batch.window
 
     def fix_window(self) -> int:
         """Fix the batches of a window for this epoch, and return them.

@@ -88,9 +88,11 @@ class RunState:
         """Whether the last run is over, however it ended."""
         return self.status.stopped
 
-    def enter(self, fn: str) -> None:
-        """Set the stage to that of a run's own batches: train for fit, else that of the method."""
+    def begin(self, fn: str) -> None:
+        """Note that a run begins, in the stage of its own batches: train for fit, else its own."""
+        self.fn, self.status = TrainerFn(fn), TrainerStatus.RUNNING
         self.stage = RunningStage.TRAINING if fn == "fit" else RunningStage(fn)
+        self.has_nothing_to_do = False
 
 
 def present_step(fn: str | None, progress: Progress) -> int:

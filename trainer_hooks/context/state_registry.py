@@ -10,18 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from trainer_hooks._log import warn
 from trainer_hooks.checkpoint.parts import restoring_part
-from trainer_hooks.errors import CheckpointError, TrainerHooksWarning, UsageError
+from trainer_hooks.errors import CheckpointError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
-
-LEAVE = "leave"
-"""For `RegisteredState.missing`: a checkpoint without the state leaves it as it is in the run."""
-
-REFUSE = "refuse"
-"""For `RegisteredState.missing`: a checkpoint without the state cannot be resumed from."""
 
 _MAX_COPIED = 1 << 20
 """Bytes of the largest tensor that a snapshot copies."""
@@ -46,7 +39,7 @@ class RegisteredState:
             the validation holds the snapshot, since a resume runs the validation again.
         is_rolled_back: whether `rolled_back` restores it after work that must leave no trace: the
             sanity check, a trial run, a replay, a second validation.
-        missing: the effect of a checkpoint without it: `LEAVE`, `REFUSE`, or the text of a warning.
+        is_required: whether a checkpoint without it cannot be resumed from; else it stays as it is.
         snapshot: returns the part of its state that a snapshot holds; None for all of it.
         is_per_rank: whether each rank has its own. Such a state is in a checkpoint by its name.
         is_of_run: whether only a run has it. A checkpoint that is saved after a fit has the state
@@ -62,7 +55,7 @@ class RegisteredState:
     is_restored_by_loop: bool = False
     only_training_changes: bool = False
     is_rolled_back: bool = True
-    missing: str = LEAVE
+    is_required: bool = False
     snapshot: Callable[[], dict[str, Any]] | None = None
     is_per_rank: bool = False
     is_of_run: bool = False
@@ -87,19 +80,6 @@ class StateRegistry:
 
     def __init__(self, states: Iterable[RegisteredState] = ()) -> None:
         self._states = {state.name: state for state in states}
-
-    def register(self, state: RegisteredState) -> None:
-        """Add a state, which is saved, restored and rolled back from now on.
-
-        Raises:
-            UsageError: there is one of that name.
-        """
-        if state.name in self._states:
-            raise UsageError(
-                f"state {state.name!r}: one of that name is registered in this run. Give it "
-                "another one."
-            )
-        self._states[state.name] = state
 
     def write(self, checkpoint: dict[str, Any], snapshot: dict[str, Any]) -> None:
         """Add every state to a checkpoint.
@@ -168,7 +148,7 @@ class StateRegistry:
             CheckpointError: one is missing.
         """
         for registered in self._states.values():
-            if registered.missing == REFUSE and registered.read(checkpoint) is None:
+            if registered.is_required and registered.read(checkpoint) is None:
                 raise CheckpointError(
                     f"checkpoint {source!r} cannot be resumed from: it holds no {registered.name}. "
                     "Resume from another one."
@@ -196,9 +176,6 @@ class StateRegistry:
             if state is not None:
                 with restoring_part(registered.name, source):
                     returned[registered.name] = registered.load_state_dict(state)
-            # `require` has refused a file without a REFUSE state, before anything was restored
-            elif registered.missing not in (LEAVE, REFUSE):
-                warn(registered.missing, TrainerHooksWarning)
         return returned
 
     def load_some(self, checkpoint: dict[str, Any], names: Collection[str]) -> None:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Protocol, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class Band(IntEnum):
@@ -24,17 +20,3 @@ class Band(IntEnum):
     """Shows or writes the results of other callbacks, as a progress bar does."""
     SAVE = 60
     """Saves, after all other callbacks have changed the state that the checkpoint holds."""
-
-
-class _Banded(Protocol):
-    @property
-    def band(self) -> Band: ...
-
-
-_T = TypeVar("_T", bound=_Banded)
-
-
-def in_order(callbacks: Iterable[_T]) -> tuple[_T, ...]:
-    """Return `callbacks` sorted by band; their order inside a band is kept."""
-    # `sorted` is stable, which keeps the order inside a band
-    return tuple(sorted(callbacks, key=lambda callback: callback.band))

@@ -284,7 +284,7 @@ class HookRelay(Hooks):
             members = (monitor.opening, *members, monitor.closing)
         fan_outs = {}
         for hook, listeners in self._listeners(members).items():
-            fan_outs[hook] = self._fan_out_to(hook, tuple(listeners))
+            fan_outs[hook] = self._fan_out(hook, tuple(listeners))
         # instance attributes shadow the catalogue's methods: without one the empty method is called
         for hook in self.listened:
             del self.__dict__[hook]
@@ -327,11 +327,11 @@ class HookRelay(Hooks):
         for member in self._members:
             listener = self._listener(hook, member) if member.skip else None
             if listener is not None:
-                self._fan_out_to(hook, (listener,))(*args)
+                self._fan_out(hook, (listener,))(*args)
 
     def fire_after(self, hook: str, implementer: object, *args: Any) -> None:
         """Call a hook on the members that come after one, as a run does that was cut off there."""
-        self._fan_out_to(hook, self._listeners_after(hook, implementer))(*args)
+        self._fan_out(hook, self._listeners_after(hook, implementer))(*args)
 
     def has_listeners_after(self, hook: str, implementer: object) -> bool:
         """Return whether `fire_after` would call anything."""
@@ -377,26 +377,47 @@ class HookRelay(Hooks):
                 if call is not None:
                     call = self._watched(event, member, call)
                     listeners.append((member.shielded(call, event), 0, member.label))
-        _fan_out(
-            event,
-            USUAL,
-            tuple(listeners),
-            self._handle_stop,
-            _ignore_return_value,
-            self.end_forked_copy,
-        )()
+        self._fan_out(event, tuple(listeners))()
         return bool(listeners)
 
-    def _fan_out_to(self, hook: str, listeners: tuple[_Listener, ...]) -> Callable[..., None]:
-        """Return a function that fires a hook of this relay on the listeners."""
-        return _fan_out(
-            hook,
-            self.hooks[hook].traits,
-            listeners,
-            self._handle_stop,
-            self._handle_return_value,
-            self.end_forked_copy,
-        )
+    def _fan_out(self, hook: str, listeners: tuple[_Listener, ...]) -> Callable[..., None]:
+        """Return a function that calls `listeners` in turn.
+
+        It stops at the first error; in an isolated hook it calls every listener, then raises the
+        first error, with the others as notes. A `StopTraining` is no error: the remaining listeners
+        still have their turn, then `_handle_stop` receives the first of them, unless there is an
+        error.
+        """
+        spec = self.hooks.get(hook)  # None of an event of the user's own
+        traits = USUAL if spec is None else spec.traits
+
+        # the names `hook`, `traits`, `listeners` and `label` are read from its frames
+        def fire(*args: Any) -> None:
+            pending: BaseException | None = None
+            for call, skip, label in listeners:
+                try:
+                    # one frame between loop and callback: nothing is wrapped around the call
+                    if (result := call(*args[skip:])) is not None:
+                        self._handle_return_value(hook, (call, skip, label), result)
+                except BaseException as error:
+                    self.end_forked_copy(error)
+                    add_note(error, f"raised in hook {hook!r} of {label}")
+                    if isinstance(error, StopTraining):
+                        pending = pending or error
+                    elif not traits.is_isolated:
+                        raise
+                    elif pending is None or isinstance(pending, StopTraining):
+                        pending = error
+                    elif error is not pending:  # an `on_exception` may raise the one it received
+                        note = f"and then, of the same hook: {error_summary_with_notes(error)}"
+                        add_note(pending, note)
+            # one comparison where nothing was raised, which is each firing but a few
+            if pending is not None:
+                if not isinstance(pending, StopTraining):
+                    raise pending
+                self._handle_stop(hook, pending)
+
+        return fire
 
     def _listeners(self, members: Sequence[RelayMember]) -> dict[str, list[_Listener]]:
         listeners: dict[str, list[_Listener]] = {}
@@ -438,6 +459,8 @@ class HookRelay(Hooks):
 
     def _handle_return_value(self, hook: str, listener: _Listener, result: object) -> None:
         """End the epoch where the module returned -1 as in Lightning; warn of any other value."""
+        if hook not in self.hooks:
+            return  # the return value of an event's method is the user's own
         call, skip, label = listener
         # Lightning's protocol of this one hook; no other return value means anything. The type
         # first: `==` of a tensor would be a tensor, whose truth waits for the device
@@ -463,55 +486,6 @@ class HookRelay(Hooks):
         if self.on_stop is None or (spec is not None and spec.traits.cuts_batch):
             raise request
         self.on_stop(request)
-
-
-def _ignore_return_value(event: str, listener: _Listener, result: object) -> None:
-    """Do nothing: the return value of an event's method is the user's own."""
-
-
-def _fan_out(
-    hook: str,
-    traits: HookTraits,
-    listeners: tuple[_Listener, ...],
-    handle_stop: Callable[[str, StopTraining], None],
-    handle_return_value: Callable[[str, _Listener, object], None],
-    handle_error: Callable[[BaseException], None],
-) -> Callable[..., None]:
-    """Return a function that calls `listeners` in turn.
-
-    It stops at the first error; in an isolated hook it calls every listener, then raises the first
-    error, with the others as notes. A `StopTraining` is no error: the remaining listeners still
-    have their turn, then `handle_stop` receives the first of them, unless there is an error.
-    `handle_error` receives each error first.
-    """
-
-    # the names `hook`, `traits`, `listeners` and `label` are read from the frames of this function
-    def fire(*args: Any) -> None:
-        pending: BaseException | None = None
-        for call, skip, label in listeners:
-            try:
-                # one frame between the loop and the callback: nothing is wrapped around the call
-                if (result := call(*args[skip:])) is not None:
-                    handle_return_value(hook, (call, skip, label), result)
-            except BaseException as error:
-                handle_error(error)
-                add_note(error, f"raised in hook {hook!r} of {label}")
-                if isinstance(error, StopTraining):
-                    pending = pending or error
-                elif not traits.is_isolated:
-                    raise
-                elif pending is None or isinstance(pending, StopTraining):
-                    pending = error
-                elif error is not pending:  # an `on_exception` may raise the one it received
-                    note = f"and then, of the same hook: {error_summary_with_notes(error)}"
-                    add_note(pending, note)
-        # one comparison where nothing was raised, which is each firing but a few
-        if pending is not None:
-            if not isinstance(pending, StopTraining):
-                raise pending
-            handle_stop(hook, pending)
-
-    return fire
 
 
 def call_and_note_errors(
@@ -592,5 +566,5 @@ def hook_broken_off(error: BaseException) -> str:
     return ""
 
 
-_FIRING_CODE = _fan_out("", USUAL, (), print, print, print).__code__
+_FIRING_CODE = HookRelay()._fan_out("", ()).__code__  # noqa: SLF001
 """The code object of the functions that fire a hook; their frames are found on the stack."""

@@ -75,8 +75,7 @@ class BatchEnd:
                 "unless that is meant.",
                 TrainerHooksWarning,
             )
-        accumulate = context.batch.window
-        closes_window = context.batch.is_last or progress.batches_in_window + 1 >= accumulate
+        closes_window = context.closes_window
         # not left out of the count: its place in the window is that of a batch, on all ranks
         self._step.skip(progress.batches_in_epoch, closes_window)
         progress.count_batch(closes_window, 0, 0)

@@ -7,6 +7,7 @@ pseudocode in their docstrings; the helpers below them hold the details.
 from __future__ import annotations
 
 import signal
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,7 @@ from trainer_hooks.module.optimization import (
 from trainer_hooks.runtime.rng import isolated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
     from trainer_hooks.context.context import RunContext
     from trainer_hooks.loops.manual_step import ManualStep
@@ -64,7 +65,6 @@ class FitLoop:
         self.context = context
         self._learning_check = LearningCheck(context) if is_advising else None
         self._consensus: RankConsensus | None = None
-        self._shutdown = GracefulShutdown(context)
         self._step = self._make_step()
         self._assigned_step = vars(context.module).get("training_step")
         self._schedulers = SchedulerStepper(context)
@@ -112,20 +112,20 @@ class FitLoop:
         `EpochCycles` calls `on_iteration_start` and `on_iteration_end` around each group of
         `iteration_length` epochs. A resumed run enters the loop at the epoch stage of its
         checkpoint (`EpochStage`). A run that a signal ends saves a checkpoint and leaves the loop
-        at that point (`GracefulShutdown`).
+        at that point (`ending_in_order`).
         """
         context, progress = self.context, self.context.training.progress
-        with self._shutdown:
-            with StopsInOrder(self.stop_between_hooks):
+        with ending_in_order(context):
+            with self._stopping_in_order():
                 self._open_training()
-            with StopsInOrder(self.stop_between_hooks):
+            with self._stopping_in_order():
                 while self._enter_epoch():
                     if progress.stage is EpochStage.BATCHES:
                         self._epoch()
                     self._finish_epoch()
                 context.requests.raise_pending_signal()
             self._cycles.close()
-        # outside of the shutdown, which would call `on_train_end` once more for a signal inside it
+        # outside of that, which would call `on_train_end` once more for a signal inside it
         self._close_training()
 
     def release(self) -> None:
@@ -180,11 +180,14 @@ class FitLoop:
         context.processes.broadcast_module_buffers(context.module)
         context.hooks.on_train_end(context.trainer, context.module)
         context.training.timekeeper.stopwatch.stop()
-        self._shutdown.after_training()
+        obey_late_signal(context)
 
     def _make_step(self) -> TrainStep | ManualStep:
-        """Return the object that trains one batch."""
-        return make_step(self.context)
+        """Return the object that trains one batch, chosen by the module and the options."""
+        context = self.context
+        step = _single_rank_step(context)
+        connect_step(step, context, is_manual=not context.module.automatic_optimization)
+        return step
 
     def _make_validation(self) -> FitValidation:
         """Return the object that validates inside the fit."""
@@ -225,9 +228,8 @@ class FitLoop:
         context, step, measure = self.context, self._step, self._sizes_of
         trainer, module, hooks = context.trainer, context.module, context.hooks
         progress, metrics = context.training.progress, context.training.metrics
-        accumulate = context.fix_window()
         # with several ranks this also wraps parameters that were replaced since the last epoch
-        step.set_window(accumulate)
+        step.set_window(context.fix_window())
         outputs: dict[str, Any] = {}
         self._fetcher.open()
         metrics.enter(LogScope.TRAIN_BATCH)
@@ -240,7 +242,7 @@ class FitLoop:
             # counted before hooks and the step, which may change the batch in place
             samples, tokens = measure(batch)
             batch_idx = progress.batches_in_epoch
-            closes_window = context.batch.is_last or progress.batches_in_window + 1 >= accumulate
+            closes_window = context.closes_window
             try:
                 hooks.on_train_batch_start(trainer, module, batch, batch_idx)
                 # cleared first, so that an error in the skip does not skip the next batch as well
@@ -480,6 +482,14 @@ class FitLoop:
         context.training.metrics.enter(LogScope.TRAIN_BATCH)
         self._batch_end.finish(context.training.progress.batches_in_window == 0, {})
 
+    @contextmanager
+    def _stopping_in_order(self) -> Iterator[None]:
+        """End the `with` block at a `StopTraining` that it raises."""
+        try:
+            yield
+        except StopTraining as request:
+            self.stop_between_hooks(request)
+
     def stop_between_hooks(self, request: StopTraining) -> None:
         """Close the open batch and epoch after `StopTraining` was raised between two hooks.
 
@@ -502,26 +512,6 @@ class FitLoop:
         self._finish_epoch()
 
 
-class StopsInOrder:
-    """Context that hands a `StopTraining` which its block raises to a function, and ends it.
-
-    Args:
-        stop: the function.
-    """
-
-    def __init__(self, stop: Callable[[StopTraining], None]) -> None:
-        self._stop = stop
-
-    def __enter__(self) -> None:
-        """Do nothing; a stop is handled on exit."""
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
-        """Hand a `StopTraining` on; return whether it was one."""
-        if isinstance(error, StopTraining):
-            self._stop(error)
-        return isinstance(error, StopTraining)
-
-
 class EpochCycles:
     """Call the hooks of iterations: cycles of `iteration_length` epochs.
 
@@ -536,13 +526,12 @@ class EpochCycles:
         self._context = context
         self._requested_saves = requests
         self._length = context.plan.iteration_length
-        self._cycle = context.cycle
 
     def before_epoch(self) -> None:
         """Open a cycle, unless the epoch that begins lies inside one."""
         context = self._context
-        if self._length is not None and not self._cycle.is_open:
-            self._cycle.is_open = True
+        if self._length is not None and not context.is_in_cycle:
+            context.is_in_cycle = True
             context.training.timekeeper.begin_iteration(context.training.progress)
             context.hooks.on_iteration_start(context.trainer, context.module)
 
@@ -557,34 +546,14 @@ class EpochCycles:
     def close(self) -> None:
         """Close the open cycle, also where the fit ends inside it."""
         context = self._context
-        if self._length is None or not self._cycle.is_open:
+        if self._length is None or not context.is_in_cycle:
             return
         # first, so that a checkpoint of the hooks below does not call them again on a resume
-        self._cycle.is_open = False
+        context.is_in_cycle = False
         context.hooks.on_iteration_end(context.trainer, context.module)
         context.hooks.on_iteration_checkpoint(context.trainer, context.module)
         if context.training.progress.is_checkpoint_requested:
             self._requested_saves.save()
-
-
-def make_step(context: RunContext) -> TrainStep | ManualStep:
-    """Return the object that trains one batch, chosen by the module and the options.
-
-    Raises:
-        OptimizationError: several optimizers with automatic optimization, or options that do not
-            work with manual optimization or several ranks.
-    """
-    step = _single_rank_step(context)
-    connect_step(step, context, is_manual=not context.module.automatic_optimization)
-    return step
-
-
-def connect_step(step: TrainStep | ManualStep, context: RunContext, *, is_manual: bool) -> None:
-    """Let the trainer reach a step, and let the step average its gradients over several ranks."""
-    # for `trainer.optimizers = ...`: the step holds the optimizer itself, not where it is kept
-    context.rebind_optimizers = step.refresh_optimizers
-    if context.processes.is_distributed:
-        _connect_ranks(step, context, is_manual=is_manual)
 
 
 def _single_rank_step(context: RunContext) -> TrainStep | ManualStep:
@@ -644,17 +613,12 @@ def _single_rank_step(context: RunContext) -> TrainStep | ManualStep:
     return ClosureStep(context, inner)
 
 
-def _connect_ranks(step: TrainStep | ManualStep, context: RunContext, *, is_manual: bool) -> None:
-    """Let a step average its gradients over all ranks.
-
-    Args:
-        step: the step.
-        context: the run context.
-        is_manual: whether the step itself, or the user's loop, calls backward.
-
-    Raises:
-        OptimizationError: an option does not work with several ranks.
-    """
+def connect_step(step: TrainStep | ManualStep, context: RunContext, *, is_manual: bool) -> None:
+    """Let the trainer reach a step, and let the step average its gradients over several ranks."""
+    # for `trainer.optimizers = ...`: the step holds the optimizer itself, not where it is kept
+    context.rebind_optimizers = step.refresh_optimizers
+    if not context.processes.is_distributed:
+        return
     # imported here: runs of one rank load none of them, and runs with DDP nothing of FSDP
     from trainer_hooks.runtime.process_group import ProcessGroup
 
@@ -683,8 +647,9 @@ def _connect_ranks(step: TrainStep | ManualStep, context: RunContext, *, is_manu
         step.attach_sync(GradientSync(*arguments, is_manual=is_manual))
 
 
-class GracefulShutdown:
-    """Context around the training that handles a signal raised inside it.
+@contextmanager
+def ending_in_order(context: RunContext) -> Iterator[None]:
+    """Let the training end in order at a signal that the `with` block raises.
 
     ::
 
@@ -694,68 +659,57 @@ class GracefulShutdown:
     The end hooks of the interrupted epoch, iteration and validation are not called: they are called
     in the process that resumes. So no state can count an interrupted epoch as complete, and the
     checkpoint is exactly that of the batch. During the sanity check there is nothing to save.
-
-    Args:
-        context: the run context.
     """
-
-    def __init__(self, context: RunContext) -> None:
-        self._context = context
-
-    def __enter__(self) -> None:
-        """Do nothing; a signal is handled on exit."""
-
-    def __exit__(self, error_type: object, error: BaseException | None, traceback: object) -> None:
-        """Save a checkpoint and call `on_train_end` if a termination signal ended the training."""
-        context = self._context
-        has_begun = context.state.stage != "sanity_check"
+    try:
+        yield
+    except TerminationSignal as error:
         # a second signal asks for no orderly end: it acts at once, also in the middle of a batch
-        if isinstance(error, TerminationSignal) and error.is_in_order and has_begun:
-            self._save(signal.Signals(error.signum).name)
+        if error.is_in_order and context.state.stage != "sanity_check":
+            _save_before_leaving(context, signal.Signals(error.signum).name)
             context.state.stage = RunningStage.TRAINING
             context.hooks.on_train_end(context.trainer, context.module)
+        raise
 
-    def after_training(self) -> None:
-        """Raise a signal that arrived after the last batch, as in `on_train_end`.
 
-        A final checkpoint is saved first, unless one of the last batch exists.
+def obey_late_signal(context: RunContext) -> None:
+    """Raise a signal that arrived after the last batch, as in `on_train_end`.
 
-        Raises:
-            TerminationSignal: a termination signal is pending.
-            KeyboardInterrupt: Ctrl-C is pending.
-        """
-        training = self._context.training
-        try:
-            self._context.requests.raise_pending_signal()
-        except TerminationSignal as error:
-            # a checkpoint of the last batch may exist already, saved at the end of training
-            if training.saved_batches != training.progress.batches_completed:
-                self._save(signal.Signals(error.signum).name)
-            raise
+    A final checkpoint is saved first, unless one of the last batch exists.
 
-    def _save(self, name: str) -> None:
-        """Let one checkpoint callback save: the time before the process is killed may be short."""
-        context = self._context
-        trainer = context.trainer
-        savers = trainer.checkpoint_callbacks
-        if any(map(is_lazy, chain(context.module.parameters(), context.module.buffers()))):
-            warn(
-                f"{name} came before the first batch, with which the lazy weights of "
-                f"{type(context.module).__qualname__} get their size, so nothing was saved: start "
-                "the same training again.",
-                TrainerHooksWarning,
-            )
+    Raises:
+        TerminationSignal: a termination signal is pending.
+        KeyboardInterrupt: Ctrl-C is pending.
+    """
+    training = context.training
+    try:
+        context.requests.raise_pending_signal()
+    except TerminationSignal as error:
+        # a checkpoint of the last batch may exist already, saved at the end of training
+        if training.saved_batches != training.progress.batches_completed:
+            _save_before_leaving(context, signal.Signals(error.signum).name)
+        raise
+
+
+def _save_before_leaving(context: RunContext, name: str) -> None:
+    """Let one checkpoint callback save: the time before the process is killed may be short."""
+    trainer = context.trainer
+    savers = trainer.checkpoint_callbacks
+    if any(map(is_lazy, chain(context.module.parameters(), context.module.buffers()))):
+        warn(
+            f"{name} came before the first batch, with which the lazy weights of "
+            f"{type(context.module).__qualname__} get their size, so nothing was saved: start "
+            "the same training again.",
+            TrainerHooksWarning,
+        )
+        return
+    for saver in savers:
+        # one file is enough; schedulers such as SLURM kill the process soon after the signal
+        if ours(saver).save_before_leaving(trainer, context.module):
             return
-        for saver in savers:
-            # one file is enough; schedulers such as SLURM kill the process soon after the signal
-            if ours(saver).save_before_leaving(trainer, context.module):
-                return
-        if not trainer.fast_dev_run:
-            missing = (
-                "checkpoint callback that saves on request" if savers else "checkpoint callback"
-            )
-            warn(
-                f"{name}: this trainer has no {missing}, so nothing was saved: add "
-                "ModelCheckpoint(...) to Trainer(callbacks=[...]).",
-                TrainerHooksWarning,
-            )
+    if not trainer.fast_dev_run:
+        missing = "checkpoint callback that saves on request" if savers else "checkpoint callback"
+        warn(
+            f"{name}: this trainer has no {missing}, so nothing was saved: add "
+            "ModelCheckpoint(...) to Trainer(callbacks=[...]).",
+            TrainerHooksWarning,
+        )

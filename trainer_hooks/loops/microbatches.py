@@ -48,13 +48,7 @@ class MicrobatchStep(TrainStep):
         size = context.plan.microbatch_size
         self.size = size if isinstance(size, int) else 0
         self._split = ours(self.module).split_batch
-        self._window = context.plan.accumulate_grad_batches
         self._opens_window = True
-
-    def set_window(self, batches: int) -> None:
-        """Set the number of batches of an accumulation window, at the start of an epoch."""
-        super().set_window(batches)
-        self._window = batches
 
     def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:
         """Train on one batch; see `TrainStep`. The outputs hold the loss of the whole batch."""
@@ -84,7 +78,7 @@ class MicrobatchStep(TrainStep):
         for microbatch, size in zip(microbatches, sizes, strict=True):
             # the step divides the loss by this, which weights each microbatch by its fraction of
             # the samples
-            self.accumulate = self._window * total / size
+            self.accumulate = self.context.batch.window * total / size
             self.metrics.batch = microbatch
             # gradients are reduced over the ranks once, in the backward of the last microbatch
             self.closes_window_next = closes_window and len(outputs_of_parts) + 1 == len(

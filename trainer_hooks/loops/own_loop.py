@@ -25,7 +25,7 @@ from trainer_hooks.errors import (
 )
 from trainer_hooks.hooks.relay import HookRelay
 from trainer_hooks.loops.batch_fetcher import END
-from trainer_hooks.loops.fit import FitLoop, StopsInOrder, connect_step
+from trainer_hooks.loops.fit import FitLoop, connect_step, ending_in_order
 from trainer_hooks.loops.module_steps import hook_outputs
 from trainer_hooks.loops.own_evaluation import (
     HandedOverLoaders,
@@ -174,7 +174,7 @@ class OwnLoop(FitLoop):
     # --- the training ---
 
     def __enter__(self) -> Self:
-        with self._shutdown, StopsInOrder(self.stop_between_hooks):
+        with ending_in_order(self.context), self._stopping_in_order():
             self._open_training()
         return self
 
@@ -183,8 +183,8 @@ class OwnLoop(FitLoop):
         if isinstance(error, Exception) and self._batch is not None and not self._batch.is_ended:
             add_note(error, f"in {self._describe_batch(self._batch)}")
         self._position.let_go()
-        with self._shutdown:
-            with StopsInOrder(self.stop_between_hooks):
+        with ending_in_order(self.context):
+            with self._stopping_in_order():
                 if error is not None:
                     raise error
                 self.close_epoch()
@@ -353,9 +353,7 @@ class OwnLoop(FitLoop):
         context.training.metrics.batch = batch
         samples, tokens = self._sizes_of(batch)
         index = progress.batches_in_epoch
-        closes_window = (
-            context.batch.is_last or progress.batches_in_window + 1 >= context.batch.window
-        )
+        closes_window = context.closes_window
         current = self._batch = OwnBatch(batch, index, closes_window, samples, tokens)
         try:
             context.hooks.on_train_batch_start(context.trainer, context.module, batch, index)

@@ -53,6 +53,11 @@ class SchedulerStepper:
             config.interval == "step" and config.reduce_on_plateau for config in self._configs
         )
 
+    @property
+    def _epoch(self) -> int:
+        # the epoch that ends is not counted yet
+        return self._context.training.progress.epochs_completed + 1
+
     def after_step(self) -> None:
         """Step the schedulers that count optimizer steps, unless no step was made.
 
@@ -67,14 +72,14 @@ class SchedulerStepper:
         self._steps = count
         # in the counters, so that a checkpoint from before the due step holds it
         self._context.training.progress.is_plateau_due = self.has_waiting_schedulers
-        self._step_step_schedulers(on_plateau=False)
+        self._step_due("step", count, on_plateau=False)
 
     def after_validation(self) -> None:
         """Step the schedulers that count optimizer steps and monitor a metric, if they are due."""
         progress = self._context.training.progress
         if progress.is_plateau_due:
             progress.is_plateau_due = False
-            self._step_step_schedulers(on_plateau=True)
+            self._step_due("step", progress.steps_completed, on_plateau=True)
 
     def after_batches(self) -> None:
         """Step the schedulers that count epochs and monitor no metric, after the last batch."""
@@ -82,30 +87,17 @@ class SchedulerStepper:
         # the last batch and the end of the epoch's batches both lead here
         if not batch.has_scheduled:
             batch.has_scheduled = True
-            self._step_epoch_schedulers(on_plateau=False)
+            self._step_due("epoch", self._epoch, on_plateau=False)
 
     def after_epoch(self) -> None:
         """Step the schedulers that count epochs and monitor a metric, once it is complete."""
-        self._step_epoch_schedulers(on_plateau=True)
+        self._step_due("epoch", self._epoch, on_plateau=True)
 
-    def _step_step_schedulers(self, on_plateau: bool) -> None:
-        """Step the schedulers that count optimizer steps, with or without a monitored metric."""
-        count = self._context.training.progress.steps_completed
+    def _step_due(self, interval: str, count: int, *, on_plateau: bool) -> None:
+        """Step the schedulers of an interval, with or without a monitored metric."""
         for config in self._configs:
             if (
-                config.interval == "step"
-                and config.reduce_on_plateau is on_plateau
-                and count % config.frequency == 0
-            ):
-                self._step(config)
-
-    def _step_epoch_schedulers(self, on_plateau: bool) -> None:
-        """Step the schedulers that count epochs, with or without a monitored metric."""
-        # the epoch that ends is not counted yet
-        count = self._context.training.progress.epochs_completed + 1
-        for config in self._configs:
-            if (
-                config.interval == "epoch"
+                config.interval == interval
                 and config.reduce_on_plateau is on_plateau
                 and count % config.frequency == 0
             ):

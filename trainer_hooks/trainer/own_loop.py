@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from trainer_hooks.callback import Callback
     from trainer_hooks.clock.progress import Progress
     from trainer_hooks.loops.own_loop import OwnLoop
-    from trainer_hooks.trainer.run.lifecycle import RunScope, TrainerRun
+    from trainer_hooks.trainer.run.lifecycle import TrainerRun
 
 _INSTEAD = {
     "val_check_interval": "validate where you like: `if run.progress.batches_completed % 100 == 0:`"
@@ -69,7 +69,7 @@ class LoopTrainer(Trainer):
         """False: the steps are lines of the user's."""
         return False
 
-    def running(self, inputs: RunInputs) -> RunScope:
+    def running(self, inputs: RunInputs) -> TrainerRun:
         """Return a context with a run that is torn down however the `with` block ends.
 
         Raises:
@@ -81,9 +81,9 @@ class LoopTrainer(Trainer):
                 "processes in which the script does. Start it with torchrun --nproc-per-node 2 "
                 "script.py, and leave devices out."
             )
-        from trainer_hooks.trainer.run.lifecycle import RunScope
+        from trainer_hooks.trainer.run.lifecycle import TrainerRun
 
-        return RunScope(self._core, self, inputs.normalized())
+        return TrainerRun(self._core, self, inputs.normalized())
 
     def start_of_fit(self, ckpt_path: Any, module: Module, loaders: Any) -> dict[str, Any]:
         """Return the inputs of a fit that name its checkpoint and its training."""
@@ -225,7 +225,7 @@ class Run:
         self._user_states = UserStates()
         self.trainer.keep_states(self._states())
         self._loop: OwnLoop | None = None
-        self._session: tuple[RunScope, TrainerRun] | None = None
+        self._session: TrainerRun | None = None
 
     # --- from set-up to teardown ---
 
@@ -239,7 +239,7 @@ class Run:
         self._ckpt_path = None
         return self
 
-    def _set_up(self) -> tuple[tuple[RunScope, TrainerRun], OwnLoop]:
+    def _set_up(self) -> tuple[TrainerRun, OwnLoop]:
         """Prepare the run and begin its training; tear it down if that fails."""
         inputs = RunInputs(
             "fit",
@@ -253,33 +253,31 @@ class Run:
                 tuple(self._module.parts.values()) if isinstance(self._module, LoopModule) else ()
             ),
         )
-        scope = self.trainer.running(inputs)
-        run = scope.__enter__()
+        run = self.trainer.running(inputs).__enter__()
         try:
             loop: Any = run.prepare()
             loop.__enter__()
         except BaseException as error:
-            scope.__exit__(type(error), error, error.__traceback__)
+            run.__exit__(type(error), error, error.__traceback__)
             raise
-        return (scope, run), loop
+        return run, loop
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> bool:
         """Close the open batch, epoch and validation, call the end hooks, and tear the run down."""
-        session, loop = self._session, self._loop
-        assert session is not None
+        run, loop = self._session, self._loop
+        assert run is not None
         assert loop is not None
         self._session = self._loop = None
-        scope, run = session
         try:
             loop.__exit__(kind, error, traceback)
             run.complete()
         except BaseException as failure:
-            is_handled = scope.__exit__(type(failure), failure, failure.__traceback__)
+            is_handled = run.__exit__(type(failure), failure, failure.__traceback__)
             # the error of the `with` block is raised again by Python
             if not is_handled and failure is not error:
                 raise
             return is_handled
-        scope.__exit__(None, None, None)
+        run.__exit__(None, None, None)
         return True
 
     def open(self) -> Self:

@@ -1567,7 +1567,7 @@ class Trainer:
 
     def _run(self, inputs: RunInputs) -> Any:
         try:
-            from trainer_hooks.trainer.run.lifecycle import RunScope
+            from trainer_hooks.trainer.run.lifecycle import TrainerRun
         except KeyboardInterrupt:
             shorten_traceback()
             raise
@@ -1581,7 +1581,7 @@ class Trainer:
             return self._forks.run(inputs, self._run)
         result = None
         # once more, for ranks that were started for this run: they come by here alone
-        with ending_at_once(), RunScope(self._core, self, inputs) as run:
+        with ending_at_once(), TrainerRun(self._core, self, inputs) as run:
             loop = run.prepare()
             result = loop.run()
             run.complete()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import subprocess
 import sys
@@ -19,7 +18,6 @@ from trainer_hooks.trainer.identity import run_origin as origin
 from trainer_hooks.trainer.identity.run_origin import (
     compute_run_origin,
     is_live_elsewhere,
-    is_running_elsewhere,
     process_identity,
     training_values,
 )
@@ -164,7 +162,7 @@ def test_a_run_that_is_still_going_is_left_alone(started, net, batches, quiet_tr
     try:
         machine = process_identity().split()[0]
         process = f"{machine} {other.pid} {origin_started(other.pid)}"
-        assert is_running_elsewhere(dataclasses.replace(summarize(path), process=process))
+        assert is_live_elsewhere(process)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
                 "trainer_hooks.trainer.run.checkpoint_saving.process_identity", lambda: process
@@ -177,7 +175,7 @@ def test_a_run_that_is_still_going_is_left_alone(started, net, batches, quiet_tr
         assert Path(path).parents[1] != Path(trainer.log_dir)
     finally:
         other.communicate(b"\n")
-    assert not is_running_elsewhere(dataclasses.replace(summarize(path), process=process))
+    assert not is_live_elsewhere(process)
     assert started("2", epochs=3).ckpt_path is not None
 
 
@@ -225,7 +223,7 @@ def test_no_process_is_at_work_that_is_this_one(started) -> None:
     summary = summarize(started("1").checkpoint_callback.best_model_path)
     assert summary.process == process_identity()
     assert str(os.getpid()) in summary.process.split()
-    assert not is_running_elsewhere(summary)
+    assert not is_live_elsewhere(summary.process)
 
 
 def test_a_process_of_another_machine_is_none_of_this_one() -> None:

@@ -21,7 +21,7 @@ from trainer_hooks.clock.clock import Timekeeper
 from trainer_hooks.clock.progress import Progress
 from trainer_hooks.clock.timing import TimeUnit
 from trainer_hooks.connector.error_policy import CallbackReport
-from trainer_hooks.context.run_state import RunState, TrainerFn, TrainerStatus, present_step
+from trainer_hooks.context.run_state import RunState, present_step
 from trainer_hooks.loggers.base import Logger
 from trainer_hooks.metrics.history import History
 from trainer_hooks.module.optimization import LRSchedulerConfig
@@ -150,9 +150,7 @@ class HostTrainer:
 
     def begin_run(self, fn: str) -> None:
         """Reset the requests, the stage and the status, which hold for one run."""
-        self.state.fn = TrainerFn(fn)
-        self.state.enter(fn)
-        self.state.status = TrainerStatus.RUNNING
+        self.state.begin(fn)
         self.should_stop, self.stop_reason = False, ""
         self.skips_batch = False
         self._processes = None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks._log import warn
 from trainer_hooks.context.position import SavedRequests
-from trainer_hooks.context.state_registry import REFUSE, RegisteredState, StateRegistry
+from trainer_hooks.context.state_registry import RegisteredState, StateRegistry
 from trainer_hooks.data.data_hooks import defines
 from trainer_hooks.data.generators import generator_states, generators_in, restore_generators
 from trainer_hooks.errors import TrainerHooksWarning
@@ -52,12 +52,19 @@ def build_state_registry(
     run = cast("RunContext", context)  # None only where nothing below reads it
     requests = SavedRequests(run)
     entry = RegisteredState
+
+    def parts() -> dict[str, Any]:
+        return metric_parts(module, owners_of(core))
+
+    def generators() -> Any:
+        return generators_in({"module": module, **owners_of(core)})
+
     # in the order of loading: counters first, because other entries read them, and random states
     # last, because loading the others may draw random numbers.
     # looked up at each call, not once: `training.optimization` and `stream`, which a run makes anew
     entries = [
         entry("progress", progress.state_dict, progress.load_state_dict,
-              missing=REFUSE, only_training_changes=True),
+              is_required=True, only_training_changes=True),
         entry("wall_times", keeper.wall_times, keeper.load_wall_times, only_training_changes=True),
         entry("clock", keeper.state_dict, lambda s: keeper.load_state_dict(s, progress),
               only_training_changes=True),
@@ -76,15 +83,15 @@ def build_state_registry(
               core.precision.load_state_dict, path=("MixedPrecision",),
               only_training_changes=True, is_of_run=True),
         # not rolled back: `MetricStore.isolated` does that for what an evaluation shows
-        entry("metrics", lambda: metrics.state_dict(lambda: metric_parts(module, owners_of(core))),
-              lambda s: metrics.load_state_dict(s, metric_parts(module, owners_of(core)), device),
+        entry("metrics", lambda: metrics.state_dict(parts),
+              lambda s: metrics.load_state_dict(s, parts(), device),
               is_per_rank=True, is_rolled_back=False),
         entry("evaluated", lambda: dict(metrics.evaluated),
               lambda s: setattr(metrics, "evaluated", {k: int(v) for k, v in s.items()}),
               is_rolled_back=False),
         entry("history", history.state_dict, history.load_state_dict, is_rolled_back=False),
-        entry("metric_objects", lambda: metric_states(metric_parts(module, owners_of(core))),
-              lambda s: load_metric_states(metric_parts(module, owners_of(core)), s, device),
+        entry("metric_objects", lambda: metric_states(parts()),
+              lambda s: load_metric_states(parts(), s, device),
               is_per_rank=True),
         # saved so that a repeated validation is logged once. Nothing is loaded here: loggers resume
         # before all else, before their folders are first used
@@ -113,7 +120,7 @@ def build_state_registry(
               lambda: (training.ended.states["stream"] if run.data.stream is None
                        else run.data.stream.state_dict(inside_batch=run.batch.is_taken)),
               lambda s: run.data.restore_position(s, progress),
-              missing=REFUSE, is_restored_by_loop=True, only_training_changes=True,
+              is_required=True, is_restored_by_loop=True, only_training_changes=True,
               is_per_rank=True, is_of_run=True),
         # restored if this run makes its loaders anew, too
         entry("renewed", lambda: dict(run.data.renewed) or None,
@@ -149,9 +156,7 @@ def build_state_registry(
         entry("modes", lambda: {**modes_of(module), "began": training.began},
               lambda s: _load_modes(module, training, s), is_restored_by_loop=True),
         entry("generators",
-              lambda: generator_states(generators_in({"module": module, **owners_of(core)})),
-              lambda s: restore_generators(
-                  generators_in({"module": module, **owners_of(core)}), s),
+              lambda: generator_states(generators()), lambda s: restore_generators(generators(), s),
               is_restored_by_loop=True, is_per_rank=True),
         # after those of callbacks, which may still hold loaders that others have replaced since
         entry("val_generators",
@@ -161,7 +166,7 @@ def build_state_registry(
               lambda s: _load_val_generators(run, s),
               is_restored_by_loop=True, is_per_rank=True, is_of_run=True),
         entry("rng", rng.capture, rng.restore,
-              missing=REFUSE, is_restored_by_loop=True, is_per_rank=True),
+              is_required=True, is_restored_by_loop=True, is_per_rank=True),
     ]  # fmt: skip
     if context is None:
         entries = [
@@ -198,14 +203,14 @@ def _loop(context: RunContext) -> dict[str, Any]:
     """Return the training loop's flags, which no counter holds."""
     return {
         "is_last_batch": context.batch.is_last,
-        "is_in_cycle": context.cycle.is_open,
+        "is_in_cycle": context.is_in_cycle,
         "has_scheduled": context.batch.has_scheduled,
     }
 
 
 def _load_loop(context: RunContext, state: dict[str, Any]) -> None:
     context.batch.is_last = state["is_last_batch"]
-    context.cycle.is_open = state["is_in_cycle"]
+    context.is_in_cycle = state["is_in_cycle"]
     context.batch.has_scheduled = state["has_scheduled"]
 
 

@@ -326,9 +326,8 @@ def _evaluation(inputs: RunInputs, context: RunContext, stage: str) -> EvalLoade
             f"{type(inputs.module).__qualname__}.{_LOADERS[stage]}()."
         )
     evaluators = evaluators_in(source)
-    given = source
     if evaluators:
-        given = source = [evaluator.dataloader for evaluator in evaluators]
+        source = [evaluator.dataloader for evaluator in evaluators]
     loaders, option = as_eval_loaders(source, stage), _LIMITS[stage]
     limit = getattr(context.plan, option)
     if context.plan.overfit_batches and stage == "validate":
@@ -350,8 +349,8 @@ def _evaluation(inputs: RunInputs, context: RunContext, stage: str) -> EvalLoade
         if (evaluator.subset_num_batches or -1) > 0:
             counts[index] = min(counts[index], evaluator.subset_num_batches or 0)
     if context.processes.is_distributed:
-        return _eval_data_of_all(context, EvalLoaders(loaders, counts, evaluators, given=given))
-    return EvalLoaders(loaders, counts, evaluators, given=given)
+        return _eval_data_of_all(context, EvalLoaders(loaders, counts, evaluators, given=source))
+    return EvalLoaders(loaders, counts, evaluators, given=source)
 
 
 def _shard(context: RunContext, loader: Any, *, trains: bool) -> Any:

@@ -28,7 +28,7 @@ from trainer_hooks.loggers.run_folder import FolderLogger
 from trainer_hooks.module.datamodule import DataModule
 from trainer_hooks.module.loop_module import LoopModule
 from trainer_hooks.trainer.identity.data_digest import data_digest
-from trainer_hooks.trainer.identity.run_origin import compute_run_origin, is_running_elsewhere
+from trainer_hooks.trainer.identity.run_origin import compute_run_origin, is_live_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -325,7 +325,7 @@ class RunMatcher:
             return FileVerdict(0, reason, is_silent, is_of_process=True)
         if is_named:
             return None
-        if self.is_resume and is_running_elsewhere(summary):
+        if self.is_resume and is_live_elsewhere(summary.process):
             return FileVerdict(0, "its process is still going")
         return None if summary.origin in ("", self.label.origin) else FileVerdict(0)
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from trainer_hooks.callbacks.reporting.run_config import RunConfigCallback
-    from trainer_hooks.checkpoint.seal import CheckpointSummary
 
 _DIGITS = 16
 _LONGEST_COMMAND = 300
@@ -185,11 +184,6 @@ def process_identity() -> str:
 def _identity_of(pid: int) -> str:  # by pid: a forked process has a copy of this cache
     # with the start time, since the system reuses process ids
     return f"{_machine()} {pid} {process_start(pid)}"
-
-
-def is_running_elsewhere(summary: CheckpointSummary) -> bool:
-    """Return whether another live process of this machine saved a checkpoint."""
-    return is_live_elsewhere(summary.process)
 
 
 def is_live_elsewhere(identity: str) -> bool:

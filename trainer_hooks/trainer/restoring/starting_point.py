@@ -12,7 +12,7 @@ from trainer_hooks.hooks.spec import may_change_optimizers
 from trainer_hooks.metrics.store import LogScope
 from trainer_hooks.module.added_groups import drop_added_groups
 from trainer_hooks.module.replaced_states import REPLACEABLE
-from trainer_hooks.trainer.identity.run_origin import is_running_elsewhere
+from trainer_hooks.trainer.identity.run_origin import is_live_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,7 +43,6 @@ class StartingPoint:
     def __init__(self, core: TrainerCore, trainer: Trainer, inputs: RunInputs) -> None:
         self._core, self._trainer, self._inputs = core, trainer, inputs
         self.early_checkpoint: dict[str, Any] | None = None
-        self._reader: ShardReader | None = None
 
     def read_and_resume_loggers(self) -> None:
         """Read a fit's checkpoint and resume its loggers, before one is asked for its folder."""
@@ -60,7 +59,7 @@ class StartingPoint:
         except CheckpointError:
             return  # `restoring` reads the file again, and raises, if it still cannot be read
         states = self.early_checkpoint.get("trainer_hooks", {}).get("loggers", [])
-        if states and is_running_elsewhere(summarize(path, io)):
+        if states and is_live_elsewhere(summarize(path, io).process):
             warn(
                 f"checkpoint {path!r} is of a run that is still going in another process: this one "
                 "logs to a folder of its own. Stop that one first to go on with it.",
@@ -90,10 +89,10 @@ class StartingPoint:
         hooks.on_before_load(trainer, module, start.path)
         start.is_open = False  # from here on no callback may choose another checkpoint
         start.report = None
-        checkpoint = None
+        checkpoint = reader = None
         before = list(map(id, module.parameters()))  # by identity: shapes may stay the same
         if start.path is not None:
-            checkpoint = self._read_checkpoint(context, start.path)
+            checkpoint, reader = self._read_checkpoint(context, start.path)
             hooks.fire_on_module("on_load_checkpoint", trainer, module, checkpoint)
         # the module's hook may replace layers, whose parameters the optimizers take, and the hooks
         # from here on may look at the optimizers
@@ -122,7 +121,7 @@ class StartingPoint:
         # at the call, not earlier: a hook until here may have brought callbacks
         changing = {hook: _changes_optimizers(hooks, hook, module) for hook in _HOOKS_OF_RESTORE}
         restorer = CheckpointRestorer(
-            core, context, self._inputs, checkpoint, start.path, read_shards=self._reader
+            core, context, self._inputs, checkpoint, start.path, read_shards=reader
         )
         restorer.check()
         if not is_fit:
@@ -149,8 +148,10 @@ class StartingPoint:
             yield
             restorer.finish()
 
-    def _read_checkpoint(self, context: RunContext, path: str) -> dict[str, Any]:
-        """Return the checkpoint as this run, on this rank, is to restore it."""
+    def _read_checkpoint(
+        self, context: RunContext, path: str
+    ) -> tuple[dict[str, Any], ShardReader | None]:
+        """Return the checkpoint as this rank is to restore it, and what fills its shards."""
         from trainer_hooks.checkpoint.file import load_checkpoint
         from trainer_hooks.checkpoint.lightning import is_lightning
         from trainer_hooks.checkpoint.parts import restoring_part
@@ -174,13 +175,12 @@ class StartingPoint:
             with restoring_part("processes", path):
                 checkpoint = select_rank_state(checkpoint, context.processes)
         # after `select_rank_state`: the reader looks for this rank's tensors where that puts them
-        self._reader = None
         if context.processes.is_sharded and "shards" in checkpoint.get("trainer_hooks", {}):
             from trainer_hooks.trainer.ranks.sharded_checkpoint import ShardReader
 
-            self._reader = ShardReader(checkpoint, path, context.processes.global_rank)
-            checkpoint = self._reader.filled(checkpoint)
-        return checkpoint
+            reader = ShardReader(checkpoint, path, context.processes.global_rank)
+            return reader.filled(checkpoint), reader
+        return checkpoint, None
 
 
 def _changes_optimizers(hooks: HookRelay, hook: str, module: Module) -> bool:

@@ -66,7 +66,7 @@ def save_checkpoint(
         # not `finish`: the error of a failed background save must not prevent this save
         core.background.catch_up()
     _check_save(core, [path], weights_only)
-    written = _write_now(core, trainer, path, weights_only, storage_options)
+    written = write_now(core, trainer, path, weights_only, storage_options)
     if not weights_only:
         core.training.record_save(written)
     notify_saved(core, trainer, written)
@@ -74,11 +74,6 @@ def save_checkpoint(
     if core.background.pending is not None:
         core.background.finish()
     return written
-
-
-def save_silently(core: TrainerCore, trainer: Trainer, path: str | os.PathLike[str]) -> None:
-    """Write a checkpoint to resume from, without notifying callbacks and loggers."""
-    _write_now(core, trainer, path, weights_only=False)
 
 
 def save_in_background(
@@ -166,14 +161,14 @@ def _check_save(
         )
 
 
-def _write_now(
+def write_now(
     core: TrainerCore,
     trainer: Trainer,
     path: str | os.PathLike[str],
     weights_only: bool,
     storage_options: Any = None,
 ) -> str:
-    """Write a checkpoint, a shard on each rank or everything on rank 0; return its path."""
+    """Write a checkpoint, a shard on each rank or all on rank 0; return its path. Notify nobody."""
     is_sharded = core.processes.saves_shards and not is_safetensors(path)
     checkpoint = build_checkpoint(core, trainer, weights_only, is_sharded=is_sharded)
     write = partial(_begin_write(core, storage_options, is_sharded=is_sharded), checkpoint, path)

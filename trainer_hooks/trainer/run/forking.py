@@ -45,7 +45,7 @@ from trainer_hooks.runtime.nested_tensors import map_tensors
 from trainer_hooks.runtime.process_group import ProcessGroup
 from trainer_hooks.runtime.strategy import resolve_strategy
 from trainer_hooks.trainer.core.registered_state import build_state_registry
-from trainer_hooks.trainer.run.checkpoint_saving import save_silently
+from trainer_hooks.trainer.run.checkpoint_saving import write_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -332,7 +332,7 @@ class ForkedRuns:
         core = self._core
         if inputs.fn == "fit":
             ended.is_kept = True
-            save_silently(core, self._trainer, self._place / "fit.ckpt")
+            write_now(core, self._trainer, self._place / "fit.ckpt", weights_only=False)
         if not core.processes.is_global_zero:
             ended.result = None
             return

@@ -74,6 +74,7 @@ from trainer_hooks.trainer.run.signals import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Self
 
     from trainer_hooks.callbacks import RunManifest
     from trainer_hooks.context.context import Trainer
@@ -126,6 +127,48 @@ class TrainerRun:
         self._starting_point = StartingPoint(core, trainer, inputs)
         # here, before the run holds any callback: after an error nothing has to be torn down
         check_inputs(inputs)
+
+    def __enter__(self) -> Self:
+        run_lock, inputs = self.core.run_lock, self.inputs
+        module = type(inputs.module).__qualname__
+        run_lock.begin(f"{inputs.fn} of {module} (Trainer at {id(self.trainer):#x})")
+        try:
+            # one callback in two runs at once would have the state of both
+            run_lock.acquire(self.core.connector.entries)
+        except BaseException:
+            # with those that it has acquired before the one that is in use, or before a signal
+            run_lock.release()
+            raise
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        core = self.core
+        try:
+            if error is not None:
+                # a step that forked, and whose child leaves it: run and end are the parent's
+                core.connector.relay.end_forked_copy(error)
+            if isinstance(error, StopTraining):
+                # raised outside of hooks and loops, as in `prepare_data`: no failure of the run
+                assert core.context is not None
+                core.context.stop_by(error)
+                self._reason = core.context.stop_explanation
+                core.state.status = TrainerStatus.FINISHED
+                if core.processes.is_distributed:
+                    lone = UsageError(
+                        "StopTraining was raised outside of the training of several processes, "
+                        "where the others go on. Call trainer.stop() there."
+                    )
+                    self.fail(lone)
+                    raise lone from error
+            elif error is not None:
+                self.fail(error)
+        finally:
+            try:
+                self.close()
+            finally:
+                # last: `teardown` and what follows still use the callbacks
+                core.run_lock.release()
+        return isinstance(error, StopTraining)
 
     def prepare(self) -> FitLoop | EvaluationLoop | PredictionLoop:
         """Set the run up and return its loop.
@@ -210,7 +253,7 @@ class TrainerRun:
 
         A signal that arrives as a fit ends still saves what it was to save.
         """
-        from trainer_hooks.loops.fit import GracefulShutdown
+        from trainer_hooks.loops.fit import obey_late_signal
 
         hooks, module, context = self.core.connector.relay, self.inputs.module, self.core.context
         assert context is not None
@@ -222,20 +265,13 @@ class TrainerRun:
             self._has_ended = True
             self._reason = "" if self._loop is None else self._loop.reason_to_end()
             hooks.on_fit_end(self.trainer, module)
-            GracefulShutdown(context).after_training()
+            obey_late_signal(context)
         else:
             context.requests.raise_pending_signal()
             if self.inputs.fn != "predict":
                 hooks.on_evaluation_run_end(self.trainer, module, self._fn)
         if self._distributed_run is not None:
             self._distributed_run.meet_at_end()
-        self.core.state.status = TrainerStatus.FINISHED
-
-    def stop_in_order(self, request: StopTraining) -> None:
-        """End a run that a `StopTraining` stopped outside of its loop and of all hooks."""
-        assert self.core.context is not None
-        self.core.context.stop_by(request)
-        self._reason = self.core.context.stop_explanation
         self.core.state.status = TrainerStatus.FINISHED
 
     def fail(self, error: BaseException) -> None:
@@ -364,11 +400,8 @@ class TrainerRun:
         """Make the run's context: guard loggers, attach module and callbacks, open folders."""
         core, inputs = self.core, self.inputs
         self._modes = [(part, part.training) for part in module.modules()]
-        core.state.fn = self._fn
         # as in Lightning, from the beginning on: hooks of the set-up ask what the run will do
-        core.state.enter(inputs.fn)
-        core.state.status = TrainerStatus.RUNNING
-        core.state.has_nothing_to_do = False
+        core.state.begin(inputs.fn)
         core.take(inputs)
         core.guards.install(core.loggers)
         # before `has_run` is set: the profile of a first run also has what came before the run
@@ -550,66 +583,6 @@ class TrainerRun:
                 logger.log_graph(self.inputs.module)
 
 
-class RunScope:
-    """Context of a run, which is torn down however the `with` block ends.
-
-    A `StopTraining` that comes out of the block ends it in order. It is no generator, so that
-    warnings and messages find the user's own line in the frames.
-
-    Args:
-        core: the trainer's core.
-        trainer: the trainer, for the hooks.
-        inputs: the arguments of the call.
-
-    Raises:
-        ModuleError: the model is no module; there is nothing to tear down then.
-    """
-
-    def __init__(self, core: TrainerCore, trainer: Trainer, inputs: RunInputs) -> None:
-        self._core = core
-        self._run = TrainerRun(core, trainer, inputs)
-
-    def __enter__(self) -> TrainerRun:
-        run, run_lock = self._run, self._core.run_lock
-        module = type(run.inputs.module).__qualname__
-        run_lock.begin(f"{run.inputs.fn} of {module} (Trainer at {id(run.trainer):#x})")
-        try:
-            # one callback in two runs at once would have the state of both
-            run_lock.acquire(self._core.connector.entries)
-        except BaseException:
-            # with those that it has acquired before the one that is in use, or before a signal
-            run_lock.release()
-            raise
-        return run
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
-        core, run = self._core, self._run
-        try:
-            if error is not None:
-                # a step that forked, and whose child leaves it: the run is the parent's, also its
-                # end
-                core.connector.relay.end_forked_copy(error)
-            if isinstance(error, StopTraining):
-                # raised outside of hooks and loops, as in `prepare_data`: no failure of the run
-                run.stop_in_order(error)
-                if core.processes.is_distributed:
-                    lone = UsageError(
-                        "StopTraining was raised outside of the training of several processes, "
-                        "where the others go on. Call trainer.stop() there."
-                    )
-                    run.fail(lone)
-                    raise lone from error
-            elif error is not None:
-                run.fail(error)
-        finally:
-            try:
-                run.close()
-            finally:
-                # last: `teardown` and what follows still use the callbacks
-                core.run_lock.release()
-        return isinstance(error, StopTraining)
-
-
 def _assigned_hooks(module: Module) -> dict[str, Any]:
     """Return the hooks that were assigned to a module itself, by name."""
     return {name: value for name, value in vars(module).items() if name in HOOKS}
@@ -721,9 +694,6 @@ def set_backends(config: TrainerConfig, guards: ExitStack) -> None:
         # cuDNN's benchmark may choose another algorithm in each process: off, unless asked for
         benchmark = bool(benchmark)
     if benchmark is not None:
-        guards.callback(_set_benchmark, torch.backends.cudnn.benchmark)
-        _set_benchmark(benchmark)
-
-
-def _set_benchmark(value: bool) -> None:
-    torch.backends.cudnn.benchmark = value
+        cudnn = torch.backends.cudnn
+        guards.callback(setattr, cudnn, "benchmark", cudnn.benchmark)
+        cudnn.benchmark = benchmark

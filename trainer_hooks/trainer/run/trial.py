@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._names import ours
 from trainer_hooks.callback import Callback
-from trainer_hooks.context.run_state import TrainerStatus
 from trainer_hooks.errors import UsageError
 from trainer_hooks.runtime.state_backup import StateBackup
 from trainer_hooks.trainer.core.run_inputs import RunInputs, load_data
@@ -120,8 +119,7 @@ class _TrialRun(TrainerRun):
         """Make the loaders and optimizers, and return the loop."""
         core, inputs = self.core, self.inputs
         module = inputs.module
-        core.state.fn, core.state.status = self._fn, TrainerStatus.RUNNING
-        core.state.enter(inputs.fn)
+        core.state.begin(inputs.fn)
         core.take(inputs)
         ours(module).attach(self.trainer, core.log_target)
         if inputs.datamodule is not None:
