@@ -395,25 +395,23 @@ class FitLoop:
 
     def _end_epoch(self) -> None:
         """Call the epoch's end hooks, step its schedulers, flush metrics, offer a checkpoint."""
-        context = self.context
+        context, metrics = self.context, self.context.training.metrics
         trainer, module, hooks = context.trainer, context.module, context.hooks
-        context.training.metrics.enter(LogScope.TRAIN_EPOCH)
-        context.training.metrics.publish_reductions(LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH)
+        scopes = LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH
+        metrics.enter(LogScope.TRAIN_EPOCH)
+        metrics.publish_reductions(*scopes)
         hooks.on_train_epoch_end(trainer, module)
         # reduce what the hook has logged; inside the hook each rank had its own values
         if self._consensus is not None:
-            context.training.metrics.publish_reductions(LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH)
+            metrics.publish_reductions(*scopes)
         # after the hook: a scheduler may monitor a metric that it has logged just now
         self._schedulers.after_epoch()
         if self._learning_check is not None:
             self._learning_check.after_epoch()
         hooks.on_epoch_end(trainer, module)
-        context.training.metrics.reduce_over_ranks(LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH)
-        flush_metrics(
-            context,
-            *context.training.metrics.reduce_and_reset(LogScope.TRAIN_BATCH, LogScope.TRAIN_EPOCH),
-        )
-        context.training.metrics.enter(LogScope.CLOSED)
+        metrics.reduce_over_ranks(*scopes)
+        flush_metrics(context, *metrics.reduce_and_reset(*scopes))
+        metrics.enter(LogScope.CLOSED)
         # set before the checkpoint hook: a resume from its file must not repeat the end of the
         # epoch
         context.training.progress.stage = EpochStage.ENDED

@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from trainer_hooks._annotations import signature_of
 from trainer_hooks._names import ours
 from trainer_hooks.connector.registry import adapt_if_foreign, validate_callback
+from trainer_hooks.context.run_state import TrainerFn
 from trainer_hooks.context.state_registry import RegisteredState
 from trainer_hooks.errors import (
     CallbackError,
@@ -242,7 +243,7 @@ class Run:
     def _set_up(self) -> tuple[TrainerRun, OwnLoop]:
         """Prepare the run and begin its training; tear it down if that fails."""
         inputs = RunInputs(
-            "fit",
+            TrainerFn.FITTING,
             self._module,
             train=self._train_dataloaders,
             **self.trainer.start_of_fit(self._ckpt_path, self._module, self._train_dataloaders),

@@ -22,7 +22,7 @@ from trainer_hooks.checkpoint.paths import absolute_path
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.connector.connector import CallbackConnector
 from trainer_hooks.connector.registry import CallbackEntry, adapt_if_foreign, validate_callback
-from trainer_hooks.context.run_state import present_step
+from trainer_hooks.context.run_state import TrainerFn, present_step
 from trainer_hooks.errors import (
     OptionError,
     TrainerHooksWarning,
@@ -271,7 +271,7 @@ class Trainer:
             from trainer_hooks.trainer.core.run_inputs import RunInputs, checked_overrides
 
             inputs = RunInputs(
-                "fit",
+                TrainerFn.FITTING,
                 model,
                 datamodule,
                 train_dataloaders,
@@ -350,7 +350,7 @@ class Trainer:
             sources = (dataloaders, datamodule)
             module, path = self._choose_module_and_checkpoint(model, ckpt_path, "predict", sources)
             inputs = RunInputs(
-                "predict",
+                TrainerFn.PREDICTING,
                 module,
                 # by default that of the last run
                 self._core.datamodule if datamodule is None and dataloaders is None else datamodule,
@@ -1604,7 +1604,7 @@ class Trainer:
             # by default that of the last run
             is_last = datamodule is None and dataloaders is None
             owner = self._core.datamodule if is_last else datamodule
-            inputs = RunInputs(fn, module, owner, evaluation=dataloaders, ckpt_path=path)
+            inputs = RunInputs(TrainerFn(fn), module, owner, evaluation=dataloaders, ckpt_path=path)
             results: list[dict[str, float]] = self._run(inputs) or []
         if verbose:
             for index, metrics in enumerate(results):

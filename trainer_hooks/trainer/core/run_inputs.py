@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from trainer_hooks.context.context import RunContext
+    from trainer_hooks.context.run_state import TrainerFn
     from trainer_hooks.loops.loop_position import LoopPosition
     from trainer_hooks.trainer.identity.run_identity import RunLabel
 
@@ -59,7 +60,7 @@ class RunInputs:
     """The arguments of one call of fit, validate, test or predict.
 
     Attributes:
-        fn: `"fit"`, `"validate"`, `"test"` or `"predict"`.
+        fn: the method, as hooks get it for their `stage`.
         module: the module.
         datamodule: the data module, or None.
         train: the training loaders passed by the user, or None.
@@ -77,7 +78,7 @@ class RunInputs:
         units: parts of the module whose forwards are called by themselves.
     """
 
-    fn: str
+    fn: TrainerFn
     module: Any
     datamodule: Any = None
     train: Any = None

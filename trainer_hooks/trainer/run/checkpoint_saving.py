@@ -279,21 +279,6 @@ def build_checkpoint(
     return encoded
 
 
-def _added_weights(
-    built: frozenset[str], state_dict: Mapping[str, Any], module: Module
-) -> dict[str, list[str]]:
-    """Return the entry with the names of weights of layers that hooks have added, if there are any.
-
-    Args:
-        built: the names of the parameters and buffers before that.
-        state_dict: the weights, among which may be states of other kinds.
-        module: the module.
-    """
-    later = state_dict.keys() - built
-    added = sorted(later & tensor_names(module)) if later else []
-    return {"added_weights": added} if added else {}
-
-
 def _contents(
     core: TrainerCore, trainer: Trainer, module: Module, weights_only: bool
 ) -> dict[str, Any]:
@@ -364,7 +349,10 @@ def _add_training(core: TrainerCore, module: Module, checkpoint: dict[str, Any])
     entries["plugins"] = connector.plugin_records()
     entries["world_size"] = core.processes.world_size
     entries["setup"] = {**training.setup, "precision": core.precision.name}
-    entries.update(_added_weights(training.built, checkpoint["state_dict"], module))
+    later = checkpoint["state_dict"].keys() - training.built
+    # of layers that hooks have added; a module may put states of other kinds among its weights
+    if later and (added := sorted(later & tensor_names(module))):
+        entries["added_weights"] = added
     # every entry of the state registry: the callbacks' states too, as the entry `callbacks`
     # calls `connector.state_dict`
     context = core.context if core.fn == "fit" else None

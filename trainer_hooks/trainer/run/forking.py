@@ -34,7 +34,7 @@ from trainer_hooks._log import ensure_visible_log
 from trainer_hooks._output import flush_output
 from trainer_hooks.checkpoint.atomic_write import open_atomically
 from trainer_hooks.checkpoint.paths import absolute_path
-from trainer_hooks.context.run_state import TrainerFn, TrainerStatus
+from trainer_hooks.context.run_state import TrainerStatus
 from trainer_hooks.context.training import TrainingState
 from trainer_hooks.errors import TerminationSignal, UsageError, add_note
 from trainer_hooks.module.optimization import import_compiler
@@ -266,7 +266,7 @@ class ForkedRuns:
         """Copy the results of a run into the objects of this process."""
         core, module = self._core, inputs.module
         core.module, core.compiled, core.datamodule = module, inputs.compiled, inputs.datamodule
-        core.has_run, core.state.fn = True, TrainerFn(inputs.fn)
+        core.has_run, core.state.fn = True, inputs.fn
         core.state.status = TrainerStatus(result.status)
         if result.is_kept and core.custom_io is not None:
             self._is_kept_elsewhere = True

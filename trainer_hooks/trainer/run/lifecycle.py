@@ -111,14 +111,12 @@ class TrainerRun:
         self.core = core
         self.trainer = trainer
         self.inputs = inputs
-        # the `stage` that hooks get: as in Lightning a member of the enum, with a `value`
-        self._fn = TrainerFn(inputs.fn)
         # what `_tear_down` takes back last: torch's switches, a compiled module's methods, signals
         self._exit_stack = ExitStack()
         self._modes: list[tuple[torch.nn.Module, bool]] = []
         self._error: BaseException | None = None
         self._has_ended = False
-        self._loop: FitLoop | None = None
+        self._fit_loop: FitLoop | None = None
         self._assigned_hooks: dict[str, Any] = {}
         self._batches_before = 0
         self._reason = ""
@@ -222,8 +220,8 @@ class TrainerRun:
             # a hook that asks for the number of steps before the loaders are made makes them
             context.data.load_training = partial(load_training, inputs, context)
         if inputs.datamodule is not None:
-            inputs.datamodule.setup(self._fn)
-        hooks.setup(trainer, module, self._fn)
+            inputs.datamodule.setup(inputs.fn)
+        hooks.setup(trainer, module, inputs.fn)
         # after `setup`, in which savers learn their folders
         check_folders(core, trainer)
         self._place_module()
@@ -245,7 +243,7 @@ class TrainerRun:
                 self._attach_again()
         self._log_hparams()
         if inputs.fn not in ("fit", "predict"):
-            hooks.on_evaluation_run_start(trainer, module, self._fn)
+            hooks.on_evaluation_run_start(trainer, module, inputs.fn)
         return loop
 
     def complete(self) -> None:
@@ -263,13 +261,13 @@ class TrainerRun:
         if self.inputs.fn == "fit":
             # before its hook, so that `fail` does not call that once more after a signal
             self._has_ended = True
-            self._reason = "" if self._loop is None else self._loop.reason_to_end()
+            self._reason = "" if self._fit_loop is None else self._fit_loop.reason_to_end()
             hooks.on_fit_end(self.trainer, module)
             obey_late_signal(context)
         else:
             context.requests.raise_pending_signal()
             if self.inputs.fn != "predict":
-                hooks.on_evaluation_run_end(self.trainer, module, self._fn)
+                hooks.on_evaluation_run_end(self.trainer, module, self.inputs.fn)
         if self._distributed_run is not None:
             self._distributed_run.meet_at_end()
         self.core.state.status = TrainerStatus.FINISHED
@@ -314,8 +312,8 @@ class TrainerRun:
             try:
                 self.core.let_go()
             finally:
-                if self._loop is not None:
-                    self._loop.release()
+                if self._fit_loop is not None:
+                    self._fit_loop.release()
                 # its traceback holds the frames of this run: in a circle, the workers of a loader
                 # would live in them until the garbage collector comes
                 self._error = None
@@ -341,8 +339,8 @@ class TrainerRun:
         if end_io is not None and not core.is_trial:
             steps.append((end_io, ()))
         if self.inputs.datamodule is not None:
-            steps.append((self.inputs.datamodule.teardown, (self._fn,)))
-        steps.append((core.connector.relay.teardown, (self.trainer, module, self._fn)))
+            steps.append((self.inputs.datamodule.teardown, (self.inputs.fn,)))
+        steps.append((core.connector.relay.teardown, (self.trainer, module, self.inputs.fn)))
         status = "failed" if self._error is not None else "success"
         steps += [(logger.finalize, (status,)) for logger in core.loggers]
         steps.append((core.guards.release, ()))
@@ -355,7 +353,7 @@ class TrainerRun:
         is_unchanged = core.training.progress.batches_completed == self._batches_before
         is_idle = core.state.has_nothing_to_do and is_unchanged and self._error is None
         # a hook may have raised the limit since it was told that there is nothing to do
-        if self._loop is not None and not is_idle:
+        if self._fit_loop is not None and not is_idle:
             steps.append((log_end, (core, self.trainer, self._reason, self._error)))
         # here, where a closed pipe is still no error: Python itself would complain as it exits
         steps.append((flush_output, ()))
@@ -556,7 +554,7 @@ class TrainerRun:
         if self.inputs.own_loop is not None:
             from trainer_hooks.loops.own_loop import OwnLoop
 
-            self._loop = OwnLoop(
+            self._fit_loop = OwnLoop(
                 context,
                 partial(load_handed_over, self.inputs, context),
                 partial(load_evaluation, self.inputs, context),
@@ -566,8 +564,8 @@ class TrainerRun:
         else:
             from trainer_hooks.loops.fit import FitLoop
 
-            self._loop = FitLoop(context, is_advising=not self.core.is_trial)
-        loop = self._loop
+            self._fit_loop = FitLoop(context, is_advising=not self.core.is_trial)
+        loop = self._fit_loop
         self._batches_before = self.core.training.progress.batches_completed
         is_idle = warn_of_nothing_to_do(context, loop.reason_to_end(), self.core.entry_point)
         self.core.state.has_nothing_to_do = is_idle
