@@ -664,6 +664,11 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "is half of the loss at first, as the mean is corrected for one value too many",
             "is the smoothed loss",
         ),
+        (
+            "`lr_find(...).suggestion()`",
+            "is where the loss falls most for the rate's own growth, which favours the lowest rates",
+            "is where the loss falls most from one rate to the next",
+        ),
         ("Ctrl-C", "raises `SystemExit`", "raises `KeyboardInterrupt`, after the batch"),
         ("SIGTERM", "exit code 0", "saves a checkpoint; exit code 143"),
         (

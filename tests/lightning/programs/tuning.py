@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 from programs import differs, error
 
 LOSSES = '`lr_find(...).results["loss"]`'
+SUGGESTION = "`lr_find(...).suggestion()`"
 
 
 def _tuner(x: Any, trainer: Any) -> Any:
@@ -64,6 +65,7 @@ def lr_find_linear(x):
     return {"rates": found.results["lr"], "first": _share(x, found)}
 
 
+@differs(SUGGESTION, lr=(0.025118864315095798, 0.03414548873833601))
 @differs(
     "Callbacks of the trainer in a search of the `Tuner`",
     calls=(["setup(fit)", "teardown(fit)"], []),

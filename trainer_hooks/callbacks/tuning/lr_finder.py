@@ -259,22 +259,19 @@ class LRFinderResult:
         check_option("skip_end", skip_end, "suggestion", whole_number())
         rates, losses = self.results["lr"], self.results["loss"]
         chosen = slice(skip_begin, max(skip_begin, len(losses) - skip_end))
-        points = [
-            (rate, loss)
-            for rate, loss in zip(rates[chosen], losses[chosen], strict=True)
-            if math.isfinite(loss)
-        ]
-        if len(points) < 2:
+        steps = [step for step in range(len(losses))[chosen] if math.isfinite(losses[step])]
+        if len(steps) < 2:
             self._warn_once(
                 self._why_the_loss_is_useless()
-                or f"of {len(losses)} steps, {len(points)} are left after skip_begin={skip_begin} "
+                or f"of {len(losses)} steps, {len(steps)} are left after skip_begin={skip_begin} "
                 f"and skip_end={skip_end}. Take more steps, or skip fewer."
             )
             return None
-        at, values = (torch.tensor(column, dtype=torch.float64) for column in zip(*points))  # noqa: B905
-        # with their spacing: exponential rates are not evenly spaced
-        (slopes,) = torch.gradient(values, spacing=(at,))
-        return points[int(slopes.argmin())][0]
+        values = torch.tensor([losses[step] for step in steps], dtype=torch.float64)
+        # from step to step, so over the logarithm of exponential rates: over the rates themselves
+        # the lowest ones would win, as any noise of the loss is steep between them
+        (slopes,) = torch.gradient(values, spacing=(torch.tensor(steps, dtype=torch.float64),))
+        return rates[steps[int(slopes.argmin())]]
 
     def _why_the_loss_is_useless(self) -> str:
         """Return the first step with a NaN or infinite loss and a cure; empty without one."""
