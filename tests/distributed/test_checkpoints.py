@@ -124,7 +124,7 @@ def test_a_checkpoint_of_two_serves_one(launched, tmp_path, case, strategy):
         trainer, _ = fit(tmp_path / "end.ckpt", 2)
     assert "was saved by 2 processes, and this run has 1" in str(told[0].message)
     assert trainer.global_step == saved["steps"] + 16
-    with pytest.warns(TrainerHooksWarning, match="goes on at batch 6 of each process, where all"):
+    with pytest.warns(TrainerHooksWarning, match="goes on at batch 6 of each process, where each"):
         trainer, _ = fit(tmp_path / "inside.ckpt", 2)
     assert trainer.global_step == 3 + 10 + 16
     module = One.load_from_checkpoint(tmp_path / "end.ckpt")

@@ -150,6 +150,21 @@ class StepsEveryThird(Manual):
             self.optimizers().zero_grad()
 
 
+def test_a_resume_between_two_steps_is_no_training_of_nothing(tmp_path, recwarn) -> None:
+    """The checkpoint counts the steps before it; the batches that are left make none."""
+
+    class Saves(Callback):
+        def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+            if batch_idx == 5:
+                trainer.save_checkpoint(tmp_path / "x.ckpt")
+
+    Trainer(max_epochs=1, callbacks=[Saves()], **QUIET_OPTIONS).fit(StepsEveryThird(), batches(8))
+    trainer = Trainer(max_epochs=1, **QUIET_OPTIONS)
+    trainer.fit(StepsEveryThird(), batches(8), ckpt_path=tmp_path / "x.ckpt")
+    assert trainer.global_step == 2
+    assert not [text for text in told(recwarn) if "no optimizer step" in text]
+
+
 class StepsBareOptimizer(Manual):
     def training_step(self, batch, batch_idx):
         super().training_step(batch, batch_idx)

@@ -119,6 +119,7 @@ SPACE: dict[str, tuple[Any, ...]] = {
     "versions": (True, False),
     "second_saver": ("none", "epochs", "top", "last", "exception", "on exception"),
     "folder": ("named", "of the run"),
+    "by_hand": (False, True),  # whether a script saves once more after an error or Ctrl-C
     "logger": ("none", "csv", "tensorboard", "both"),
     "guest": ("none", "none", "none", "none", "none", "none", "none", *GUESTS),
     # drawn by nobody: `--own-loop` lets a loop by Run take the place of fit

@@ -136,14 +136,18 @@ def train(task: dict[str, Any], folder: Path) -> int:
     count_file_calls(cut)
     try:
         trainer.fit(setup.module, setup.train, setup.val, ckpt_path="auto")
-    except Cut:
-        return RAISED
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
+    except (Cut, KeyboardInterrupt) as error:
+        for one in cutter:
+            one.place = ""
+        if options["by_hand"]:
+            save_by_hand(trainer)
+        return RAISED if isinstance(error, Cut) else 128 + signal.SIGINT
     except SystemExit as error:
         return int(error.code or 0)
     for one in cutter:
         one.place = ""  # the save below is no part of the run
+    for file in run.rglob(BY_HAND):
+        file.unlink()  # the uncut run has none
     both = {**trainer.callback_metrics, **trainer.logged_metrics}
     metrics = {name: digest(value) for name, value in both.items()}
     metrics["weights"] = digest(dict(setup.module.state_dict()))
@@ -162,6 +166,18 @@ def train(task: dict[str, Any], folder: Path) -> int:
     trainer.save_checkpoint(folder / "end.ckpt")
     (folder / "end.pickle").write_bytes(pickle.dumps(end))
     return 0
+
+
+BY_HAND = "by_hand.ckpt"
+"""The file of a script that saves after an error or Ctrl-C."""
+
+
+def save_by_hand(trainer: Any) -> None:
+    """Save beside the checkpoints of a saver, where the next stage finds it."""
+    savers = [saver for saver in trainer.checkpoint_callbacks if isinstance(saver, Checkpoint)]
+    folders = [Path(folder) for saver in savers for folder in saver.folders()]
+    if folder := next(filter(Path.is_dir, folders), None):
+        trainer.save_checkpoint(folder / BY_HAND)
 
 
 def become_stage(task: dict[str, Any]) -> None:

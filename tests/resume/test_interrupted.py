@@ -191,6 +191,42 @@ def test_a_checkpoint_saved_in_another_hook_ends_with_the_same_weights(lab, kit,
     assert kit.differences(uncut.logged, resumed.logged) == []
 
 
+class SetsModes(Callback):
+    """Lets no dropout act from the first epoch on; the run's end takes that back."""
+
+    trainer = None
+
+    def on_train_start(self, trainer, module):
+        self.trainer = trainer
+        for part in module.modules():
+            part.training = not isinstance(part, torch.nn.Dropout)
+
+
+@pytest.mark.parametrize(
+    ("moment", "action"),
+    [
+        (("on_train_batch_end", 4), interrupt),  # when a validation is due
+        (("on_train_batch_end", 5), interrupt),
+        (("on_validation_batch_end", 2), fail),
+    ],
+)
+def test_a_script_that_saves_after_it_can_be_resumed_exactly(lab, kit, moment, action):
+    """A checkpoint of the run that has ended holds its position, its validation and its modes."""
+    options, modes = {"val_check_interval": 2}, SetsModes()
+
+    def make(*others):
+        made = setup(kit, lab.folder / "saved", options, *others)
+        made.callbacks[-1:] = [modes]  # and no saver
+        return made
+
+    with pytest.raises((KeyboardInterrupt, ValueError)):
+        lab.run(lambda: make(Breaker(*moment, action)), "broken")
+    file = lab.folder / "by_hand.ckpt"
+    modes.trainer.save_checkpoint(file)
+    uncut, resumed = lab.run(make, "uncut"), lab.run(make, "resumed", file, seed=77)
+    assert kit.differences(uncut.end, resumed.end) == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("hook", ["on_train_batch_end", "on_validation_batch_end"])
 def test_a_run_stopped_by_raising_saves_at_its_end_what_can_be_resumed(lab, kit, hook):

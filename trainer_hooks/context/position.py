@@ -28,6 +28,8 @@ def read_position(context: RunContext) -> FitPosition:
 def end_position(context: RunContext) -> FitPosition:
     """Return the position at which a fit ends, while its loaders are still there."""
     position = read_position(context)
+    # of a validation that has begun and not ended, which a resume runs again
+    position.pending = context.validation.snapshot or position.pending
     position.states = context.state_registry.states_of_run()
     return position
 

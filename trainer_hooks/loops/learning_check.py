@@ -165,6 +165,9 @@ class LearningCheck:
         )
 
     def _advise_on_missing_steps(self) -> None:
+        if self._steps_before:  # it has stepped before the fit: a resume may begin between steps
+            self._is_settled = True
+            return
         self._advise(
             f"{_name_of(self._context)}.training_step has made no optimizer step in "
             f"{self._batches} batches: with manual optimization the trainer makes none, and "

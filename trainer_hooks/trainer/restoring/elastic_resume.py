@@ -46,8 +46,8 @@ def fit_to_world_size(
     progress = _progress(context, entries, saved)
     warn(
         f"{begin}weights, optimizers and counters are as they were. The epoch goes on at batch "
-        f"{progress['batches_in_epoch']} of each process, where all together had come to batch "
-        f"{entries['progress']['batches_in_epoch']}, with other shares of the data and other "
+        f"{progress['batches_in_epoch']} of each process, where each of the {saved} had come to "
+        f"batch {entries['progress']['batches_in_epoch']}, with other shares of the data and other "
         "random numbers, and what was logged in it so far counts with the share of rank 0; so it "
         "is not the run that was cut.",
         TrainerHooksWarning,

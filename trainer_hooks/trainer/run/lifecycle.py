@@ -312,6 +312,7 @@ class TrainerRun:
             try:
                 self.core.let_go()
             finally:
+                self._restore_modes()  # after that, which takes down the modes of the run
                 if self._fit_loop is not None:
                     self._fit_loop.release()
                 # its traceback holds the frames of this run: in a circle, the workers of a loader
@@ -372,7 +373,6 @@ class TrainerRun:
                     add_note(
                         fault, f"and then, while tearing down: {error_summary_with_notes(error)}"
                     )
-        self._restore_modes()
         core.connector.relay.end_run()
         for callback in core.connector.callbacks:
             ours(callback).attach_module(None)
