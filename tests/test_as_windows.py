@@ -15,11 +15,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 STAND_IN = ROOT / "tests" / "support" / "as_windows.py"
 
-ROOMS = (
-    "checkpoint", "trainer", "loops", "callbacks", "loggers", "connector", "hooks", "data", "cli",
-    "plugins", "runtime",
-)  # fmt: skip
-"""Folders of tests whose fast cases are run in the stand-in."""
+ROOMS = ("checkpoint", "trainer", "callbacks", "loggers", "data", "cli", "plugins", "runtime")
+"""Folders of tests whose fast cases are run in the stand-in: those about files and processes."""
 
 PARTS = 8
 """Into so many parts the files are dealt out; each run draws one, whose start is paid once."""

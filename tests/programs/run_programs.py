@@ -21,13 +21,13 @@ import ast
 import contextlib
 import importlib
 import importlib.util
+import io
 import json
 import logging
 import os
 import random
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -42,6 +42,8 @@ import recorders
 import torch
 from foreign_programs import quiet_folder
 from plain_values import plain
+
+from trainer_hooks.cli.main import main as command_line
 
 HERE = Path(__file__).parent
 OURS = "trainer_hooks"
@@ -221,13 +223,12 @@ def port(files: dict[str, Path], folder: Path) -> tuple[dict[str, Path], dict[st
             (place,) = importlib.util.find_spec(top).submodule_search_locations
             shutil.copytree(Path(place, *rest), folder.joinpath(top, *rest))
             folder.joinpath(top, "__init__.py").touch()
-    done = subprocess.run(
-        [sys.executable, "-m", OURS, "port", str(folder)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert " without a counterpart" in done.stdout, done.stdout + done.stderr
+    with contextlib.redirect_stdout(io.StringIO()) as written:
+        command_line(["port", str(folder)])
+    output = written.getvalue()
+    assert " without a counterpart" in output, output
     said: dict[str, list[str]] = {name: [] for name in files}
-    for line in done.stdout.splitlines():
+    for line in output.splitlines():
         told = re.match(r"(.*?)\.\w+:(\d+): (.*)", line)
         if told:
             said.setdefault(Path(told[1]).name, []).append(f"line {told[2]}: {told[3]}")

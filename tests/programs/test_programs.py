@@ -21,6 +21,13 @@ PACKAGES = {
     "ignite": "ignite",
 }
 
+IMPORTS = {
+    "lightning": ("pytorch_lightning",),
+    "transformers": ("transformers.trainer",),
+    "ignite": ("ignite.engine", "ignite.handlers"),
+}
+"""Modules of a framework that take long to import, made once for its programs."""
+
 sys.path.insert(0, str(HERE))
 try:
     from compare_programs import COMMON, COMPOSER, objections
@@ -46,6 +53,11 @@ def places(tmp_path_factory) -> dict[str, list[Path]]:
     return {**{name: [COMPOSER] for name in PACKAGES}, "lightning": lightning}
 
 
+def imports_of(framework: str, way: str) -> tuple[str, ...]:
+    """Return what is imported beforehand; nothing for ported programs, which need no framework."""
+    return () if way == "ported" else IMPORTS.get(framework, ())
+
+
 def _is_installed(framework: str) -> bool:
     return importlib.util.find_spec(PACKAGES[framework]) is not None
 
@@ -60,7 +72,12 @@ def test_programs_do_what_they_do_at_home(results_of, places, framework) -> None
     if not _is_installed(framework):
         pytest.skip(f"needs {PACKAGES[framework]}")
     found = {
-        way: results_of(HERE / "run_programs.py", *places[framework], words=(framework, way))
+        way: results_of(
+            HERE / "run_programs.py",
+            *places[framework],
+            words=(framework, way),
+            imports=imports_of(framework, way),
+        )
         for way in ("own", *ways(framework))
     }
     wrong = []
@@ -91,8 +108,10 @@ def test_a_killed_program_goes_on_as_if_it_had_not_been(
     for reason in reasons:
         if reason in known:
             pytest.skip(known[reason])
-    words = (framework, way, name)
-    found = results_of(HERE / "kill_programs.py", *places[framework], words=words)[name]
+    found = results_of(
+        HERE / "kill_programs.py", *places[framework],
+        words=(framework, way, name), imports=imports_of(framework, way),
+    )[name]  # fmt: skip
     assert (found["signal"], found["saved"]) == (signal.SIGKILL, True)
     assert "raised" not in {**found["whole"], **found["resumed"]}
     whole, resumed = (found[run]["runs"]["0"] for run in ("whole", "resumed"))
