@@ -627,6 +627,11 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "the batches of the last epoch",
         ),
         (
+            '`CombinedLoader(mode="min_size")` of loaders of which one has no length',
+            "has the length of the shortest other; an epoch that ends sooner gets no validation",
+            "has no length, as any of them may end the epoch; validates at its end",
+        ),
+        (
             "`trainer.num_val_batches` of a `CombinedLoader`",
             "has a number for each of its loaders",
             "has one number, of the batches that are run",

@@ -176,22 +176,31 @@ class TerminationSignal(SystemExit):
 
 
 def is_interruption(error: BaseException) -> bool:
-    """Return whether an error ends the program on request, and is nobody's fault.
+    """Return whether an error is no fault of the code that it was raised in.
 
-    Such are Ctrl-C, the termination signal, and the exit that a signal handler of the user's own
-    raises inside whatever code is running. Everything else is a fault of that code: `sys.exit` in
-    it, too, and errors of its own that derive from `BaseException`.
+    Such are requests to end the program: Ctrl-C, the termination signal, and the exit that a signal
+    handler of the user's own raises inside whatever code is running. So is the error that torch's
+    handler of SIGCHLD raises there when a worker process of a loader has died. Everything else is a
+    fault of that code: `sys.exit` in it, too, and its own errors that derive from `BaseException`.
     """
     if isinstance(error, KeyboardInterrupt | TerminationSignal):
         return True
-    return not isinstance(error, Exception) and _is_from_signal_handler(error)
+    return _is_from_signal_handler(error, only_child=isinstance(error, Exception))
 
 
-def _is_from_signal_handler(error: BaseException) -> bool:
-    """Return whether an error passed through a Python function that handles a signal."""
+def _is_from_signal_handler(error: BaseException, *, only_child: bool) -> bool:
+    """Return whether an error passed through a Python function that handles a signal.
+
+    Args:
+        error: the error.
+        only_child: whether only SIGCHLD counts, the signal of a child process that has ended.
+    """
     import signal
 
-    handlers = {_code_of(signal.getsignal(signum)) for signum in signal.valid_signals()} - {None}
+    signals = signal.valid_signals()
+    if only_child:
+        signals &= {getattr(signal, "SIGCHLD", 0)}  # Windows has none
+    handlers = {_code_of(signal.getsignal(signum)) for signum in signals} - {None}
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code not in handlers:
         trace = trace.tb_next

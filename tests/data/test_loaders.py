@@ -31,7 +31,7 @@ from trainer_hooks.data.loaders import (
     set_epoch,
     without_shuffling,
 )
-from trainer_hooks.errors import DataError
+from trainer_hooks.errors import DataError, OptionError
 
 numpy = pytest.importorskip("numpy")
 
@@ -58,6 +58,11 @@ class Unsized:
 
 def loader(size: int = 4, **options) -> DataLoader:
     return DataLoader(torch.arange(float(size)), **options)
+
+
+def loader_of_stream() -> DataLoader:
+    """Return a loader of two batches that has no length."""
+    return DataLoader(Stream(), batch_size=2)
 
 
 def flat(loader) -> list[float]:
@@ -213,8 +218,9 @@ def test_loaders_one_after_another() -> None:
 
 
 def test_parts_without_length_or_batches() -> None:
-    """The shortest that is known ends a combination; an empty one is None in the largest."""
+    """The shortest ends a combination, with a length or without; one that is empty gives None."""
     assert list(CombinedLoader([[1, 2], iter([5, 6, 7])])) == [[1, 5], [2, 6]]
+    assert list(CombinedLoader([[1, 2, 3], Unsized([5, 6])])) == [[1, 5], [2, 6]]
     assert list(CombinedLoader([[], [1, 2]])) == []
     assert list(CombinedLoader({"a": [], "b": [1]}, "max_size")) == [{"a": None, "b": 1}]
 
@@ -285,12 +291,29 @@ def test_loaders_of_one_length(mode: str) -> None:
     assert list(CombinedLoader([[1, 2], [3, 4]], mode)) == [[1, 3], [2, 4]]
 
 
-def test_the_length_with_an_endless_loader() -> None:
-    """With a loader without length there is none, except where the shortest counts."""
-    for mode in ("max_size_cycle", "max_size"):
-        combined = CombinedLoader([[1], Unsized()], mode)
-        assert number_of_batches(combined) == math.inf
-    assert len(CombinedLoader([[1], Unsized()], "min_size")) == 1
+@pytest.mark.parametrize("mode", ["max_size_cycle", "min_size", "max_size", "sequential"])
+def test_the_length_with_a_loader_without_length(mode: str) -> None:
+    """In each mode such a loader may end the epoch, so that the whole has no length, nested too."""
+    combined = CombinedLoader({"a": [1], "b": [[2, 3], loader_of_stream()]}, mode)
+    assert number_of_batches(combined) == math.inf
+    with pytest.raises(TypeError, match="has no length"):
+        len(combined)
+    for outer in ("max_size_cycle", "min_size", "max_size", "sequential"):
+        assert number_of_batches(CombinedLoader([[1], combined], outer)) == math.inf
+
+
+def test_an_endless_stream_that_gives_a_large_length_leaves_the_shortest_its_length() -> None:
+    """So a labelled loader beside it has epochs of a known length."""
+
+    class Endless(IterableDataset):
+        def __iter__(self):
+            return iter(int, 1)
+
+        def __len__(self) -> int:
+            return 10**9
+
+    combined = CombinedLoader([[1, 2, 3], DataLoader(Endless(), batch_size=2)])
+    assert len(combined) == len(list(combined)) == 3
 
 
 # --- parts ---
@@ -469,3 +492,24 @@ def test_a_trainer_shows_what_a_combined_loader_was_made_of(quiet_trainer, Tiny,
     quiet_trainer().validate(module, combined, verbose=False)
     one_by_one = [("Tensor", 0, True), ("Tensor", 1, True), ("Tensor", 1, True)]
     assert seen == (one_by_one if mode == "sequential" else [("list", 0, True)] * 2)
+
+
+def test_a_fit_ends_its_epochs_with_a_shorter_loader_without_length(quiet_trainer, Tiny) -> None:
+    """A combined loader is then one without length: validated at its end, no share accepted."""
+
+    def fit(**options) -> tuple[list[float], list[int]]:
+        module, sizes, validated_at = Tiny(), [], []
+        module.training_step = lambda batch, batch_idx: module.layer(batch[1]).sum()
+        module.on_train_start = lambda: sizes.append(module.trainer.num_training_batches)
+        module.validation_step = lambda batch, batch_idx: validated_at.append(module.global_step)
+        loaders = CombinedLoader([[torch.ones(2, 2)] * 5, Unsized([torch.ones(2, 2)] * 2)])
+        quiet_trainer(max_epochs=2, **options).fit(module, loaders, [torch.ones(2, 2)])
+        return sizes, validated_at
+
+    assert fit() == ([math.inf], [2, 4])
+    assert fit(limit_train_batches=1) == ([1], [1, 2])
+    assert fit(val_check_interval=1) == ([math.inf], [1, 2, 3, 4])
+    with pytest.raises(OptionError, match=r"val_check_interval=0\.5\) .* has no length"):
+        fit(val_check_interval=0.5)
+    with pytest.raises(DataError, match=r"limit_train_batches=0\.5\) .* has no length"):
+        fit(limit_train_batches=0.5)

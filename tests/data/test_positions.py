@@ -360,6 +360,10 @@ RIGHT = {
     "streams one after another": lambda: CombinedLoader(
         [DataLoader(Numbers(draws=True), 4), DataLoader(Samples(), 4, shuffle=True)], "sequential"
     ),
+    "sized, combined with a shorter stream": lambda: CombinedLoader(
+        [DataLoader(Samples(draws=True), 1, shuffle=True), DataLoader(Numbers(draws=True), 4)],
+        "min_size",
+    ),
     "own state": Keeping,
     "own state, draws": lambda: Keeping(draws=True),
     "own state, no length": lambda: Keeping(sized=False),

@@ -17,6 +17,7 @@ from trainer_hooks.errors import (
     CheckpointNotFoundError,
     TrainerHooksError,
     error_message,
+    is_interruption,
 )
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ class CustomIO:
         except TrainerHooksError:
             raise
         except Exception as error:
+            if is_interruption(error):
+                raise
             raise CheckpointError(
                 f"checkpoint {path!r} could not be written by {self.name}: {error_message(error)}. "
                 "Whether a part of it is there is up to that class."
@@ -115,6 +118,8 @@ class CustomIO:
             message = f"checkpoint {str(path)!r} is not there: {error_message(error)}"
             raise CheckpointNotFoundError(message) from error
         except Exception as error:
+            if is_interruption(error):
+                raise
             raise CheckpointError(
                 f"checkpoint {str(path)!r} could not be read by {self.name}: {error_message(error)}"
             ) from error

@@ -39,7 +39,7 @@ from trainer_hooks.checkpoint.paths import absolute_path, can_be_mapped, is_remo
 from trainer_hooks.checkpoint.pickled_object import reading_pickles_unopened
 from trainer_hooks.checkpoint.safetensors_file import SAFETENSORS_SUFFIX, read_safetensors
 from trainer_hooks.checkpoint.seal import CheckpointSummary, RunIdentity, load_verified
-from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError
+from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError, is_interruption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -113,8 +113,10 @@ def write_checkpoint(
             # find: it is made once more
             write()
     except (OSError, RuntimeError, ValueError) as error:  # torch raises RuntimeError on a full disk
-        if isinstance(error, CheckpointError):
-            raise  # of `dump` or of a remote store, whose messages say what to do
+        # of `dump` or of a remote store, whose messages say what to do; or of a loader's worker
+        # that died meanwhile, with which the file has nothing to do
+        if isinstance(error, CheckpointError) or is_interruption(error):
+            raise
         raise CheckpointError(
             f"checkpoint {target!r} could not be written: {_root_of(error)}. What was there before "
             "is untouched. Check that the folder exists, is writable and has room."
@@ -418,6 +420,8 @@ def _unpickle(file: Path | IO[bytes], name: str, **options: Any) -> dict[str, An
     except MemoryError:
         raise  # the machine is too small, the file may be whole
     except Exception as error:  # torch raises errors of many types for a damaged file
+        if is_interruption(error):
+            raise
         raise _unloadable(file, name, error) from error
     if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint:
         kind = type(checkpoint).__qualname__

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks._text import printable
-from trainer_hooks.errors import CheckpointError, TrainerHooksError
+from trainer_hooks.errors import CheckpointError, TrainerHooksError, is_interruption
 from trainer_hooks.hooks.relay import error_summary_with_notes
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def restoring_part(part: str, source: str) -> Iterator[None]:
     except (TrainerHooksError, Warning, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:  # of any class: a state is restored by code of others, too
-        if _is_of_others(error, part):
+        if _is_of_others(error, part) or is_interruption(error):
             raise
         reason = printable(" ".join(error_summary_with_notes(error).split()))
         raise UnfitPartError(part, source, reason) from error

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.serialization import safe_globals
 
+from trainer_hooks.errors import is_interruption
+
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
@@ -52,6 +54,8 @@ class PickledObject:
             pickler.dump(value)
         # the errors that pickle documents, and those that objects raise in `__reduce__`
         except (pickle.PicklingError, AttributeError, TypeError, RuntimeError) as error:
+            if is_interruption(error):
+                raise
             raise ValueError(str(error)) from error
         return cls(buffer.getvalue(), pickler.tensors)
 

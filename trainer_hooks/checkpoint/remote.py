@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from trainer_hooks._log import log
 from trainer_hooks.checkpoint.atomic_write import PART_SUFFIX
 from trainer_hooks.checkpoint.seal import checksum
-from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError
+from trainer_hooks.errors import CheckpointError, CheckpointNotFoundError, is_interruption
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -191,6 +191,8 @@ def _reported(address: str, rule: str, what: str = "checkpoint") -> Iterator[Non
         raise
     # each store's package raises errors of its own, often not even OSError
     except Exception as error:
+        if is_interruption(error):
+            raise
         raise CheckpointError(
             f"{what} {address!r} {rule} ({type(error).__name__}: {error}). Check the address, "
             "the credentials and the network."

@@ -45,7 +45,7 @@ from trainer_hooks.checkpoint.seal import (
     seal_folder,
     write_seal,
 )
-from trainer_hooks.errors import CheckpointError, error_message
+from trainer_hooks.errors import CheckpointError, error_message, is_interruption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -177,15 +177,19 @@ def _write_rest(part: Path, checkpoint: Mapping[str, Any]) -> None:
 def _agreed(group: Any, decide: Callable[[], Any] | None, tell: Any = lambda result: result) -> Any:
     """Return rank 0's result in all ranks, or raise its error in all of them."""
     result, box = None, [None, ""]
+    interruption = None
     if decide is not None:
         try:
             result = decide()
             box = [tell(result), ""]
         except (OSError, RuntimeError, ValueError) as error:
             box = [None, f"rank 0: {error_message(error)}"]
+            interruption = error if is_interruption(error) else None
     # after an error, too: the other ranks wait in this broadcast.
     # on the CPU: the group of saves is Gloo's, which also works beside a training on GPUs
     dist.broadcast_object_list(box, 0, group=group, device=torch.device("cpu"))
+    if interruption is not None:
+        raise interruption
     if box[1]:
         raise CheckpointError(str(box[1]))
     return box[0] if decide is None else result
@@ -193,14 +197,17 @@ def _agreed(group: Any, decide: Callable[[], Any] | None, tell: Any = lambda res
 
 def _all_agreed(group: Any, act: Callable[[], Any]) -> list[Any]:
     """Return the results of all ranks, or raise the first error of one in all of them."""
-    result, fault = None, ""
+    result, fault, interruption = None, "", None
     try:
         result = act()
     except (OSError, RuntimeError, ValueError, CheckpointException) as error:
         # told below, not raised here: the other ranks wait for this one in the gathering
         fault = f"rank {dist.get_rank(group)}: {error_message(error)}"
+        interruption = error if is_interruption(error) else None
     box: list[Any] = [None] * dist.get_world_size(group)
     dist.all_gather_object(box, (result, fault), group=group)
+    if interruption is not None:
+        raise interruption
     faults = [text for _, text in box if text]
     if faults:
         raise CheckpointError(faults[0])

@@ -242,14 +242,13 @@ class CombinedLoader:
 
     def __len__(self) -> int:
         sizes = [number_of_batches(loader) for loader in self.flattened]
-        if self.mode == "sequential":
-            size = sum(sizes)
-        else:
-            size = min(sizes) if self.mode == "min_size" else max(sizes)
-        if size == math.inf:
+        # in each mode a loader without length may be the one that ends the epoch, also the shortest
+        if math.inf in sizes:
             # a TypeError: `list(loader)` asks for a length hint, and ignores this error only
             raise TypeError("a combined loader has no length where one of its loaders has none")
-        return int(size)
+        if self.mode == "sequential":
+            return int(sum(sizes))
+        return int(min(sizes) if self.mode == "min_size" else max(sizes))
 
     def __iter__(self) -> Iterator[Any]:
         return self.iterate(lambda open_loader: open_loader())

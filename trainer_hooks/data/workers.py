@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import random
+import re
 import sys
 import traceback
 from contextlib import contextmanager, nullcontext
@@ -23,12 +24,18 @@ from trainer_hooks.data.generators import (
     reseed,
     restore_generators,
 )
+from trainer_hooks.errors import error_message
 from trainer_hooks.runtime import rng
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _SEED, _HAS_DRAWN, _HAS_STARTED, _IS_DROPPED = range(4)
+_WORKER_DEATH = re.compile(
+    r"DataLoader worker \(pid\S* [\d, ]+\) "
+    r"(?:is killed by signal: ([^.]+)|exited unexpectedly(?: with exit code (\d+))?)"
+)
+
 _KEEP_TORCH_SEEDS = -1
 """In place of a seed: the workers keep the random state that torch gave them."""
 
@@ -107,6 +114,40 @@ def spawn_advice(error: BaseException) -> str:
         "pickled copy of the data set and of collate_fn. Train under `if __name__ == '__main__':`, "
         "and define both at the top of a file that can be imported, not in a notebook, in a "
         "function or as a lambda; or pass num_workers=0"
+    )
+
+
+def explain_worker_death(error: BaseException) -> str:
+    """Return the cause and the cure of torch's error of a worker that died; empty for others.
+
+    torch raises it as a RuntimeError from its handler of SIGCHLD, in whatever hook or step the main
+    process is at that moment, or as the next batch is fetched.
+    """
+    died = None
+    cause: BaseException | None = error
+    # an error of the fetch has that of the handler as its cause, which says how the worker ended
+    while cause is not None:
+        died = _WORKER_DEATH.search(error_message(cause)) or died
+        cause = cause.__cause__
+    if died is None:
+        return ""
+    signal_name, code = died.groups()
+    memory = (
+        "The system kills a process where memory runs out: take a smaller num_workers, "
+        "prefetch_factor or batch size, or keep less in the data set."
+    )
+    look = "Pass num_workers=0 to see where it ends."
+    if signal_name is not None:
+        how = f"was ended by a signal ({signal_name})"
+        cure = memory if signal_name.startswith("Killed") else look
+    elif code is not None:
+        how, cure = f"ended with exit code {code}", look
+    else:  # torch found it gone before it was told of its end
+        how, cure = "ended too early", f"{memory} {look}"
+    return (
+        f"a worker process of a DataLoader {how}. torch raises this wherever the main process is "
+        "at that moment: a hook, callback or batch that is named here is not at fault, and a "
+        f"checkpoint that was being written is not there. {cure}"
     )
 
 

@@ -108,6 +108,46 @@ def combined_in_validation(x):
     return _seen(x, x.CombinedLoader(_parts(x), mode="max_size"), "validate")
 
 
+@differs(
+    '`CombinedLoader(mode="min_size")` of loaders of which one has no length',
+    length=("none", error("TypeError")),
+    count=(3, "inf"),
+    validations=(0, 2),
+    interval=("none", error("ValueError")),
+)
+def combined_with_a_loader_without_length(x):
+    """The loader without a length is the shorter one."""
+
+    def fit(**options):
+        seen = {"validations": 0, "steps": 0}
+
+        class Net(x.Net):
+            def on_train_start(self):
+                seen["count"] = self.trainer.num_training_batches
+
+            def training_step(self, batch, batch_idx):
+                seen["steps"] += 1
+                return self.cost(batch[0])
+
+            def validation_step(self, batch, batch_idx):
+                seen["validations"] += 1
+
+        loaders = x.CombinedLoader([x.loader(3), _iter_only(x)], mode="min_size")
+        x.trainer(max_epochs=2, **options).fit(Net(), loaders, x.loader(1))
+        return seen
+
+    def length():
+        loaders = x.CombinedLoader([x.loader(3), _iter_only(x)], mode="min_size")
+        iter(loaders)
+        return len(loaders)
+
+    return {
+        "length": x.error(length),
+        "interval": x.error(lambda: fit(val_check_interval=0.5)),
+        "limit": x.error(lambda: fit(limit_train_batches=0.5)),
+    } | fit()
+
+
 def combined_lengths(x):
     """The length in each mode, and an unknown mode."""
 

@@ -18,6 +18,7 @@ from trainer_hooks.checkpoint.paths import is_inside, is_remote, require_local
 from trainer_hooks.context.context import RunContext, StepCalls
 from trainer_hooks.context.run_state import TrainerFn, TrainerStatus
 from trainer_hooks.data.data_hooks import BatchTransfer, defines
+from trainer_hooks.data.workers import explain_worker_death
 from trainer_hooks.errors import (
     OptionError,
     StopTraining,
@@ -279,6 +280,8 @@ class TrainerRun:
         """
         self._error = error
         note_group_twice(error, self.core.training.optimization)
+        if explanation := explain_worker_death(error):
+            add_note(error, explanation)
         if self.core.state.stage == "train":  # a validation is run again from its start
             self.core.broken_off = hook_broken_off(error)
         if self._distributed_run is not None:
