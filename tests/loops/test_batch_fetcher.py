@@ -39,7 +39,9 @@ def test_workers_end_with_the_batches_of_an_epoch(bare, tiny) -> None:
         ("run", "on_train_batch_start"),
     ],
 )
-def test_workers_end_with_a_run_that_an_error_ends(bare, tiny, stage, hook, error) -> None:
+def test_workers_end_with_a_run_that_an_error_ends(
+    bare, tiny, tmp_path, stage, hook, error
+) -> None:
     """None is left to the garbage collector, with which torch waits 5 s for each."""
 
     class Raises(Callback):
@@ -56,7 +58,8 @@ def test_workers_end_with_a_run_that_an_error_ends(bare, tiny, stage, hook, erro
         elif stage == "validate":
             bare(Raises()).validate(tiny(), loader())
         else:
-            with Run(tiny(), callbacks=[Raises()], accelerator="cpu", plugins=False) as run:
+            where = {"default_root_dir": tmp_path, "accelerator": "cpu", "plugins": False}
+            with Run(tiny(), callbacks=[Raises()], **where) as run:
                 for _ in run.epochs():
                     for _ in run.batches(loader()):
                         pass

@@ -112,6 +112,7 @@ class ProcessGroup(Processes):
             training = dist.new_group(backend="gloo", timeout=timeout) if is_on_host else None
             patience = self.options.patience.total_seconds()
             watchdog = RankWatchdog(_attempt_store(group), self.topology, patience)
+            atexit.register(watchdog.join)  # before `stop`: the last registered is called first
             _GROUPS[world] = group, training, watchdog
             if self._launched is not None:
                 self._launched.watch(watchdog.report_rank_failure)

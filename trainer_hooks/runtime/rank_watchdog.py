@@ -130,6 +130,15 @@ class RankWatchdog:
             # not for long: the thread may be inside a call to the store
             self._thread.join(_POLL_S)
 
+    def join(self) -> None:
+        """Wait for the thread as the process exits: one inside of a call to the store aborts it.
+
+        Python ends a daemon thread as that comes back from C++, which takes this for an error.
+        """
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join(_EXIT_S)
+
     def report_failure(self, error: BaseException) -> None:
         """Report the error of this rank to the others; only the first report is kept."""
         self._has_failed.set()
