@@ -435,6 +435,11 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "goes to the loggers once, at the first step that is logged after it",
         ),
         (
+            "The x axis of a validation inside an unfinished accumulation window",
+            "is the index of that window",
+            "is the index of the last finished one, as `global_step` counts finished steps",
+        ),
+        (
             "`on_step=True` with a metric object that was only updated",
             "gives no step value",
             "gives its value over the epoch so far",
