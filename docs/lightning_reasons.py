@@ -493,6 +493,14 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             ),
         ),
         (
+            "A resume with more `max_steps`, at an epoch's end that `max_steps` made early",
+            "continues that epoch with the first batches of a loader that starts again",
+            (
+                "begins the next epoch, as a second `fit` does in both; from a checkpoint of a "
+                "batch (`every_n_train_steps`) it continues the epoch with its next batch"
+            ),
+        ),
+        (
             "A resume inside an epoch",
             "loaders start again, and random numbers are not restored",
             "continues with the next batch, bit for bit",

@@ -47,12 +47,32 @@ _COUNTS = {"epoch": "epoch", "global_step": "step"}
 _LIMITS = ("max_epochs", "max_steps", "max_duration")
 
 
-def log_resume(training: TrainingState, report: LoadReport, path: str) -> None:
-    """Log the position at which a training resumes, and how many callback states were restored."""
+def log_resume(
+    training: TrainingState, report: LoadReport, path: str, epoch_length: int | float
+) -> None:
+    """Log the position at which a training resumes, and how many callback states were restored.
+
+    Args:
+        training: the restored state.
+        report: the callback states that were restored.
+        path: the checkpoint.
+        epoch_length: the number of batches of its epoch, infinity if unknown.
+    """
     states = f"callback states restored: {len(report.restored)}"
     if report.upgraded:
         states += f", upgraded: {len(report.upgraded)}"
     log.info("resuming from %r at %s (%s)", shown_path(path), _place_of(training), states)
+    progress = training.progress
+    is_over = progress.stage not in (EpochStage.BETWEEN, EpochStage.BATCHES)
+    if is_over and 0 < progress.batches_in_epoch < epoch_length < math.inf:
+        log.info(
+            "epoch %d was ended after %d of its %d batches, and the others are left out: to go on "
+            "inside an epoch, resume from a checkpoint that was saved after a batch, as by "
+            "ModelCheckpoint(every_n_train_steps=...)",
+            progress.epochs_completed,
+            progress.batches_in_epoch,
+            epoch_length,
+        )
 
 
 def log_loaded(fn: str, checkpoint: Mapping[str, Any], path: str) -> None:
