@@ -364,6 +364,11 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "goes on with the states of its optimizers and schedulers",
         ),
         (
+            "`estimated_stepping_batches` in a `fit` after one that was left inside an epoch",
+            "does not count the steps of the epoch that begins again",
+            "counts those made before, too; the epoch begins again in both",
+        ),
+        (
             "`test`, `validate`, `predict` without a model, after a fit that saved nothing",
             "an error",
             (

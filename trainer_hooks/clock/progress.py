@@ -39,6 +39,8 @@ class Progress:
         steps_completed: optimizer steps, over all optimizers (`global_step`).
         batches_stepped: completed accumulation windows. Minus one, it is the x axis of logged
             values in a fit (`present_step`). The name is the key in checkpoints.
+        windows_repeated: of those, the ones in epochs that were left, and begun again from their
+            start.
         microbatch_size: samples of a microbatch that `microbatch_size="auto"` chose, or 0.
         samples_completed: samples of the completed batches, as the module counts them.
         tokens_completed: tokens of the completed batches, as the module counts them.
@@ -61,6 +63,7 @@ class Progress:
     is_batch_open: bool = False
     steps_completed: int = 0
     batches_stepped: int = 0
+    windows_repeated: int = 0
     microbatch_size: int = 0
     samples_completed: int = 0
     tokens_completed: int = 0
@@ -144,8 +147,14 @@ class Progress:
         self.batches_in_window = 0
         self.has_gradients = False
 
-    def abandon_epoch(self) -> None:
-        """Go back to the start of the current epoch; counts over all epochs stay."""
+    def abandon_epoch(self, window: int) -> None:
+        """Go back to the start of the current epoch; counts over all epochs stay.
+
+        Args:
+            window: batches of an accumulation window in it.
+        """
+        # rounded up, as in `estimate_steps`: the last window of an epoch may not be full
+        self.windows_repeated += -((self.batches_in_window - self.batches_in_epoch) // window)
         self.abandon_window()
         self.batches_in_epoch = 0
         self.stage = EpochStage.BETWEEN

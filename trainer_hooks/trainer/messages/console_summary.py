@@ -75,6 +75,30 @@ def log_resume(
         )
 
 
+def log_repeated_epoch(core: TrainerCore, trainer: Trainer) -> None:
+    """Log that an epoch, inside which the last fit was broken off, begins again.
+
+    Args:
+        core: the core of the trainer whose fit begins.
+        trainer: the trainer.
+    """
+    progress = core.training.progress
+    if not progress.batches_in_epoch or core.is_trial or not trainer.is_global_zero:
+        return
+    newest = core.training.newest_path
+    if newest and not _lost(core.training):
+        way = f"pass ckpt_path={shown_path(newest)!r}"
+    else:
+        way = "call save_checkpoint(path) first, and pass ckpt_path=path"
+    log.info(
+        "epoch %d was left after %s: it begins again, and trains what it has trained once more; "
+        "to go on inside it, %s",
+        progress.epochs_completed,
+        count_with_noun(progress.batches_in_epoch, "batch"),
+        way,
+    )
+
+
 def log_loaded(fn: str, checkpoint: Mapping[str, Any], path: str) -> None:
     """Log which checkpoint an evaluation or prediction has taken its weights from."""
     counts = (f"{unit} {checkpoint[key]}" for key, unit in _COUNTS.items() if key in checkpoint)
