@@ -169,8 +169,12 @@ class Progress:
     def state_dict(self) -> dict[str, Any]:
         """Return the counters as plain data."""
         # a plain str: a checkpoint that holds an Enum could not be loaded safely
-        state = {name: getattr(self, name) for name in _SAVED}
+        state = {counter.name: getattr(self, counter.name) for counter in fields(self)}
         state["stage"] = str(self.stage)
+        del state["is_restored"]
+        # format 4 began without this count, and few trainings have any
+        if not self.windows_repeated:
+            del state["windows_repeated"]
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -181,6 +185,7 @@ class Progress:
         # before the counters are set: an unknown one raises and leaves them as they are
         epoch_stage = EpochStage(state_dict.get("stage", self.stage))
         validates, saves = self.is_validation_requested, self.is_checkpoint_requested
+        self.windows_repeated = 0
         for counter in fields(self):
             if counter.name in state_dict:
                 # as the type of the counter: a wrong one would fail far from here
@@ -189,7 +194,3 @@ class Progress:
         self.stage = epoch_stage
         self.is_validation_requested |= validates
         self.is_checkpoint_requested |= saves
-
-
-_SAVED = tuple(counter.name for counter in fields(Progress) if counter.name != "is_restored")
-"""The counters that a checkpoint holds."""
