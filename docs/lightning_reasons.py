@@ -364,6 +364,11 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "goes on with the states of its optimizers and schedulers",
         ),
         (
+            "`estimated_stepping_batches` in a `fit` after one that was left inside an epoch",
+            "does not count the steps of the epoch that begins again",
+            "counts those made before, too; the epoch begins again in both",
+        ),
+        (
             "`test`, `validate`, `predict` without a model, after a fit that saved nothing",
             "an error",
             (
@@ -435,6 +440,11 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "goes to the loggers once, at the first step that is logged after it",
         ),
         (
+            "The x axis of a validation inside an unfinished accumulation window",
+            "is the index of that window",
+            "is the index of the last finished one, as `global_step` counts finished steps",
+        ),
+        (
             "`on_step=True` with a metric object that was only updated",
             "gives no step value",
             "gives its value over the epoch so far",
@@ -485,6 +495,14 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             (
                 "take the files of [the same run](checkpoints.md#several-runs-in-one-folder) of an "
                 "earlier process; where there are those of other runs alone, an error names them"
+            ),
+        ),
+        (
+            "A resume with more `max_steps`, at an epoch's end that `max_steps` made early",
+            "continues that epoch with the first batches of a loader that starts again",
+            (
+                "begins the next epoch, as a second `fit` does in both; from a checkpoint of a "
+                "batch (`every_n_train_steps`) it continues the epoch with its next batch"
             ),
         ),
         (
@@ -671,7 +689,7 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ),
         (
             "`lr_find(...).suggestion()`",
-            "is where the loss falls most for the rate's own growth, which favours the lowest rates",
+            "is where the loss falls most by the growth of the rate, which favours low rates",
             "is where the loss falls most from one rate to the next",
         ),
         ("Ctrl-C", "raises `SystemExit`", "raises `KeyboardInterrupt`, after the batch"),

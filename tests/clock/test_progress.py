@@ -56,6 +56,26 @@ def test_complete_epoch_counts_it() -> None:
     assert progress == Progress(epochs_completed=1, batches_completed=4, batches_in_last_epoch=4)
 
 
+def test_an_epoch_that_is_abandoned_counts_its_windows_as_repeated() -> None:
+    """A state without that count, as most have, sets it to none."""
+    progress = Progress()
+    plain = progress.state_dict()
+    assert "windows_repeated" not in plain
+    for _ in range(2):
+        progress.begin_epoch()
+        for closes_window in (False, False, True, False):
+            progress.count_batch(closes_window)
+        progress.abandon_epoch(3)
+    assert (progress.windows_repeated, progress.batches_completed) == (2, 8)
+    assert (progress.batches_in_epoch, progress.batches_in_window) == (0, 0)
+    assert progress.stage is EpochStage.BETWEEN
+    restored = Progress()
+    restored.load_state_dict(progress.state_dict())
+    assert restored.windows_repeated == 2
+    restored.load_state_dict(plain)
+    assert restored.windows_repeated == 0
+
+
 def test_state_survives_a_json_round_trip() -> None:
     """The state is plain data: what comes back through JSON restores every counter."""
     counters = [field.name for field in fields(Progress) if field.type == "int"]

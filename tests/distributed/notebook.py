@@ -57,12 +57,16 @@ def interrupt(trainer):
 
 
 for name, rank, act in (("fail", 1, fail), ("kill", 1, kill), ("interrupt", 0, interrupt)):
-    part, before = Net(), None
-    before = weights(part)
+    part = Net()
+    before, breaks = weights(part), trainer(At(rank, act))
     try:
-        trainer(At(rank, act)).fit(part, loader())
+        breaks.fit(part, loader())
     except BaseException as error:
         notes = getattr(error, "__notes__", [])
         found[name] = [type(error).__name__, "\n".join([str(error), *notes])]
     found[f"{name} moved"] = weights(part) != before
+    found[f"{name} at"] = [breaks.current_epoch, breaks.global_step]
+# at the start of the epoch it would be interrupted once more
+breaks.fit(part, loader())
+found["after interrupt"] = [breaks.current_epoch, breaks.global_step]
 Path(sys.argv[1], "found.json").write_text(json.dumps(found))

@@ -48,7 +48,7 @@ def test_evaluations_return_what_rank_zero_found(cells):
 
 
 def test_an_error_of_a_process_is_the_callers(cells):
-    """The notebook survives an error, a kill and Ctrl-C, and learns the rank."""
+    """The notebook survives an error, a kill and Ctrl-C, after which a fit goes on where it was."""
     found, _ = cells
     kind, text = found["fail"]
     assert (kind, "in rank 1 of 2" in text) == ("ValueError", True)
@@ -60,3 +60,5 @@ def test_an_error_of_a_process_is_the_callers(cells):
     assert [found[f"{name} moved"] for name in ("fail", "kill", "interrupt")] == [
         False, False, True,
     ]  # fmt: skip
+    assert found["fail at"] == found["kill at"] == [0, 0]
+    assert found["after interrupt"] == [1, 8]

@@ -177,6 +177,41 @@ def test_the_steps_are_known_in_setup() -> None:
     assert asked == ["train_dataloader", trainer.global_step]
 
 
+class Breaks(Callback):
+    """End the fit with an error after some batches, once."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx) -> None:
+        if trainer.clock.batches == self.at:
+            self.at = -1
+            raise ValueError("broken")
+
+
+@pytest.mark.parametrize("options", [{}, {"accumulate_grad_batches": 3}, {"max_steps": 9}], ids=str)
+def test_the_steps_of_an_epoch_that_begins_again_are_known(options, tmp_path) -> None:
+    """They count once more in the fit after an error, and in a resume from its checkpoint."""
+    asked = []
+
+    class Counts(Words):
+        def on_train_start(self):
+            asked.append(self.trainer.estimated_stepping_batches)
+
+    options = {**QUIET_OPTIONS, "max_epochs": 3, **options}
+    trainer = Trainer(callbacks=[Breaks(7), Saver(tmp_path)], **options)
+    module = Counts()
+    with pytest.raises(ValueError, match="broken"):
+        trainer.fit(module, batches())
+    trainer.fit(module, batches())
+    resumed = Trainer(**options)
+    resumed.fit(Counts(), batches(), ckpt_path=tmp_path / "8.ckpt")
+    usual, *later = asked
+    assert later == [trainer.global_step] * 2 == [resumed.global_step] * 2
+    more = 1 if "accumulate_grad_batches" in options else 3
+    assert later[0] == usual + (0 if "max_steps" in options else more)
+
+
 def test_an_error_after_the_steps_were_asked_for_in_setup_is_the_one_raised() -> None:
     """A run that ends before it has validation loaders keeps its error."""
 

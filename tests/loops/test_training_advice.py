@@ -251,6 +251,29 @@ def test_a_schedule_over_all_steps_that_is_stepped_by_epochs(make, options, step
     assert '{"scheduler": scheduler, "interval": "step"}' in message
 
 
+@pytest.mark.parametrize(("total", "is_told"), [(15, True), (16, False)])
+def test_a_one_cycle_without_steps_for_an_epoch_that_begins_again(total, is_told) -> None:
+    """It is planned for the steps of the fit, of which two are made once more."""
+    module = Scheduled(lambda o: OneCycleLR(o, 0.1, total_steps=total), "step")
+
+    def interrupt(trainer, module, outputs, batch, batch_idx):
+        if trainer.global_step == 7:
+            raise KeyboardInterrupt
+
+    trainer = Trainer(
+        max_epochs=3, callbacks=[LambdaCallback(on_train_batch_end=interrupt)], **QUIET_OPTIONS
+    )
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(module, DATA)
+    with warnings.catch_warnings(record=True) as caught, pytest.raises(ValueError, match="of tot"):
+        warnings.simplefilter("always", TrainerHooksAdvice)
+        trainer.fit(module, DATA)
+    told = [str(w.message) for w in caught if issubclass(w.category, TrainerHooksAdvice)]
+    assert len(told) == is_told
+    assert all("for 15 steps, and raises after them: this training makes 17" in t for t in told)
+    assert trainer.estimated_stepping_batches == 17
+
+
 # --- eval mode, and a name in the place of self.log ---
 
 

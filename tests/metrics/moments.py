@@ -16,7 +16,9 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-SCENARIOS = ("both", "defaults", "step", "loaders", "accumulate", "metrics", "test")
+SCENARIOS = (
+    "both", "defaults", "step", "loaders", "accumulate", "metrics", "test", "unread", "sanity",
+)  # fmt: skip
 HOOKS = [
     "on_train_start", "on_train_epoch_start", "on_train_batch_start", "on_before_backward",
     "on_after_backward", "on_before_optimizer_step", "on_train_batch_end", "on_train_epoch_end",
@@ -25,6 +27,13 @@ HOOKS = [
     "on_validation_end", "on_test_start", "on_test_batch_end", "on_test_epoch_end", "on_test_end",
 ]  # fmt: skip
 REFUSED = ("on_train_end", "on_validation_end", "on_test_end")
+# in the scenario "unread" nobody reads in the other hooks: a value that was read is visible
+READ = {
+    "on_train_batch_start", "on_train_batch_end", "on_validation_batch_end", "on_validation_end",
+    "on_train_epoch_end", "on_train_end", "after fit",
+}  # fmt: skip
+LOGS_IN_EACH_HOOK = ("defaults", "unread")
+SEVERAL_LOADERS = ("loaders", "sanity")
 
 
 def module_of(base: type, scenario: str, snap: Any) -> Any:  # noqa: C901 - a table of cases
@@ -43,7 +52,7 @@ def module_of(base: type, scenario: str, snap: Any) -> Any:  # noqa: C901 - a ta
         def training_step(self, batch: Any, batch_idx: int) -> Any:
             snap("training_step")
             value = batch.mean()
-            if scenario == "defaults":
+            if scenario in LOGS_IN_EACH_HOOK:
                 self.log("in_training_step", value)
             elif scenario == "step":
                 self.log("step", 100.0 + batch_idx)
@@ -77,7 +86,7 @@ def module_of(base: type, scenario: str, snap: Any) -> Any:  # noqa: C901 - a ta
             self.log(f"{stage}_two", batch.mean(), prog_bar=True, on_step=True, on_epoch=True)
             self.log(f"{stage}_default", batch.mean())
             self.log(f"{stage}_hidden", batch.mean(), logger=False)
-            if scenario == "loaders":
+            if scenario in SEVERAL_LOADERS:
                 self.log(f"of_{dataloader_idx}", float(batch.sum()), add_dataloader_idx=False)
             snap(f"{stage}_step, after")
 
@@ -87,8 +96,8 @@ def module_of(base: type, scenario: str, snap: Any) -> Any:  # noqa: C901 - a ta
     def hook(name: str) -> Any:
         def method(self: Any, *args: Any, **kwargs: Any) -> None:
             snap(name)
-            is_late = scenario == "both" and name.endswith("epoch_end")
-            if name not in REFUSED and (scenario == "defaults" or is_late):
+            is_late = scenario in ("both", "sanity") and name.endswith("epoch_end")
+            if name not in REFUSED and (scenario in LOGS_IN_EACH_HOOK or is_late):
                 self.log(f"in_{name}", 7.0, prog_bar=True)
                 snap(f"{name}, after")
 
@@ -110,6 +119,8 @@ def moments(scenario: str, base: type, trainer_class: Any, logger: Any) -> list[
 
     def snap(moment: str) -> None:
         nonlocal handed
+        if scenario == "unread" and moment not in READ:
+            return
         for step, metrics in logger.seen[handed:]:
             found.append([step, dict(sorted((k, rounded(v)) for k, v in metrics.items()))])
         handed = len(logger.seen)
@@ -136,14 +147,13 @@ def moments(scenario: str, base: type, trainer_class: Any, logger: Any) -> list[
         enable_progress_bar=False,
         enable_model_summary=False,
         accelerator="cpu",
-        # Lightning hides the values of several loaders in a sanity check, those of one it shows
         num_sanity_val_steps=0 if scenario == "loaders" else 1,
         accumulate_grad_batches=2 if scenario == "accumulate" else 1,
     )
     # five batches of four, the last of two
     data = torch.arange(18.0).repeat_interleave(2).reshape(18, 2)
     train, val = DataLoader(data, batch_size=4), DataLoader(data[:6], batch_size=4)
-    vals = {"a": val, "b": train} if scenario == "loaders" else val
+    vals = {"a": val, "b": train} if scenario in SEVERAL_LOADERS else val
     module = module_of(base, scenario, snap)
     trainer.fit(module, train, vals)
     snap("after fit")
@@ -163,8 +173,8 @@ def rounded(value: Any) -> float:
 
 def main() -> None:
     """Write down Lightning's side."""
-    import lightning.pytorch as pl
-    from lightning.pytorch.loggers.logger import Logger
+    import pytorch_lightning as pl
+    from pytorch_lightning.loggers.logger import Logger
 
     class Memory(Logger):
         name, version = "memory", 0

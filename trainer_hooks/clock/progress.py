@@ -39,6 +39,8 @@ class Progress:
         steps_completed: optimizer steps, over all optimizers (`global_step`).
         batches_stepped: completed accumulation windows. Minus one, it is the x axis of logged
             values in a fit (`present_step`). The name is the key in checkpoints.
+        windows_repeated: of those, the ones in epochs that were left, and begun again from their
+            start.
         microbatch_size: samples of a microbatch that `microbatch_size="auto"` chose, or 0.
         samples_completed: samples of the completed batches, as the module counts them.
         tokens_completed: tokens of the completed batches, as the module counts them.
@@ -61,6 +63,7 @@ class Progress:
     is_batch_open: bool = False
     steps_completed: int = 0
     batches_stepped: int = 0
+    windows_repeated: int = 0
     microbatch_size: int = 0
     samples_completed: int = 0
     tokens_completed: int = 0
@@ -144,8 +147,14 @@ class Progress:
         self.batches_in_window = 0
         self.has_gradients = False
 
-    def abandon_epoch(self) -> None:
-        """Go back to the start of the current epoch; counts over all epochs stay."""
+    def abandon_epoch(self, window: int) -> None:
+        """Go back to the start of the current epoch; counts over all epochs stay.
+
+        Args:
+            window: batches of an accumulation window in it.
+        """
+        # rounded up, as in `estimate_steps`: the last window of an epoch may not be full
+        self.windows_repeated += -((self.batches_in_window - self.batches_in_epoch) // window)
         self.abandon_window()
         self.batches_in_epoch = 0
         self.stage = EpochStage.BETWEEN
@@ -160,8 +169,12 @@ class Progress:
     def state_dict(self) -> dict[str, Any]:
         """Return the counters as plain data."""
         # a plain str: a checkpoint that holds an Enum could not be loaded safely
-        state = {name: getattr(self, name) for name in _SAVED}
+        state = {counter.name: getattr(self, counter.name) for counter in fields(self)}
         state["stage"] = str(self.stage)
+        del state["is_restored"]
+        # format 4 began without this count, and few trainings have any
+        if not self.windows_repeated:
+            del state["windows_repeated"]
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -172,6 +185,7 @@ class Progress:
         # before the counters are set: an unknown one raises and leaves them as they are
         epoch_stage = EpochStage(state_dict.get("stage", self.stage))
         validates, saves = self.is_validation_requested, self.is_checkpoint_requested
+        self.windows_repeated = 0
         for counter in fields(self):
             if counter.name in state_dict:
                 # as the type of the counter: a wrong one would fail far from here
@@ -180,7 +194,3 @@ class Progress:
         self.stage = epoch_stage
         self.is_validation_requested |= validates
         self.is_checkpoint_requested |= saves
-
-
-_SAVED = tuple(counter.name for counter in fields(Progress) if counter.name != "is_restored")
-"""The counters that a checkpoint holds."""

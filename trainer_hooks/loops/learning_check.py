@@ -9,7 +9,7 @@ from torch.nn.parameter import is_lazy
 from trainer_hooks._log import warn
 from trainer_hooks.errors import TrainerHooksAdvice
 from trainer_hooks.loops.train_step import ENDLESS_LOADER_LIMIT
-from trainer_hooks.loops.training_advice import TrainingAdvice
+from trainer_hooks.loops.training_advice import TrainingAdvice, advise_on_repeated_steps
 
 if TYPE_CHECKING:
     from torch.nn import Parameter
@@ -69,6 +69,8 @@ class LearningCheck:
         if not context.training.progress.batches_completed:
             self._advice = TrainingAdvice(context)
             self._advice.start()
+        else:
+            advise_on_repeated_steps(context)
 
     def begin_batches(self) -> None:
         """Note the modes as the batches of the first epoch begin."""

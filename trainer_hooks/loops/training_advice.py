@@ -215,6 +215,27 @@ class TrainingAdvice:
         return {id(parameter) for group in self._groups() for parameter in group["params"]}
 
 
+def advise_on_repeated_steps(context: RunContext) -> None:
+    """Warn of a `OneCycleLR` that was planned before an epoch was left that begins again.
+
+    It raises at a step beyond its last one, at the end of the training.
+    """
+    repeated = context.training.progress.windows_repeated
+    for config in context.training.optimization.schedulers if repeated else ():
+        scheduler, total = config.scheduler, context.trainer.estimated_stepping_batches
+        has_each_step = config.interval == "step" and config.frequency == 1
+        if not (has_each_step and isinstance(scheduler, OneCycleLR)):
+            continue
+        if scheduler.total_steps + repeated == total:
+            warn(
+                f"OneCycleLR of {type(context.module).__qualname__}.configure_optimizers is "
+                f"planned for {scheduler.total_steps} steps, and raises after them: this training "
+                f"makes {total}, as it was left inside an epoch that begins again. To go on inside "
+                "the epoch, call save_checkpoint(path) first, and pass ckpt_path=path.",
+                TrainerHooksAdvice,
+            )
+
+
 def _version(parameters: list[Parameter]) -> int:
     """Return a number that grows with each change of a parameter in place."""
     return sum(parameter._version for parameter in parameters)  # noqa: SLF001 - torch's name

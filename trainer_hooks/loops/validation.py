@@ -72,8 +72,10 @@ class FitValidation:
             return
         context.state.stage = RunningStage.SANITY_CHECKING
         # the sanity check must leave no trace: with or without it the training gives the same
-        # weights
-        with context.state_registry.rolled_back(), context.training.metrics.isolated():
+        # weights. As in Lightning, readers see what it has of a single loader, and not of several
+        has_several = len(data.evaluation["validate"].loaders) > 1
+        isolated = context.training.metrics.isolated(hides_loaders=has_several)
+        with context.state_registry.rolled_back(), isolated:
             hooks.on_sanity_check_start(trainer, module)
             EvaluationLoop(context, "validate").run(None if limit < 0 else limit)
             hooks.on_sanity_check_end(trainer, module)

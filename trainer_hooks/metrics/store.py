@@ -120,7 +120,7 @@ class MetricStore:
         self._objects = LoaderObjects()
         self._suffix = ""
         self._keeps: Callable[[str], bool] | None = None
-        self._is_held = False
+        self._is_held = self._hides_loaders = False
         self._sized_batch: Any = None
         self._table = (self.scope, 0)
         self._first_sizes: dict[tuple[LogScope, int], tuple[int, ...]] = {}
@@ -138,6 +138,7 @@ class MetricStore:
         suffix: str = "",
         is_held: bool = False,
         keeps: Callable[[str], bool] | None = None,
+        publishes: bool = True,
     ) -> None:
         """Set the scope from which `log` is called from now on.
 
@@ -147,15 +148,17 @@ class MetricStore:
             suffix: added to names to distinguish several loaders.
             is_held: whether no reader sees the values before the epoch's end.
             keeps: returns whether values of a name are kept; values of other names are dropped.
+            publishes: whether readers get the values of the scope that is left. If not, they get
+                them as soon as it is entered again.
         """
-        before, aggregators = self._entered
-        if scope in _BATCH_SCOPES and before in scope.family and before not in _BATCH_SCOPES:
+        if scope in _BATCH_SCOPES and self._entered[0] not in _BATCH_SCOPES:
             # as in Lightning: what the hooks of the start have logged is read from the epoch's end
             # on, unless one of them has read it
-            for aggregator in aggregators.values():
+            for aggregator in self._aggregators_of(scope.family[1]):
                 aggregator.unread &= ~FOR_READERS
-        # of the scope that is left, before its table is out of reach
-        self._publish_unread()
+        if publishes:
+            # of the scope that is left, before its table is out of reach
+            self._publish_unread()
         self._is_held = is_held
         self.scope = scope
         self.batch = None
@@ -404,7 +407,10 @@ class MetricStore:
             # the whole family: evaluation loaders were left for this exchange of the ranks
             scopes = scopes[0].family
             self.rank_reducer.reduce_epoch(self, scopes)
+        hidden = self._hidden_aggregators()
         for aggregator in self._aggregators_of(*scopes):
+            if aggregator in hidden:
+                continue
             if aggregator.on_epoch and aggregator.has_values and not aggregator.is_lost:
                 self._publish(aggregator, aggregator.epoch_key, aggregator.reduce())
 
@@ -416,6 +422,8 @@ class MetricStore:
         if self.rank_reducer is not None:
             return  # the ranks reduce all loaders in one exchange, at the end of the evaluation
         self._publish_unread()
+        if self._hides_loaders:
+            return
         for aggregator in aggregators:
             if aggregator.on_epoch and aggregator.has_values:
                 self._publish(aggregator, aggregator.epoch_key, aggregator.reduce())
@@ -434,7 +442,7 @@ class MetricStore:
         for_loggers: dict[str, Tensor] = {}
         others: dict[str, Tensor] = {}
         self._publish_unread()
-        aggregators = self._aggregators_of(*scopes)
+        aggregators, hidden = self._aggregators_of(*scopes), self._hidden_aggregators()
         for aggregator in aggregators:
             if aggregator.is_lost:
                 warn(
@@ -446,7 +454,8 @@ class MetricStore:
                 )
             elif aggregator.on_epoch and aggregator.has_values:
                 value = aggregator.reduce()
-                self._publish(aggregator, aggregator.epoch_key, value)
+                if aggregator not in hidden:
+                    self._publish(aggregator, aggregator.epoch_key, value)
                 (for_loggers if aggregator.logger else others)[aggregator.epoch_key] = value
         # after all are reduced: one metric object may be logged under several names, and a reset
         # clears it for all of them
@@ -455,6 +464,10 @@ class MetricStore:
         if LogScope.EVALUATION in scopes:
             self._objects = LoaderObjects()
         return for_loggers, others
+
+    def _hidden_aggregators(self) -> list[MetricAggregator]:
+        """Return the aggregators whose reductions no reader sees."""
+        return self._aggregators_of(LogScope.EVALUATION) if self._hides_loaders else []
 
     def _publish_unread(self) -> None:
         """Put the values that are new since the last time where callbacks and bars read them."""
@@ -506,12 +519,18 @@ class MetricStore:
             self._objects = LoaderObjects()
 
     @contextmanager
-    def isolated(self) -> Iterator[None]:
-        """Undo at the end of the `with` block all changes by an evaluation inside it."""
+    def isolated(self, *, hides_loaders: bool = False) -> Iterator[None]:
+        """Undo at the end of the `with` block all changes by an evaluation inside it.
+
+        Args:
+            hides_loaders: whether no reader sees the reductions of its loaders.
+        """
         before, evaluated = self.latest(), dict(self.evaluated)
+        self._hides_loaders = hides_loaders
         try:
             yield
         finally:
+            self._hides_loaders = False
             self._publish_unread()
             self.drop(LogScope.EVALUATION, LogScope.EVALUATION_EPOCH)
             self.set_latest(before)

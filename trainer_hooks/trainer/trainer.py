@@ -1097,13 +1097,14 @@ class Trainer:
 
         If the number cannot be known it is infinite, and a warning gives the reason. In `setup` of
         a fit the property makes the training loader, so either all ranks must read it there, or
-        none.
+        none. After `setup` it includes the steps of an epoch that was left and begins again.
         """
         context = self._core.context
         if context is not None and context.data.stream is None and context.data.load_training:
             context.data.load_training()
         plan, length = self._core.plan, self.num_training_batches
-        steps = estimate_steps(plan, length, self._sample_counts(length))
+        repeated = self._core.training.progress.windows_repeated
+        steps = estimate_steps(plan, length, self._sample_counts(length), repeated)
         if steps == math.inf:
             warn(
                 "trainer.estimated_stepping_batches is infinite: "

@@ -96,6 +96,55 @@ def resume_inside_an_epoch(x):
     }  # fmt: skip
 
 
+@differs(
+    "A resume with more `max_steps`, at an epoch's end that `max_steps` made early",
+    at_the_end=(
+        [[0, 3, 0], [1, 0, 0], [1, 1, 1], [1, 2, 2]],
+        [[1, 0, 0], [1, 1, 1], [1, 2, 2], [1, 3, 3]],
+    ),
+    inside=(
+        [[0, 3, 0], [1, 0, 0], [1, 1, 1], [1, 2, 2]],
+        [[0, 3, 3], [1, 0, 0], [1, 1, 1], [1, 2, 2]],
+    ),
+)
+def resume_with_more_steps(x):
+    """The epochs, numbers and data of the batches after a run that `max_steps` ended early.
+
+    It is resumed from a checkpoint of its end, from one of its last batch, and by a second fit.
+    """
+
+    class Net(x.Net):
+        def __init__(self):
+            super().__init__()
+            self.seen = []
+
+        def training_step(self, batch, batch_idx):
+            # each sample of `x.loader` is a tenth more than the one before
+            number = round(float(batch[0, 0]) * 10)
+            self.seen.append([self.current_epoch, batch_idx, number])
+            return super().training_step(batch, batch_idx)
+
+    def resumed(**options):
+        saver = x.callbacks.ModelCheckpoint(x.folder / str(len(options)), **options)
+        checkpoints = {"enable_checkpointing": True}
+        limits = {"max_epochs": -1, "max_steps": 3}
+        x.trainer(saver, **limits, **checkpoints).fit(Net(), x.loader(4, size=1))
+        module = Net()
+        trainer = x.trainer(max_epochs=-1, max_steps=7)
+        trainer.fit(module, x.loader(4, size=1), ckpt_path=saver.best_model_path)
+        return module.seen
+
+    module, trainer = Net(), x.trainer(max_epochs=-1, max_steps=3)
+    trainer.fit(module, x.loader(4, size=1))
+    trainer.fit_loop.epoch_loop.max_steps = 7
+    trainer.fit(module, x.loader(4, size=1))
+    return {
+        "at_the_end": resumed(),
+        "inside": resumed(every_n_train_steps=3),
+        "second_fit": module.seen,
+    }
+
+
 def resume_restores_optimizers(x):
     """Momentum and schedulers go on."""
 

@@ -235,6 +235,24 @@ def a_metric_that_is_only_updated(x):
     }
 
 
+@differs(
+    "The x axis of a validation inside an unfinished accumulation window",
+    steps=([0, 1, 2, 3], [0, 1, 1, 3]),
+)
+def a_validation_inside_a_window(x):
+    """Validations after the second batch of a window of three, and after the epoch's last one."""
+
+    class Net(x.Net):
+        def validation_step(self, batch, batch_idx):
+            self.log("val_loss", self.cost(batch))
+
+    journal = x.journal()
+    options = {"max_epochs": 2, "accumulate_grad_batches": 3, "val_check_interval": 2}
+    trainer = x.trainer(logger=journal, log_every_n_steps=1, **options)
+    trainer.fit(Net(), x.loader(4), x.loader(1))
+    return {"steps": [step for step, row in journal.rows if "val_loss" in row]}
+
+
 def one_name_in_two_loaders(x):
     """The name has no index, so that both loaders log it."""
 

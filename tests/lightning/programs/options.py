@@ -99,6 +99,28 @@ def estimated_stepping_batches(x):
     return {"seen": seen}
 
 
+@differs(
+    "`estimated_stepping_batches` in a `fit` after one that was left inside an epoch",
+    steps=(12, 13),
+)
+def estimated_stepping_batches_of_an_epoch_that_begins_again(x):
+    """The first fit ends with an error after the second epoch's first step."""
+    seen = []
+
+    class Net(x.Net):
+        def on_train_batch_start(self, batch, batch_idx):
+            seen.append([self.current_epoch, batch_idx])
+            if len(seen) == 6:
+                raise ValueError("broken")
+
+    module, trainer = Net(), x.trainer(max_epochs=3)
+    broken = x.error(lambda: trainer.fit(module, x.loader(4)))
+    seen.append("again")
+    trainer.fit(module, x.loader(4))
+    steps, done = trainer.estimated_stepping_batches, trainer.global_step
+    return {"broken": broken, "seen": seen, "steps": steps, "done": done}
+
+
 def inference_mode(x):
     """Whether gradients can be made in an evaluation."""
     seen = []

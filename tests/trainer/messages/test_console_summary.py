@@ -243,6 +243,82 @@ def test_a_resume_says_where_it_goes_on_and_from_what(told, monkeypatch) -> None
     assert way_on == "to go on: python train.py --epochs 3 'a b'"
 
 
+def test_a_resume_says_that_an_epoch_was_ended_early(told) -> None:
+    """From an early epoch's end the next epoch follows, from a batch's end the same one goes on.
+
+    `max_steps` ends the second epoch after the first of its three batches.
+    """
+
+    class Seen(Callback):
+        def __init__(self) -> None:
+            self.batches: list[Any] = []
+
+        def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+            self.batches.append((trainer.current_epoch, batch_idx))
+
+    seen = [Seen() for _ in range(3)]
+    told(seen[0], max_steps=4)
+    at_end = "checkpoints/epoch=1-step=4.ckpt"
+    begun, left_out = told(seen[1], ckpt_path=at_end)[:2]
+
+    def each_step() -> ModelCheckpoint:
+        return ModelCheckpoint("steps", filename="{step}", every_n_train_steps=1, save_top_k=-1)
+
+    told(saver=each_step(), max_steps=4)
+    at_batch = "steps/step=4.ckpt"
+    goes_on = told(seen[2], saver=each_step(), ckpt_path=at_batch)[0]
+
+    assert seen[0].batches == [(0, 0), (0, 1), (0, 2), (1, 0)]
+    assert seen[1].batches == [(2, 0), (2, 1), (2, 2)]
+    assert begun.startswith(f"resuming from {at_end!r} at the end of epoch 1, step 4 (")
+    assert left_out.startswith("epoch 1 was ended after 1 of its 3 batches, and the others are ")
+    assert seen[2].batches == [(1, 1), (1, 2), (2, 0), (2, 1), (2, 2)]
+    assert goes_on.startswith(f"resuming from {at_batch!r} at epoch 1, step 4, after 1 batch (")
+
+
+@pytest.mark.parametrize("saved_by", ["nobody", "hand", "a callback"])
+def test_a_second_fit_says_that_it_begins_an_epoch_again(bare, tmp_path, caplog, saved_by) -> None:
+    """After Ctrl-C inside an epoch its batches come once more, unless a checkpoint is passed."""
+    seen: list[Any] = []
+    interrupt = iter([KeyboardInterrupt])
+
+    class Interrupts(Callback):
+        def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+            seen.append((trainer.current_epoch, batch_idx))
+            if trainer.progress.batches_completed == 4 and (error := next(interrupt, None)):
+                raise error
+
+    has_saver = saved_by == "a callback"
+    saver = ModelCheckpoint(tmp_path, filename="{step}", save_on_exception=True)
+    callbacks = [Interrupts(), saver] if has_saver else [Interrupts()]
+    trainer = bare(*callbacks, max_epochs=2, enable_checkpointing=has_saver)
+    net = TinyModule()
+    with caplog.at_level("INFO", "trainer_hooks"):
+        with pytest.raises(KeyboardInterrupt):
+            trainer.fit(net)
+        saved = tmp_path / "step=4.ckpt"
+        if saved_by == "hand":
+            trainer.save_checkpoint(saved)
+        assert saved.exists() == (saved_by != "nobody")
+        content = saved.read_bytes() if saved.exists() else b""
+        caplog.clear()
+        trainer.fit(net)
+    way = f"pass ckpt_path={str(saved)!r}"
+    if saved_by == "nobody":
+        way = "call save_checkpoint(path) first, and pass ckpt_path=path"
+    assert caplog.messages[0] == (
+        "epoch 1 was left after 1 batch: it begins again, and trains what it has trained once "
+        f"more; to go on inside it, {way}"
+    )
+    assert seen[3:] == [(1, 0), (1, 0), (1, 1), (1, 2)]
+    assert trainer.global_step == trainer.estimated_stepping_batches == 7
+    if saved_by != "nobody":
+        (tmp_path / "inside.ckpt").write_bytes(content)
+        trainer.fit(net, ckpt_path=tmp_path / "inside.ckpt")
+        assert seen[7:] == [(1, 1), (1, 2)]
+        assert trainer.global_step == trainer.estimated_stepping_batches == 6
+
+
 def test_a_checkpoint_elsewhere_is_named(told) -> None:
     """What no word would find, as saved by hand in another folder, is given by its path."""
 

@@ -47,12 +47,56 @@ _COUNTS = {"epoch": "epoch", "global_step": "step"}
 _LIMITS = ("max_epochs", "max_steps", "max_duration")
 
 
-def log_resume(training: TrainingState, report: LoadReport, path: str) -> None:
-    """Log the position at which a training resumes, and how many callback states were restored."""
+def log_resume(
+    training: TrainingState, report: LoadReport, path: str, epoch_length: int | float
+) -> None:
+    """Log the position at which a training resumes, and how many callback states were restored.
+
+    Args:
+        training: the restored state.
+        report: the callback states that were restored.
+        path: the checkpoint.
+        epoch_length: the number of batches of its epoch, infinity if unknown.
+    """
     states = f"callback states restored: {len(report.restored)}"
     if report.upgraded:
         states += f", upgraded: {len(report.upgraded)}"
     log.info("resuming from %r at %s (%s)", shown_path(path), _place_of(training), states)
+    progress = training.progress
+    is_over = progress.stage not in (EpochStage.BETWEEN, EpochStage.BATCHES)
+    if is_over and 0 < progress.batches_in_epoch < epoch_length < math.inf:
+        log.info(
+            "epoch %d was ended after %d of its %d batches, and the others are left out: to go on "
+            "inside an epoch, resume from a checkpoint that was saved after a batch, as by "
+            "ModelCheckpoint(every_n_train_steps=...)",
+            progress.epochs_completed,
+            progress.batches_in_epoch,
+            epoch_length,
+        )
+
+
+def log_repeated_epoch(core: TrainerCore, trainer: Trainer) -> None:
+    """Log that an epoch, inside which the last fit was broken off, begins again.
+
+    Args:
+        core: the core of the trainer whose fit begins.
+        trainer: the trainer.
+    """
+    progress = core.training.progress
+    if not progress.batches_in_epoch or core.is_trial or not trainer.is_global_zero:
+        return
+    newest = core.training.newest_path
+    if newest and not _lost(core.training):
+        way = f"pass ckpt_path={shown_path(newest)!r}"
+    else:
+        way = "call save_checkpoint(path) first, and pass ckpt_path=path"
+    log.info(
+        "epoch %d was left after %s: it begins again, and trains what it has trained once more; "
+        "to go on inside it, %s",
+        progress.epochs_completed,
+        count_with_noun(progress.batches_in_epoch, "batch"),
+        way,
+    )
 
 
 def log_loaded(fn: str, checkpoint: Mapping[str, Any], path: str) -> None:

@@ -179,7 +179,7 @@ def as_share(value: object) -> float | None:
 
 
 def estimate_steps(
-    plan: RunPlan, length: int | float, samples: tuple[int, int] | None = None
+    plan: RunPlan, length: int | float, samples: tuple[int, int] | None = None, repeated: int = 0
 ) -> int | float:
     """Return the number of optimizer steps of a whole fit, or infinity if it cannot be known.
 
@@ -187,12 +187,15 @@ def estimate_steps(
         plan: the limits of the fit.
         length: the number of batches in an epoch, infinity if unknown.
         samples: the number of samples in a batch and in an epoch, None if unknown.
+        repeated: the accumulation windows of epochs that were left, and begun again.
     """
     every = plan.accumulate_grad_batches
     # rounded up: the last window of an epoch steps, even if it is not full
     windows = length if length == math.inf else math.ceil(length / every)
     # `if max_epochs`, as infinity * 0 is NaN
-    limits = [windows * plan.max_epochs if plan.max_epochs else 0] if plan.max_epochs >= 0 else []
+    limits: list[int | float] = []
+    if plan.max_epochs >= 0:
+        limits.append((windows * plan.max_epochs if plan.max_epochs else 0) + repeated)
     limits += [plan.max_steps] if plan.max_steps >= 0 else []
     batches = _batches_in(plan, length, samples)
     if batches is not None:

@@ -331,7 +331,8 @@ class CheckpointRestorer:
         self._restored_states = {}
         training.optimization.awaited = None
         assert core.start.report is not None
-        log_resume(training, core.start.report, self._path)
+        epoch_length = self._checkpoint["trainer_hooks"]["stream"]["num_batches"]
+        log_resume(training, core.start.report, self._path, epoch_length)
 
     def _leave_out_removed_schedulers(self) -> None:
         """Leave out the states of schedulers that a hook has removed since they were restored.

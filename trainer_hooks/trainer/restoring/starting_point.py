@@ -104,7 +104,10 @@ class StartingPoint:
         if checkpoint is None or start.path is None:
             if is_fit and core.training.progress.stage is EpochStage.BATCHES:
                 # an exception ended the last fit inside an epoch, which is repeated from its start
-                core.training.progress.abandon_epoch()
+                from trainer_hooks.trainer.messages.console_summary import log_repeated_epoch
+
+                log_repeated_epoch(core, trainer)
+                core.training.progress.abandon_epoch(core.training.ended.window or 1)
                 core.training.metrics.drop(*LogScope)  # of the batches that are trained once more
             hooks.on_after_load(trainer, module, None)
             yield
