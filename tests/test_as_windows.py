@@ -15,7 +15,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 STAND_IN = ROOT / "tests" / "support" / "as_windows.py"
 
-ROOMS = ("checkpoint", "trainer", "callbacks", "loggers", "data", "cli", "plugins", "runtime")
+ROOMS = (
+    "checkpoint", "trainer/run", "trainer/identity", "trainer/restoring", "callbacks/saving",
+    "callbacks/reporting", "loggers", "data", "cli", "plugins", "runtime",
+)  # fmt: skip
 """Folders of tests whose fast cases are run in the stand-in: those about files and processes."""
 
 PARTS = 8
