@@ -513,7 +513,6 @@ OF_OTHERS = {
 BY_CHANCE = {
     ("_options.py", "_P"),
     ("cli/demo/digits.py", "_acc"),
-    ("hooks/band.py", "_T"),
     ("metrics/history.py", "_values"),
     ("profilers/pytorch.py", "_nvtx"),
     ("runtime/rank_zero.py", "_P"),

@@ -141,7 +141,8 @@ class ReadsSecondLoader(Callback):
     """Needs a module with two validation loaders."""
 
     def on_validation_end(self, trainer, module):
-        assert trainer.callback_metrics["val_loss/dataloader_idx_1"] > 0
+        if not trainer.sanity_checking:  # as in Lightning, there are no values of several then
+            assert trainer.callback_metrics["val_loss/dataloader_idx_1"] > 0
 
 
 class TwoLoaders(TinyModule):
@@ -156,7 +157,7 @@ def test_a_module_with_two_validation_loaders() -> None:
 
 def test_an_error_is_placed_in_the_callback() -> None:
     """The defect names the callback's line, not that of the library which it called."""
-    line = inspect.getsourcelines(ReadsSecondLoader.on_validation_end)[1] + 1
+    line = inspect.getsourcelines(ReadsSecondLoader.on_validation_end)[1] + 2
     with pytest.raises(ContractError) as caught:
         check_callback(ReadsSecondLoader)
     text = str(caught.value)

@@ -21,15 +21,15 @@ def read_position(context: RunContext) -> FitPosition:
         window=saved.get("accumulate_grad_batches", window),
         slot=dict(saved.get("slot", {})),
         broken_off=str(saved.get("broken_off", "")),
-        pending=context.state_registry.pending(context.resumed),
+        # of a validation that has begun and not ended, which a resume runs again; or of the
+        # checkpoint resumed from, as after an error in `on_train_start`
+        pending=context.validation.snapshot or context.state_registry.pending(context.resumed),
     )
 
 
 def end_position(context: RunContext) -> FitPosition:
     """Return the position at which a fit ends, while its loaders are still there."""
     position = read_position(context)
-    # of a validation that has begun and not ended, which a resume runs again
-    position.pending = context.validation.snapshot or position.pending
     position.states = context.state_registry.states_of_run()
     return position
 

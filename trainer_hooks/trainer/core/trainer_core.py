@@ -212,12 +212,12 @@ class TrainerCore:
 
     def change_window(self, set_window: Mapping[str, int]) -> None:
         """Set the accumulation window as a hook had set it in the run that was cut."""
-        if self.context is not None:
-            plan = self.context.plan
-            # another option of this run counts at once
-            if set_window["before"] == plan.accumulate_grad_batches:
-                self.context.batch.window = set_window.get("epoch", 0)
-            self.change_plan("accumulate_grad_batches", plan.window_after(set_window))
+        context = self.context
+        # another option of this run counts at once
+        if context is None or set_window["before"] != context.plan.accumulate_grad_batches:
+            return
+        context.batch.window = set_window.get("epoch", 0)
+        self.change_plan("accumulate_grad_batches", set_window["now"])
 
     def change_optimizers(self, optimizers: Iterable[Optimizer]) -> None:
         """Replace the optimizers of a running fit, from its next step on.

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from trainer_hooks.checkpoint.background import BackgroundSave
     from trainer_hooks.context.context import RunContext, Trainer
+    from trainer_hooks.context.state_registry import StateRegistry
     from trainer_hooks.module.module import Module
     from trainer_hooks.trainer.core.trainer_core import TrainerCore
 
@@ -267,9 +268,7 @@ def build_checkpoint(
         )
 
         has_training = "world_size" in checkpoint["trainer_hooks"]
-        context = core.context
-        registry = context.state_registry if context else build_state_registry(core, module, None)
-        names = registry.per_rank_names() if has_training else []
+        names = _registry(core, module).per_rank_names() if has_training else []
         if is_sharded:  # the other ranks' own state is gathered when the shards are written
             require_no_failed_rank(core)
             return {"run": encoded, "shards": shards, "names": names}
@@ -356,17 +355,13 @@ def _add_training(core: TrainerCore, module: Module, checkpoint: dict[str, Any])
     # every entry of the state registry: the callbacks' states too, as the entry `callbacks`
     # calls `connector.state_dict`
     context = core.context if core.fn == "fit" else None
-    snapshot: dict[str, Any] = {}
     if context is None:  # between two runs, as `trainer.save_checkpoint` after a fit
-        registry, position = build_state_registry(core, module, None), training.ended
+        position = training.ended
     else:
-        registry, position = context.state_registry, read_position(context)
-        snapshot = context.validation.snapshot
+        position = read_position(context)
         if not context.resumed:  # else the loop has yet to go on from the slot of that checkpoint
             position.slot = _slot_of_save(core, context)
-    # pending: a save before the loop begins, as after an error in `on_train_start`, has the
-    # positions and random states of the checkpoint resumed from
-    registry.write(checkpoint, snapshot or position.pending)
+    _registry(core, module).write(checkpoint, position.pending)
     entries["inside_batch"] = position.is_inside_batch
     if position.slot:
         entries["slot"] = position.slot
@@ -374,6 +369,13 @@ def _add_training(core: TrainerCore, module: Module, checkpoint: dict[str, Any])
         entries["broken_off"] = broken_off
     if position.window is not None:
         entries["accumulate_grad_batches"] = position.window
+
+
+def _registry(core: TrainerCore, module: Module) -> StateRegistry:
+    """Return the states of the running fit, else those of the fit that has ended."""
+    if core.context is not None and core.fn == "fit":
+        return core.context.state_registry
+    return build_state_registry(core, module, None)
 
 
 def _slot_of_save(core: TrainerCore, context: RunContext) -> dict[str, str]:
