@@ -59,7 +59,7 @@ class ClosureStep(TrainStep):
     def renew_training_step(self) -> None:
         """Use the `training_step` that the module has now."""
         self._inner.renew_training_step()
-        # what `connect_step` gives to the object that averages gradients
+        # the method that `connect_step` gives to the object that averages gradients
         self.training_step = self._inner.training_step
 
     def set_window(self, batches: int) -> None:

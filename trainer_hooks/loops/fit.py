@@ -147,7 +147,7 @@ class FitLoop:
             progress.complete_epoch()
         context.continues_epoch = progress.stage is not EpochStage.BETWEEN
         context.hooks.on_train_start(context.trainer, context.module)
-        # what that hook logs belongs to the first epoch, as what the hooks of the epoch's start log
+        # the values that it logs belong to the first epoch, as do those of the hooks at its start
         context.training.metrics.enter(LogScope.CLOSED, publishes=False)
         self._check_states()
         if self._learning_check is not None:

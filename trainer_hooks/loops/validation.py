@@ -72,7 +72,7 @@ class FitValidation:
             return
         context.state.stage = RunningStage.SANITY_CHECKING
         # the sanity check must leave no trace: with or without it the training gives the same
-        # weights. As in Lightning, readers see what it has of a single loader, and not of several
+        # weights. As in Lightning, readers see the values of a single loader, and none of several
         has_several = len(data.evaluation["validate"].loaders) > 1
         isolated = context.training.metrics.isolated(hides_loaders=has_several)
         with context.state_registry.rolled_back(), isolated:

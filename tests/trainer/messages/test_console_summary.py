@@ -307,8 +307,8 @@ def test_a_second_fit_says_that_it_begins_an_epoch_again(bare, tmp_path, caplog,
     if saved_by == "nobody":
         way = "call save_checkpoint(path) first, and pass ckpt_path=path"
     assert caplog.messages[0] == (
-        "epoch 1 was left after 1 batch: it begins again, and trains what it has trained once "
-        f"more; to go on inside it, {way}"
+        "epoch 1 was left after 1 batch: it begins again, with the batches that it has trained; "
+        f"to go on inside it, {way}"
     )
     assert seen[3:] == [(1, 0), (1, 0), (1, 1), (1, 2)]
     assert trainer.global_step == trainer.estimated_stepping_batches == 7

@@ -91,7 +91,7 @@ def log_repeated_epoch(core: TrainerCore, trainer: Trainer) -> None:
     else:
         way = "call save_checkpoint(path) first, and pass ckpt_path=path"
     log.info(
-        "epoch %d was left after %s: it begins again, and trains what it has trained once more; "
+        "epoch %d was left after %s: it begins again, with the batches that it has trained; "
         "to go on inside it, %s",
         progress.epochs_completed,
         count_with_noun(progress.batches_in_epoch, "batch"),

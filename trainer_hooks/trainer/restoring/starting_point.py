@@ -154,7 +154,7 @@ class StartingPoint:
     def _read_checkpoint(
         self, context: RunContext, path: str
     ) -> tuple[dict[str, Any], ShardReader | None]:
-        """Return the checkpoint as this rank is to restore it, and what fills its shards."""
+        """Return the checkpoint as this rank is to restore it, and the reader of its shards."""
         from trainer_hooks.checkpoint.file import load_checkpoint
         from trainer_hooks.checkpoint.lightning import is_lightning
         from trainer_hooks.checkpoint.parts import restoring_part
