@@ -49,13 +49,11 @@ class Ended:
     Attributes:
         codes: their exit codes.
         output: what both have printed.
-        seconds: how long the last took after the first had ended.
         folder: where they wrote.
     """
 
     codes: list[int]
     output: str
-    seconds: float
     folder: str
 
     def found(self, case: str) -> list[dict]:
@@ -86,26 +84,22 @@ def launch(folder: Path, *cases: str, processes: int = 2, timeout: float = 150) 
                 warm_python.Popen(command, env=own, stdout=file, stderr=file, imports=imports)
             )
     try:
-        seconds = _wait(started, timeout)
+        _wait(started, timeout)
     finally:
         for one in started:
             one.kill()
             one.wait()
     output = "\n".join(place.read_text() for place in outputs)
-    return Ended([one.returncode for one in started], output, seconds, str(folder))
+    return Ended([one.returncode for one in started], output, str(folder))
 
 
-def _wait(started: list[subprocess.Popen], timeout: float) -> float:
-    """Wait for all; return the seconds from the first end to the last."""
-    begun, first = time.monotonic(), None
-    while any(one.poll() is None for one in started):
-        now = time.monotonic()
-        if first is None and any(one.poll() is not None for one in started):
-            first = now
-        if now - begun > timeout:
-            return timeout
+def _wait(started: list[subprocess.Popen], timeout: float) -> None:
+    """Wait until all have ended, or so many seconds."""
+    begun = time.monotonic()
+    while any(process.poll() is None for process in started):
+        if time.monotonic() - begun > timeout:
+            return
         time.sleep(0.02)  # what is waited for are other processes: there is no event to wait on
-    return 0.0 if first is None else time.monotonic() - first
 
 
 @pytest.fixture(scope="session")

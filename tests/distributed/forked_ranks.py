@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-_NOTICE_S = 5.0
-"""Seconds that a rank has to notice the end of another; then it gets torchrun's SIGTERM."""
 _EXIT_S = 20.0
 """Seconds that a rank has to end after SIGTERM; then it hangs, and is killed."""
 
@@ -33,18 +31,20 @@ def fork_ranks(
     *,
     ranks: int = 2,
     seconds: float = 60.0,
+    notice: float = 5.0,
     during: Callable[[list[int]], object] | None = None,
 ) -> list[int]:
     """Run a function in forked ranks; return their exit codes, the negative signal if killed.
 
-    A rank that has not ended some seconds after the first one, or in time, gets SIGTERM, as from
-    torchrun's agent. If it does not end by that, it is killed and has the code 999.
+    A rank that has not ended soon after the first one, or in time, gets SIGTERM, as from torchrun's
+    agent. If it does not end by that, it is killed and has the code 999.
 
     Args:
         target: is called with the rank, in the environment that torchrun makes.
         output: the file that gets what the ranks print.
         ranks: number of ranks.
         seconds: longest time of the stage.
+        notice: seconds that a rank has to notice the end of another by itself.
         during: is called with the process ids of the ranks once they run.
     """
     listening = socket.socket()
@@ -62,7 +62,7 @@ def fork_ranks(
     try:
         if during is not None:
             during(children)
-        return _wait(children, seconds)
+        return _wait(children, seconds, notice)
     finally:
         os.kill(store, signal.SIGKILL)
         os.waitpid(store, 0)
@@ -123,7 +123,7 @@ def _serve(listening: socket.socket, ranks: int) -> None:
         signal.pause()
 
 
-def _wait(ranks: list[int], seconds: float) -> list[int]:
+def _wait(ranks: list[int], seconds: float, notice: float) -> list[int]:
     """Wait for the ranks; return their exit codes."""
     codes: dict[int, int] = {}
     end, is_told = time.monotonic() + seconds, False
@@ -134,7 +134,7 @@ def _wait(ranks: list[int], seconds: float) -> list[int]:
                 if ended:
                     codes[rank] = os.waitstatus_to_exitcode(status)
                     if not is_told:
-                        end = min(end, time.monotonic() + _NOTICE_S)
+                        end = min(end, time.monotonic() + notice)
                 elif time.monotonic() > end and not is_told:
                     is_told, end = True, time.monotonic() + _EXIT_S
                     for other in set(ranks) - codes.keys():

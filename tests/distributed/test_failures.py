@@ -18,7 +18,10 @@ PHASES = (
 
 @pytest.fixture(scope="module")
 def early(results_of):
-    """By case the exit codes, the seconds and the output of ranks that ended early."""
+    """By case the exit codes and the output of ranks that ended early.
+
+    A rank that does not end by itself is ended after a while, and has another exit code.
+    """
     return results_of(HERE / "early_ends.py", HERE)
 
 
@@ -27,9 +30,8 @@ def early(results_of):
 )
 def test_an_error_in_one_ranks_loader_is_named_by_all(early, case):
     """In every phase: both ranks tell whose error it was, and none ends by another one."""
-    codes, seconds, output = early[case]
-    assert codes == [1, 1]
-    assert seconds < 8
+    codes, output = early[case]
+    assert codes == [1, 1], output
     batch = "" if "_dataloader" in case else r"in .*, while it was loaded\n"
     assert re.search(rf"ValueError: a bad sample of rank 1\n{batch}in rank 1 of 2", output)
     assert "rank 1 of 2 failed: ValueError: a bad sample of rank 1" in output
@@ -38,14 +40,13 @@ def test_an_error_in_one_ranks_loader_is_named_by_all(early, case):
 
 def test_a_rank_that_dies_in_its_first_sharded_save_ends_the_other(early):
     """Killed in the writer's thread, it leaves no rank waiting for a process group."""
-    codes, seconds, output = early["dies in its first save"]
+    codes, output = early["dies in its first save"]
     assert codes == [-9, 1], output
-    assert seconds < 8
 
 
 def test_a_wait_for_a_rank_that_is_gone_ends_on_sigterm(early):
     """The rank is stopped, with its connections open: it does not answer the watchdog."""
-    codes, _, output = early["vanishes"]
+    codes, output = early["vanishes"]
     assert codes[0] == 1, output
     assert "rank 1 of 2 did not answer rank 0 within" in output
     assert "after SIGTERM" in output
@@ -53,24 +54,24 @@ def test_a_wait_for_a_rank_that_is_gone_ends_on_sigterm(early):
 
 def test_a_second_sigterm_ends_a_wait_at_once(early):
     """Also where the other rank is there, and is not through with a hook."""
-    codes, _, output = early["sleeps"]
+    codes, output = early["sleeps"]
     assert codes == [143, 1], output
     assert "rank 0 of 2 got SIGTERM twice, while it waited for" in output
 
 
 def test_a_second_sigterm_ends_a_wait_in_the_set_up_at_once(early):
     """There, too, a rank that waits for another one calls no handler, and yet it ends."""
-    codes, _, output = early["sleeps in its set-up"]
+    codes, output = early["sleeps in its set-up"]
     assert codes == [143, 1], output
     assert "rank 0 of 2 got SIGTERM twice" in output
 
 
 def test_a_start_that_failed_is_told_at_the_next_one(early):
     """It failed in rank 1 before a batch was trained; "auto" takes the checkpoint with a word."""
-    assert early["saves"][0] == [0, 0], early["saves"][2]
+    assert early["saves"][0] == [0, 0], early["saves"][1]
     assert early["fails"][0] == early["fails again"][0] == [1, 1]
-    assert "once more" not in early["fails"][2]
-    told = early["fails again"][2].partition("last.ckpt' once more, although the last start")[2]
+    assert "once more" not in early["fails"][1]
+    told = early["fails again"][1].partition("last.ckpt' once more, although the last start")[2]
     assert "rank 1 of 2 failed: ValueError: a bad stream of rank 1" in told
 
 
@@ -88,10 +89,9 @@ def test_a_start_that_failed_is_told_at_the_next_one(early):
     ],
 )
 def test_an_error_of_one_rank_ends_all(launched, case, texts):
-    """Both processes are gone within ten seconds, and the other one names whose error it was."""
+    """Both processes end by themselves, and the other one names whose error it was."""
     found = launched(case, timeout=60)
-    assert all(found.codes), found.output
-    assert found.seconds < 10, found.output
+    assert found.codes == [1, -9 if case == "dies" else 1], found.output
     for text in texts:
         assert text in found.output
     # of a lost connection, whose text is long and names nobody
