@@ -107,3 +107,15 @@ def test_nearest_suggests_only_what_is_near() -> None:
 def test_all_is_sorted() -> None:
     """The public names stand in alphabetical order."""
     assert errors.__all__ == sorted(errors.__all__)
+
+
+@pytest.mark.posix
+def test_an_error_of_an_enum_is_no_interruption():
+    """Nor where SIGCHLD has its default handler, which is a member of an Enum itself."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        with pytest.raises(ValueError, match="3 is not a valid") as caught:
+            signal.Sigmasks(3)
+        assert not errors.is_interruption(caught.value)
+    finally:
+        signal.signal(signal.SIGCHLD, before)

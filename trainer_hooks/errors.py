@@ -209,6 +209,8 @@ def _is_from_signal_handler(error: BaseException, *, only_child: bool) -> bool:
 
 def _code_of(handler: object) -> object:
     """Return the code of a function, a method, a partial, or an object's `__call__`; or None."""
+    if not callable(handler):  # SIG_DFL, whose class is an Enum: that of a class is not meant
+        return None
     while isinstance(handler, partial):
         handler = handler.func
     if handler is not None and not hasattr(handler, "__code__"):  # a method has its function's

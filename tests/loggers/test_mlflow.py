@@ -111,14 +111,16 @@ def test_parameters_stay_as_they_were_first(tmp_path, monkeypatch, caplog):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     caplog.set_level(logging.WARNING, logger="trainer_hooks")
     logger = MLflowLogger(save_dir=tmp_path)
-    logger.log_hyperparams({"lr": 0.1})
-    logger.log_hyperparams({"lr": 0.2, "depth": 3})
+    logger.log_hyperparams({"lr": 0.1, "long": "z" * 7000})
+    logger.log_hyperparams({"lr": 0.2, "depth": 3, "long": "z" * 7000})
     logger.finalize("success")
-    assert logger.experiment.get_run(logger.run_id).data.params == {"lr": "0.1", "depth": "3"}
+    stored = logger.experiment.get_run(logger.run_id).data.params
+    assert "z" * 7000 > stored.pop("long")[:500] == "z" * 500
+    assert stored == {"lr": "0.1", "depth": "3"}
     assert (
         logger.experiment.get_run(logger.run_id).info.status == "FINISHED"
     )  # asking changes nothing
-    assert "lr='0.1' (now '0.2') stay as they are" in caplog.text
+    assert "a parameter: lr='0.1' (now '0.2') stay as they are" in caplog.text
 
 
 @pytest.mark.slow

@@ -44,6 +44,8 @@ _FORBIDDEN_IN_IMAGES = re.compile(r"[^a-zA-Z0-9_/. -]")
 _LONGEST_NAME = 250
 _SHORT = Repr()
 _SHORT.maxstring = 60
+# the lowest of MLflow's own limits for a value
+_SHORTEST_CUT = 500
 # MLflow's own limit for a batch
 _MOST_PARAMS = 100
 # MLflow's tag with the list of a run's tables
@@ -233,11 +235,15 @@ class MLflowLogger(ConvertingLogger):
         values = self._names["hyperparameter"].renamed(
             {key: str(value) for key, value in flattened(as_dict(params)).items()}
         )
-        changed = [key for key, value in values.items() if present.get(key, value) != value]
+        changed = [
+            f"{key}={_SHORT.repr(present[key])} (now {_SHORT.repr(value)})"
+            for key, value in values.items()
+            if key in present and not _is_stored(value, present[key])
+        ]
         if changed:
             log.warning(
                 "MLflow keeps the first value of a parameter: %s stay as they are in run %s.",
-                ", ".join(f"{key}={present[key]!r} (now {values[key]!r})" for key in changed),
+                ", ".join(changed),
                 run_id,
             )
         new = [Param(key, value) for key, value in values.items() if key not in present]
@@ -479,3 +485,8 @@ class _StoredNames:
         ends = ("", *(f"_{number}" for number in range(2, len(used) + 3)))
         names = (name[: _LONGEST_NAME - len(end)] + end for end in ends)
         return next(candidate for candidate in names if candidate not in used)
+
+
+def _is_stored(value: str, stored: str) -> bool:
+    """Return whether MLflow has this value of a parameter; it cuts long ones, to 500 or 6000."""
+    return value == stored or (len(stored) >= _SHORTEST_CUT and value.startswith(stored))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
+from datetime import date
+from pathlib import Path
+
 import pytest
 from every_host import (  # noqa: F401
     events,
@@ -72,3 +76,42 @@ def test_a_callback_of_the_module_replaces_that_of_its_class_and_its_bases(kind,
     trainer.fit(Net())
     assert (passed.started, brought.started) == (0, 1)
     assert any(type(one).__name__ == "EarlyStopping" for one in trainer.callbacks)
+
+
+class Window(Callback):
+    """Its state holds values that torch opens by running code."""
+
+    def __init__(self):
+        self.seen = deque(maxlen=3)
+        self.loaded = None
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        self.seen.append(batch_idx)
+
+    def state_dict(self):
+        return {"seen": deque(self.seen, 3), "day": date(2020, 1, 2), "place": Path("a")}
+
+    def load_state_dict(self, state_dict):
+        self.loaded = state_dict
+
+
+def test_a_state_of_plain_data_comes_back_from_a_file_that_runs_no_code(tmp_path):
+    """With the types that the docs list, and `fit` as Lightning has it by default."""
+    import pytorch_lightning as pl
+    from pytorch_lightning.demos.boring_classes import BoringModel
+
+    def fit(callback, epochs, **how):
+        trainer = pl.Trainer(
+            callbacks=[to_lightning(callback)], logger=False, max_epochs=epochs,
+            limit_train_batches=4, limit_val_batches=0, enable_progress_bar=False,
+            enable_checkpointing=False, enable_model_summary=False, accelerator="cpu",
+            default_root_dir=tmp_path,
+        )  # fmt: skip
+        trainer.fit(BoringModel(), **how)
+        return trainer
+
+    first, second = Window(), Window()
+    fit(first, 1).save_checkpoint(tmp_path / "x.ckpt")
+    fit(second, 2, ckpt_path=tmp_path / "x.ckpt")
+    assert second.loaded == {"seen": deque([1, 2, 3]), "day": date(2020, 1, 2), "place": Path("a")}
+    assert second.loaded["seen"].maxlen == 3

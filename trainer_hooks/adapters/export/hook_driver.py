@@ -21,6 +21,7 @@ from trainer_hooks.adapters.export.host_trainer import HostTrainer, report_of
 from trainer_hooks.adapters.export.plugins import driver_of
 from trainer_hooks.adapters.export.requirements import check_requirements
 from trainer_hooks.callbacks import ModelPruning
+from trainer_hooks.checkpoint.encoding import Encoder, UnsavableValueError, decode
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.context.run_state import RunningStage, TrainerStatus
 from trainer_hooks.data.batch_counts import count_samples, count_tokens
@@ -218,6 +219,8 @@ class HookDriver:
         """Restore the counters of a saved state, and keep the rest until its owners are there."""
         trainer, own_state = self.trainer, dict(state or {})
         run = own_state.pop(RUN_STATE, {})
+        if "encoded" in run:
+            own_state = decode(run["encoded"], "of the host")
         if run:
             trainer.progress.load_state_dict(run["progress"])
             trainer.timekeeper.load_state_dict(run["starts"], trainer.progress)
@@ -569,6 +572,13 @@ class HookDriver:
             run["checkpoint"] = {
                 name: value for name, value in checkpoint.items() if value is not before.get(name)
             }
+        try:
+            encoded = Encoder(state).encode(state)
+        except UnsavableValueError:
+            encoded = state  # as the host saves it, which may be able to
+        # hosts open files without running code, for which a deque or a date must be plain data
+        if encoded is not state:
+            run["encoded"], state = encoded, {}
         return {**state, RUN_STATE: run}
 
 

@@ -52,8 +52,8 @@ class StochasticWeightAveraging(WeightOwner):
 
     Args:
         swa_lrs: the learning rate to anneal to, or one for each parameter group.
-        swa_epoch_start: the first epoch to average at, counted from 1; or the share of `max_epochs`
-            before it, as a float from 0.0 to 1.0.
+        swa_epoch_start: the first epoch to average at, counted from 1; or its number as a share of
+            `max_epochs`, a float from 0.0 to 1.0: 0.5 of 6 epochs is the third.
         annealing_epochs: the number of epochs that the annealing takes.
         annealing_strategy: `"cos"` or `"linear"`: the curve of the annealing.
         avg_fn: `(average, weight, number averaged before) -> average`; the mean of all unless
