@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch.nn.parameter import is_lazy
 
 from trainer_hooks._log import warn
 from trainer_hooks.errors import TrainerHooksAdvice
 from trainer_hooks.loops.train_step import ENDLESS_LOADER_LIMIT
-from trainer_hooks.loops.training_advice import TrainingAdvice, advise_on_repeated_steps
+from trainer_hooks.loops.training_advice import (
+    TrainingAdvice,
+    advise_on_repeated_steps,
+    parameter_groups,
+    stepped_parameters,
+)
 
 if TYPE_CHECKING:
     from torch.nn import Parameter
-    from torch.optim import Optimizer
 
     from trainer_hooks.context.context import RunContext
 
@@ -151,7 +155,7 @@ class LearningCheck:
         return self._context.training.progress.steps_completed > self._steps_before
 
     def _has_no_rate(self) -> bool:
-        rates = [group.get("lr") for group in self._groups()]
+        rates = [group.get("lr") for group in parameter_groups(self._context)]
         return bool(rates) and all(rate is not None and float(rate) == 0.0 for rate in rates)
 
     def _may_have_a_rate_later(self) -> bool:
@@ -162,7 +166,7 @@ class LearningCheck:
         # each scheduler of torch sets `initial_lr`, also one that was not returned
         return (
             bool(training.optimization.schedulers)
-            or any("initial_lr" in group for group in self._groups())
+            or any("initial_lr" in group for group in parameter_groups(self._context))
             or any(made_with)  # a hook has set it to 0, and may set it again
         )
 
@@ -181,14 +185,8 @@ class LearningCheck:
         self._is_settled, self._advice = True, None
         warn(message, TrainerHooksAdvice)
 
-    def _optimizers(self) -> list[Optimizer]:
-        return self._context.training.optimization.optimizers
-
-    def _groups(self) -> list[dict[str, Any]]:
-        return [group for optimizer in self._optimizers() for group in optimizer.param_groups]
-
     def _parameters(self) -> list[Parameter]:
-        return [parameter for group in self._groups() for parameter in group["params"]]
+        return stepped_parameters(self._context)
 
     def _version(self) -> int:
         """Return a number that grows with each change of a parameter in place."""
@@ -200,9 +198,8 @@ class LearningCheck:
         )
 
     def _names(self) -> str:
-        return ", ".join(
-            dict.fromkeys(type(optimizer).__qualname__ for optimizer in self._optimizers())
-        )
+        optimizers = self._context.training.optimization.optimizers
+        return ", ".join(dict.fromkeys(type(optimizer).__qualname__ for optimizer in optimizers))
 
 
 def _name_of(context: RunContext) -> str:

@@ -101,7 +101,7 @@ class TrainingAdvice:
     def _look_at_gradients(self) -> bool:
         """Look whether the batch cleared no gradient; return whether to look at the next one."""
         progress = self._context.training.progress
-        grads = [p.grad for group in self._groups() for p in group["params"] if p.grad is not None]
+        grads = [p.grad for p in stepped_parameters(self._context) if p.grad is not None]
         before = self._gradients
         # weakly: the memory of a gradient that is cleared must be free
         self._gradients = [(weakref.ref(grad), grad._version) for grad in grads]  # noqa: SLF001
@@ -207,12 +207,19 @@ class TrainingAdvice:
     def _name(self) -> str:
         return type(self._context.module).__qualname__
 
-    def _groups(self) -> list[dict[str, Any]]:
-        optimizers = self._context.training.optimization.optimizers
-        return [group for optimizer in optimizers for group in optimizer.param_groups]
-
     def _stepped_parameters(self) -> set[int]:
-        return {id(parameter) for group in self._groups() for parameter in group["params"]}
+        return set(map(id, stepped_parameters(self._context)))
+
+
+def parameter_groups(context: RunContext) -> list[dict[str, Any]]:
+    """Return the parameter groups of all optimizers."""
+    optimizers = context.training.optimization.optimizers
+    return [group for optimizer in optimizers for group in optimizer.param_groups]
+
+
+def stepped_parameters(context: RunContext) -> list[Parameter]:
+    """Return the parameters in these groups."""
+    return [parameter for group in parameter_groups(context) for parameter in group["params"]]
 
 
 def advise_on_repeated_steps(context: RunContext) -> None:
