@@ -120,7 +120,7 @@ class Difference:
 
 def parts_in(contents: CheckpointContents) -> set[str]:
     """Return the parts that a checkpoint has."""
-    keys = {*contents.data, *contents.own} - {"trainer_hooks"}
+    keys = {*contents.data, *contents.trainer_hooks} - {"trainer_hooks"}
     return {_PARTS.get(str(key), _OTHERS) for key in keys}
 
 
@@ -131,8 +131,8 @@ def differences(
     a, b = _without_times(a), _without_times(b)
     for key in dict.fromkeys([*a.data, *b.data]):
         part = _PARTS.get(str(key), _OTHERS)
-        if key == "trainer_hooks" and (a.own or b.own):
-            yield from _own_differences(a.own, b.own, tolerance)
+        if key == "trainer_hooks" and (a.trainer_hooks or b.trainer_hooks):
+            yield from _trainer_hooks_differences(a.trainer_hooks, b.trainer_hooks, tolerance)
             continue
         walk = _Comparison(part, tolerance)
         if part == "weights":
@@ -147,7 +147,7 @@ def differences(
             yield from walk.values(a.data[key], b.data[key], str(key))
 
 
-def _own_differences(
+def _trainer_hooks_differences(
     a: dict[str, Any], b: dict[str, Any], tolerance: Tolerance
 ) -> Iterator[Difference]:
     """Yield the differences of the entries that only trainer_hooks saves."""
@@ -159,9 +159,9 @@ def _own_differences(
 
 def _without_times(contents: CheckpointContents) -> CheckpointContents:
     """Return the contents without the wall times of the training."""
-    if "wall_times" not in contents.own:
+    if "wall_times" not in contents.trainer_hooks:
         return contents
-    entries = {key: value for key, value in contents.own.items() if key != "wall_times"}
+    entries = {key: value for key, value in contents.trainer_hooks.items() if key != "wall_times"}
     return replace(contents, data={**contents.data, "trainer_hooks": entries})
 
 

@@ -204,7 +204,7 @@ def _age(contents: CheckpointContents, stamp: tuple[int, int]) -> tuple[float, .
 
 
 def _metrics(contents: CheckpointContents) -> dict[str, float]:
-    latest = as_mapping(as_mapping(contents.own.get("metrics")).get("callback_metrics"))
+    latest = as_mapping(as_mapping(contents.trainer_hooks.get("metrics")).get("callback_metrics"))
     return {
         name: float(value)
         for name, value in latest.items()

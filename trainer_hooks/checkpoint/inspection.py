@@ -108,7 +108,7 @@ class CheckpointContents:
         return as_mapping(self.data["state_dict"])
 
     @property
-    def own(self) -> dict[str, Any]:
+    def trainer_hooks(self) -> dict[str, Any]:
         """The part that only trainer_hooks writes; empty in files of others."""
         return as_mapping(self.data.get("trainer_hooks"))
 
@@ -117,7 +117,7 @@ class CheckpointContents:
         """The counters of a training; empty in files of others and in files of weights alone."""
         if self.kind is not CheckpointKind.OURS:
             return {}
-        return as_mapping(self.own.get("progress"))
+        return as_mapping(self.trainer_hooks.get("progress"))
 
     @property
     def callbacks(self) -> dict[str, Any]:
@@ -127,7 +127,7 @@ class CheckpointContents:
     @property
     def format(self) -> int:
         """The number of the file format; 0 in files of others and where there is no number."""
-        number = self.own.get("format")
+        number = self.trainer_hooks.get("format")
         return number if isinstance(number, int) else 0
 
     @property
@@ -136,7 +136,7 @@ class CheckpointContents:
         return (
             self.kind is CheckpointKind.OURS
             and "optimizer_states" in self.data
-            and "rng" in self.own
+            and "rng" in self.trainer_hooks
         )
 
     def with_tensors(self) -> CheckpointContents:
@@ -223,11 +223,12 @@ def verify_file(path: str | os.PathLike[str], newest_format: int) -> CheckpointC
         if contents.format < 1:
             raise UnusableFileError(path, FileFault.DAMAGED, "it says nothing of its format")
         if contents.format > newest_format:
+            version = contents.trainer_hooks.get("version")
             raise UnusableFileError(
                 path,
                 FileFault.TOO_NEW,
-                f"it has format {contents.format}, saved by trainer_hooks "
-                f"{contents.own.get('version')}; this version knows formats up to {newest_format}",
+                f"it has format {contents.format}, saved by trainer_hooks {version}; this version "
+                f"knows formats up to {newest_format}",
             )
         try:
             in_present_format(contents.data, str(path), warns=False)
@@ -426,7 +427,7 @@ _ARTICLES = {CheckpointKind.OTHER: "a ", CheckpointKind.WEIGHTS: "", CheckpointK
 
 
 def _of(done: Any, contents: CheckpointContents) -> str:
-    whole = as_mapping(contents.own.get("stream")).get("num_batches")
+    whole = as_mapping(contents.trainer_hooks.get("stream")).get("num_batches")
     return f"batch {done} of {whole}" if isinstance(whole, int) else f"{done} batches"
 
 

@@ -23,7 +23,8 @@ def read_position(context: RunContext) -> FitPosition:
         broken_off=str(saved.get("broken_off", "")),
         # of a validation that has begun and not ended, which a resume runs again; or of the
         # checkpoint resumed from, as after an error in `on_train_start`
-        pending=context.validation.snapshot or context.state_registry.pending(context.resumed),
+        replacements=context.validation.snapshot
+        or context.state_registry.left_to_loop(context.resumed),
     )
 
 

@@ -81,24 +81,24 @@ class StateRegistry:
     def __init__(self, states: Iterable[RegisteredState] = ()) -> None:
         self._states = {state.name: state for state in states}
 
-    def write(self, checkpoint: dict[str, Any], snapshot: dict[str, Any]) -> None:
+    def write(self, checkpoint: dict[str, Any], replacements: dict[str, Any]) -> None:
         """Add every state to a checkpoint.
 
         Args:
             checkpoint: the checkpoint to add to.
-            snapshot: states by name to save in place of the present ones: those of the snapshot
-                that a running validation made, or those that are still `pending`.
+            replacements: states by name to save in place of the present ones: those of the snapshot
+                that a running validation made, or those of `left_to_loop`.
         """
         for name, registered in self._states.items():
             # a state with a `snapshot` of its own has only a part in there, which is merged below
-            if name in snapshot and registered.snapshot is None:
-                state = snapshot[name]
-            elif registered.only_from_snapshot and name not in snapshot:
+            if name in replacements and registered.snapshot is None:
+                state = replacements[name]
+            elif registered.only_from_snapshot and name not in replacements:
                 continue
             else:
                 state = registered.state_dict()
-                if name in snapshot:  # which holds a part of the state
-                    state = {**state, **snapshot[name]}
+                if name in replacements:  # which holds a part of the state
+                    state = {**state, **replacements[name]}
             if state is None:
                 continue
             # compared with (): it is as falsy as None, which stands for another place
@@ -109,7 +109,7 @@ class StateRegistry:
             else:
                 checkpoint[registered.path[0]] = state
 
-    def pending(self, checkpoint: dict[str, Any]) -> dict[str, Any]:
+    def left_to_loop(self, checkpoint: dict[str, Any]) -> dict[str, Any]:
         """Return by name the states that the loop has yet to restore from a checkpoint.
 
         The counters are among them: the loop may have counted the epoch already, which the others

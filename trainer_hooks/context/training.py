@@ -36,7 +36,7 @@ class FitPosition:
         window: batches of an accumulation window; None without a training loader.
         slot: the slot in which the checkpoint was saved that the loop has yet to go on from.
         broken_off: the hook of an epoch that was broken off before that checkpoint was saved.
-        pending: states by name that are saved in the place of the present ones: those before a
+        replacements: states by name that are saved in the place of the present ones: those before a
             validation that is under way, or of a checkpoint that the loop has yet to restore.
         states: of a fit that has ended, the states of the registry that only a run has, by name.
     """
@@ -45,7 +45,7 @@ class FitPosition:
     window: int | None = None
     slot: dict[str, str] = field(default_factory=dict)
     broken_off: str = ""
-    pending: dict[str, Any] = field(default_factory=dict)
+    replacements: dict[str, Any] = field(default_factory=dict)
     states: dict[str, Any] = field(default_factory=lambda: {"stream": dict(UNOPENED)})
 
 

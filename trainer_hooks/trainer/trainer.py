@@ -790,16 +790,16 @@ class Trainer:
         Raises:
             UsageError: it is set at another time.
         """
-        return self._core.start.path
+        return self._core.start_checkpoint.path
 
     @ckpt_path.setter
     def ckpt_path(self, path: str | os.PathLike[str] | None) -> None:
-        self._core.start.choose(path)
+        self._core.start_checkpoint.choose(path)
 
     @property
     def named_ckpt_path(self) -> str | None:
         """The checkpoint that was given by its path; no callback removes that one."""
-        return self._core.start.named_path
+        return self._core.start_checkpoint.named_path
 
     @property
     def custom_io(self) -> CustomIO | None:
@@ -809,7 +809,7 @@ class Trainer:
     @property
     def load_report(self) -> LoadReport | None:
         """The callbacks whose states a resume restored, and those missing or unexpected."""
-        return self._core.start.report
+        return self._core.start_checkpoint.report
 
     # --- attributes: parts ---
 
@@ -1660,7 +1660,7 @@ class Trainer:
         label = label_run(self, core.config, module, *sources)
         path = self._resolve_checkpoint(ckpt_path, "fit", model, label)
         if path is not None:
-            is_named, io = core.start.named_path is not None, core.custom_io
+            is_named, io = core.start_checkpoint.named_path is not None, core.custom_io
             label = TRAININGS.adopt(trained_object(module), label, path, is_named=is_named, io=io)
         return {"ckpt_path": path, "label": label}
 
@@ -1685,8 +1685,8 @@ class Trainer:
                 f"{fn} was called inside {self._core.fn} of the same trainer: use another Trainer "
                 "for it, or call it afterwards."
             )
-        self._core.start.named_path = None
-        self._core.start.is_auto = ckpt_path == "auto"
+        self._core.start_checkpoint.named_path = None
+        self._core.start_checkpoint.is_auto = ckpt_path == "auto"
         if ckpt_path is None:
             return None
         # an empty one would be the current folder
@@ -1700,8 +1700,8 @@ class Trainer:
                 from trainer_hooks.trainer.restoring.find_checkpoint import refuse_misspelt
 
                 refuse_misspelt(ckpt_path)
-            self._core.start.named_path = absolute_path(ckpt_path)
-            return self._core.start.named_path
+            self._core.start_checkpoint.named_path = absolute_path(ckpt_path)
+            return self._core.start_checkpoint.named_path
         from trainer_hooks.trainer.identity.run_identity import label_evaluation
         from trainer_hooks.trainer.restoring.find_checkpoint import find_checkpoint
 

@@ -81,9 +81,11 @@ def export(source: Path, target: Path, *, is_forced: bool) -> int:
 def _checkpoint(contents: CheckpointContents) -> dict[str, Any]:
     """Return a checkpoint of weights and hyperparameters, in the format of the source."""
     entries = {name: contents.data[name] for name in _KEPT if name in contents.data}
-    if contents.own:
+    if contents.trainer_hooks:
         entries["loops"] = {}
-        entries["trainer_hooks"] = {name: contents.own.get(name) for name in ("format", "version")}
+        entries["trainer_hooks"] = {
+            name: contents.trainer_hooks.get(name) for name in ("format", "version")
+        }
     return {**entries, "state_dict": _without_shared_storage(contents.weights)}
 
 

@@ -73,7 +73,7 @@ def show(path: Path, *, lists_tensors: bool, is_json: bool) -> int:
 def file_facts(file: CheckpointContents) -> dict[str, Any]:
     """Return the facts about a checkpoint file as plain data."""
     contents = file.as_saved()
-    entries, data, summary = contents.own, contents.data, _summary(contents)
+    entries, data, summary = contents.trainer_hooks, contents.data, _summary(contents)
     # a module's get_extra_state may put anything among its weights
     tensors = {name: item for name, item in contents.weights.items() if isinstance(item, Tensor)}
     return {

@@ -111,7 +111,7 @@ class TrainerCore:
         compiled: the wrapper that `torch.compile` returned, if it was passed; or None.
         datamodule: the data module of the last run.
         training: the training state of the last fit's module.
-        start: the checkpoint of the last run.
+        start_checkpoint: the checkpoint of the last run.
         broken_off: the hook of an epoch that the error of the last run has broken off, if it did.
         warned_hooks: hooks for which a warning about saving was given.
         advised: subjects on which advice was given.
@@ -145,7 +145,7 @@ class TrainerCore:
     compiled: Any = None
     datamodule: DataModule | None = None
     training: TrainingState = field(default_factory=TrainingState)
-    start: StartCheckpoint = field(default_factory=StartCheckpoint)
+    start_checkpoint: StartCheckpoint = field(default_factory=StartCheckpoint)
     broken_off: str = ""
     warned_hooks: set[str] = field(default_factory=set)
     advised: set[str] = field(default_factory=set)
@@ -197,7 +197,7 @@ class TrainerCore:
             self.was_stopping = self.context.requests.is_stopping
             self.evaluation = self.context.data.evaluation
         self.inputs = self.context = None
-        self.start.is_open = False
+        self.start_checkpoint.is_open = False
         self.state.stage = None
 
     def change_plan(self, option: str, value: int) -> None:

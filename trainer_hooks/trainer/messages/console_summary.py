@@ -287,7 +287,7 @@ def _way_on(core: TrainerCore, trainer: Trainer, newest: str, reason: str) -> st
         condition = f", without {name} or with options of it that stop later"
     raised = limit if limit in ("max_epochs", "max_steps") else ""
     line = resume_line(
-        trainer, newest, core.entry_point, finds_itself=core.start.is_auto, limit=raised
+        trainer, newest, core.entry_point, finds_itself=core.start_checkpoint.is_auto, limit=raised
     )
     return f"to go on{condition}: {line}"
 

@@ -48,7 +48,7 @@ _KILLED = "its process ended without an error, as one that is killed or runs out
 
 def begin_start(core: TrainerCore) -> None:
     """Write the record of a fit that begins, in case that its process is killed."""
-    core.start.record = ""
+    core.start_checkpoint.record = ""
     update_start(core, _KILLED)
 
 
@@ -73,37 +73,44 @@ def record_start(core: TrainerCore, error: BaseException | str | None) -> None:
         OSError: the folder cannot be written to.
         CheckpointError: the remote store does not answer.
     """
-    start = core.start
+    start_checkpoint = core.start_checkpoint
     if core.fn != "fit" or core.is_trial or not core.processes.is_global_zero:
         return
-    is_chosen = start.path is not None and start.named_path is None
-    record = join_path(parent_folder(start.path), RECORD) if start.path and is_chosen else ""
-    if start.record not in ("", record):  # a callback has chosen another checkpoint since
-        if exists(start.record):
-            remove(start.record)
-        start.record = ""
-    if not is_chosen or start.path is None:
+    is_chosen = start_checkpoint.path is not None and start_checkpoint.named_path is None
+    record = (
+        join_path(parent_folder(start_checkpoint.path), RECORD)
+        if start_checkpoint.path and is_chosen
+        else ""
+    )
+    if start_checkpoint.record not in (
+        "",
+        record,
+    ):  # a callback has chosen another checkpoint since
+        if exists(start_checkpoint.record):
+            remove(start_checkpoint.record)
+        start_checkpoint.record = ""
+    if not is_chosen or start_checkpoint.path is None:
         return
     if not isinstance(error, str | Exception) or isinstance(error, TerminationSignal):
         error = None  # a signal, or Ctrl-C: no fault of the checkpoint
     if error is None or _has_trained(core):
         if exists(record):
             remove(record)
-        start.record = ""
+        start_checkpoint.record = ""
         return
-    if not exists(start.path):
+    if not exists(start_checkpoint.path):
         return
     # here and below: a fit that resumes nothing and saves nothing does not load it
     from trainer_hooks.checkpoint.file import summarize
 
     text = error if isinstance(error, str) else error_summary_with_notes(error)
     content = {
-        "checkpoint": file_name(start.path),
-        "saved_at": summarize(start.path, core.custom_io).saved_at,
+        "checkpoint": file_name(start_checkpoint.path),
+        "saved_at": summarize(start_checkpoint.path, core.custom_io).saved_at,
         "error": text[:_LONGEST],
         "process": process_identity(),
     }
-    start.record = record
+    start_checkpoint.record = record
     _write(record, json.dumps(content))
 
 
@@ -136,12 +143,16 @@ def warn_of_failed_start(path: str, asked: str, io: CustomIO | None = None) -> N
 
 def _has_trained(core: TrainerCore) -> bool:
     """Return whether a fit has trained or saved anything since it was resumed."""
-    start, training = core.start, core.training
+    start_checkpoint, training = core.start_checkpoint, core.training
     # the checkpoint was not yet restored, or its restoring was undone
-    if start.is_open or start.report is None or not training.progress.is_restored:
+    if (
+        start_checkpoint.is_open
+        or start_checkpoint.report is None
+        or not training.progress.is_restored
+    ):
         return False
     has_batch = training.progress.batches_completed > training.newest_batches
-    return has_batch or training.newest_path != start.path
+    return has_batch or training.newest_path != start_checkpoint.path
 
 
 def _read(path: str) -> dict[str, Any]:

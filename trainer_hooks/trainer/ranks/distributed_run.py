@@ -64,7 +64,7 @@ class DistributedRun:
         A checkpoint would name the folder; without one, torchrun's store does.
         """
         core = self._core
-        if inputs.fn == "fit" and inputs.ckpt_path is None and core.start.is_auto:
+        if inputs.fn == "fit" and inputs.ckpt_path is None and core.start_checkpoint.is_auto:
             pickled = RestartNotes().load(f"loggers/{self._watchdog.run}")
             if pickled and self._processes.is_global_zero:
                 # pickle is safe: rank 0 of this training wrote it. Others: `share_loggers`

@@ -257,9 +257,9 @@ class CheckpointRestorer:
                 report = core.connector.load_state_dict(checkpoint["callbacks"])
         if report is not None:
             with restoring_part("plugins", self._path):
-                core.start.report = _report_callbacks(core, checkpoint, report, upgraded)
+                core.start_checkpoint.report = _report_callbacks(core, checkpoint, report, upgraded)
             if not self._is_fit:
-                _warn_of_callbacks(core.start.report)
+                _warn_of_callbacks(core.start_checkpoint.report)
         if not self._is_fit:
             log_loaded(self._inputs.fn, checkpoint, self._path)
 
@@ -330,9 +330,9 @@ class CheckpointRestorer:
         self.restore_optimizers(may_change=False)
         self._restored_states = {}
         training.optimization.awaited = None
-        assert core.start.report is not None
+        assert core.start_checkpoint.report is not None
         epoch_length = self._checkpoint["trainer_hooks"]["stream"]["num_batches"]
-        log_resume(training, core.start.report, self._path, epoch_length)
+        log_resume(training, core.start_checkpoint.report, self._path, epoch_length)
 
     def _leave_out_removed_schedulers(self) -> None:
         """Leave out the states of schedulers that a hook has removed since they were restored.
@@ -415,8 +415,8 @@ class CheckpointRestorer:
             )
         with restoring_part("metrics", path):
             _warn_of_gaps(context, entries, metric_parts(context.module, owners_of(self._core)))
-        assert self._core.start.report is not None
-        _warn_of_callbacks(self._core.start.report)
+        assert self._core.start_checkpoint.report is not None
+        _warn_of_callbacks(self._core.start_checkpoint.report)
 
     def _call_on_load_checkpoint(self) -> None:
         """Call the callbacks' `on_load_checkpoint`; warn if one changes weights in the dict."""

@@ -66,7 +66,7 @@ class CheckpointSearch:
         of_others: files that another run saved, and when.
         reasons: why those are of another run, as far as their summaries tell it.
         summaries: the summaries of all files.
-        own: the summaries of the files that this run saved.
+        of_run: the summaries of the files that this run saved.
         of_process: the summaries of the files that other trainings of this process saved.
         taken: the file that was chosen, or that named the best.
         io: reads the files, where the user's own object writes them.
@@ -79,7 +79,7 @@ class CheckpointSearch:
     of_others: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     summaries: dict[str, CheckpointSummary] = field(default_factory=dict)
-    own: dict[str, CheckpointSummary] = field(default_factory=dict)
+    of_run: dict[str, CheckpointSummary] = field(default_factory=dict)
     of_process: dict[str, CheckpointSummary] = field(default_factory=dict)
     taken: str | None = None
     io: CustomIO | None = None
@@ -155,7 +155,7 @@ class CheckpointSearch:
                 if verdict.is_of_process:
                     self.of_process[path] = summary
                 continue
-            self.own[path] = summary
+            self.of_run[path] = summary
             # an empty name: another tool wrote the file
             if self.matcher.is_resume and summary.module not in ("", self.module):
                 reason = f"saved with a {summary.module}"
@@ -180,7 +180,7 @@ class CheckpointSearch:
             return
         newest: dict[tuple[Any, ...], tuple[int, str]] = {}
         # what this process has trained is as likely to be meant as what an earlier one has
-        for path, summary in {**self.own, **self.of_process}.items():
+        for path, summary in {**self.of_run, **self.of_process}.items():
             identity = summary.identity
             if identity.run:
                 run = identity.run if path in self.of_process else ""
@@ -361,7 +361,7 @@ def _tell_of_none(
 def _tell_of_doubt(search: CheckpointSearch, label: RunLabel) -> None:
     """Report where a checkpoint was taken for this run's although another might be meant."""
     path = search.taken
-    summary = search.own.get(path or "")
+    summary = search.of_run.get(path or "")
     if summary is None:
         return
     mine = label.identity

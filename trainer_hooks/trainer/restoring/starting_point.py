@@ -84,24 +84,24 @@ class StartingPoint:
             make_optimizers: makes the optimizers of a fit after the module's `on_load_checkpoint`;
                 its argument `is_rebuilt` says whether that hook replaced parameters.
         """
-        core, trainer, start = self._core, self._trainer, self._core.start
+        core, trainer, start_checkpoint = self._core, self._trainer, self._core.start_checkpoint
         hooks, module, is_fit = context.hooks, context.module, self._inputs.fn == "fit"
-        hooks.on_before_load(trainer, module, start.path)
-        start.is_open = False  # from here on no callback may choose another checkpoint
-        start.report = None
+        hooks.on_before_load(trainer, module, start_checkpoint.path)
+        start_checkpoint.is_open = False  # from here on no callback may choose another checkpoint
+        start_checkpoint.report = None
         checkpoint = reader = None
         before = list(map(id, module.parameters()))  # by identity: shapes may stay the same
-        if start.path is not None:
-            checkpoint, reader = self._read_checkpoint(context, start.path)
+        if start_checkpoint.path is not None:
+            checkpoint, reader = self._read_checkpoint(context, start_checkpoint.path)
             hooks.fire_on_module("on_load_checkpoint", trainer, module, checkpoint)
         # the module's hook may replace layers, whose parameters the optimizers take, and the hooks
         # from here on may look at the optimizers
         if is_fit:
             is_rebuilt = before != list(map(id, module.parameters()))
             # those of an earlier fit have made steps
-            is_replaced = start.path is not None and self._inputs.overrides & REPLACEABLE
+            is_replaced = start_checkpoint.path is not None and self._inputs.overrides & REPLACEABLE
             make_optimizers(is_rebuilt=is_rebuilt or bool(is_replaced))
-        if checkpoint is None or start.path is None:
+        if checkpoint is None or start_checkpoint.path is None:
             if is_fit and core.training.progress.stage is EpochStage.BATCHES:
                 # an exception ended the last fit inside an epoch, which is repeated from its start
                 from trainer_hooks.trainer.messages.console_summary import log_repeated_epoch
@@ -118,13 +118,13 @@ class StartingPoint:
         if is_fit:
             # first: hooks from here on read their callback's state from the checkpoint
             versions = checkpoint.get("trainer_hooks", {}).get("state_versions", {})
-            with restoring_part("callbacks", start.path):
+            with restoring_part("callbacks", start_checkpoint.path):
                 core.connector.require_fitting_states(checkpoint.get("callbacks", {}), versions)
         hooks.on_before_restore(trainer, module, checkpoint)
         # at the call, not earlier: a hook until here may have brought callbacks
         changing = {hook: _changes_optimizers(hooks, hook, module) for hook in _HOOKS_OF_RESTORE}
         restorer = CheckpointRestorer(
-            core, context, self._inputs, checkpoint, start.path, read_shards=reader
+            core, context, self._inputs, checkpoint, start_checkpoint.path, read_shards=reader
         )
         restorer.check()
         if not is_fit:

@@ -361,7 +361,7 @@ def _add_training(core: TrainerCore, module: Module, checkpoint: dict[str, Any])
         position = read_position(context)
         if not context.resumed:  # else the loop has yet to go on from the slot of that checkpoint
             position.slot = _slot_of_save(core, context)
-    _registry(core, module).write(checkpoint, position.pending)
+    _registry(core, module).write(checkpoint, position.replacements)
     entries["inside_batch"] = position.is_inside_batch
     if position.slot:
         entries["slot"] = position.slot

@@ -408,7 +408,7 @@ class TrainerRun:
         # before `has_run` is set: the profile of a first run also has what came before the run
         begin_profiled_run(core)
         core.has_run = True
-        core.start.path, core.start.is_open = inputs.ckpt_path, True
+        core.start_checkpoint.path, core.start_checkpoint.is_open = inputs.ckpt_path, True
         # before the checkpoint is read, for which memory may not suffice
         begin_start(core)
         ours(module).attach(self.trainer, core.log_target)
@@ -420,7 +420,7 @@ class TrainerRun:
             self._distributed_run.share_metrics()
         context = core.context = self._make_context(module)
         context.state_registry = build_state_registry(core, module, context)
-        if core.start.record:
+        if core.start_checkpoint.record:
             context.after_first_batches.append(partial(update_start, core))
         core.connector.relay.begin_run(context.stop_by, context.leave_epoch)
         # before a folder is opened: a resumed run logs into that of its checkpoint
