@@ -12,7 +12,14 @@ import torch
 from small_modules import EvaluatedLinear, UnoptimizedLinear, ValidatedLinear
 from torch.utils.data import DataLoader, IterableDataset
 
-from trainer_hooks import Callback, CombinedLoader, DataModule, Module, Trainer, TrainerHooksWarning
+from trainer_hooks import (
+    Callback,
+    CombinedLoader,
+    DataModule,
+    Module,
+    Trainer,
+    TrainerHooksWarning,
+)
 from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint
 from trainer_hooks.errors import (
     CallbackError,
@@ -23,6 +30,7 @@ from trainer_hooks.errors import (
     ModuleError,
     OptionError,
     StateKeyError,
+    TrainerHooksAdvice,
     UsageError,
 )
 
@@ -35,6 +43,16 @@ def refused(kind: type[Exception], *words: str):
     assert type(caught.value) is kind
     missing = [word for word in words if word not in str(caught.value)]
     assert not missing, f"{missing} not in {caught.value}"
+
+
+class Rows:
+    """A stream: batches without a length, anew in each epoch."""
+
+    def __init__(self, rows: list[Any]) -> None:
+        self.rows = rows
+
+    def __iter__(self) -> Any:
+        return iter(self.rows)
 
 
 # --- steps ---
@@ -378,6 +396,33 @@ def test_an_interval_that_is_longer_than_the_epoch(quiet_trainer, batches) -> No
         "check_val_every_n_epoch=None",
     ):
         quiet_trainer(val_check_interval=5).fit(ValidatedLinear(), batches(4), batches(1))
+
+
+def test_an_interval_that_is_longer_than_the_epochs_of_a_stream(quiet_trainer, batches) -> None:
+    """The length of a stream is known at its end: the first epoch without a validation tells."""
+    rows = list(batches(4))
+    trainer = quiet_trainer(val_check_interval=5, max_epochs=3)
+    words = r"epoch 0 had 4 batches.*val_check_interval=5.*smaller.*check_val_every_n_epoch=None"
+
+    with pytest.warns(TrainerHooksAdvice, match=words) as warned:
+        trainer.fit(ValidatedLinear(), Rows(rows), batches(1))
+    assert len(warned) == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"val_check_interval": 4},
+        {"val_check_interval": 5, "check_val_every_n_epoch": None},
+        {"val_check_interval": 5, "check_val_every_n_epoch": 4},
+        {"val_check_interval": 5, "max_steps": 3},
+    ],
+    ids=str,
+)
+def test_an_interval_that_a_stream_may_reach(quiet_trainer, batches, options) -> None:
+    """No advice where a validation ran, an epoch was none to be validated, or was cut short."""
+    rows = list(batches(4))
+    quiet_trainer(**{"max_epochs": 2, **options}).fit(ValidatedLinear(), Rows(rows), batches(1))
 
 
 def test_a_share_of_an_epoch_without_length(quiet_trainer, batches) -> None:

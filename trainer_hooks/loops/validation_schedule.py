@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks._log import warn
+from trainer_hooks._text import count_with_noun
 from trainer_hooks.clock.schedules import DueCondition, DueTracker
 from trainer_hooks.clock.timing import Time
-from trainer_hooks.errors import OptionError
+from trainer_hooks.errors import OptionError, TrainerHooksAdvice
 
 if TYPE_CHECKING:
     from trainer_hooks.context.context import RunContext
@@ -37,6 +39,7 @@ class ValidationSchedule:
         self._time = interval if isinstance(interval, Time) else None
         self.depends_on_rank = isinstance(interval, Time | DueCondition)
         self._condition: ResumableSchedule | None = None
+        self._is_advised = False
         if isinstance(interval, DueCondition):
             self._condition = ResumableSchedule("", interval, context)
         self.every = self._batches_between(num_batches) if self.is_on else math.inf
@@ -89,7 +92,25 @@ class ValidationSchedule:
         if progress.is_validation_requested or meets_condition or is_missed:
             return True
         is_at_end = not self.is_inside or not is_complete or self._context.should_stop
+        if self.is_on and not is_at_end:
+            self._advise_on_short_epoch()
         return self.is_on and is_at_end and self._is_validation_epoch()
+
+    def _advise_on_short_epoch(self) -> None:
+        """Advise once of an epoch of a stream that is shorter than the interval inside epochs."""
+        progress, plan = self._context.training.progress, self._context.plan
+        batches = progress.batches_in_epoch
+        is_short = self._time is None and 0 < batches < self.every < math.inf
+        is_counted_anew = plan.check_val_every_n_epoch is not None and self._is_validation_epoch()
+        if self._is_advised or not is_short or not is_counted_anew:
+            return
+        self._is_advised = True
+        warn(
+            f"epoch {progress.epochs_completed} had {count_with_noun(batches, 'batch')}, and "
+            f"val_check_interval={self.every} is counted anew in each epoch: it was not validated. "
+            "Give a smaller number, or count over epochs with check_val_every_n_epoch=None.",
+            TrainerHooksAdvice,
+        )
 
     def _is_interval_complete(self) -> bool:
         """Return whether the batch that just ended completes an interval of batches."""
