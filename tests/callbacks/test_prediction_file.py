@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 from collections import namedtuple
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from trainer_hooks import Module
 from trainer_hooks.callbacks import PredictionWriter
+from trainer_hooks.callbacks.prediction_files import FORMATS, PartWriter, as_table
 from trainer_hooks.errors import OptionError
 
 DATA = TensorDataset(torch.arange(11.0))
@@ -225,6 +227,22 @@ def test_predictions_that_cannot_be_written(bare, tmp_path, case):
     assert names(tmp_path) == [path.name]
 
 
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize(
+    "later", [{"b": torch.ones(2)}, {"a": torch.ones(2, 1)}], ids=["b", "a 2d"]
+)
+def test_ranks_with_other_keys(tmp_path, ending, later):
+    """The rank that begins later refuses its first batch; rows of .jsonl have keys of their own."""
+    writers = [PartWriter(tmp_path, rank, FORMATS[ending]) for rank in (0, 3)]
+    writers[0].append(as_table({"a": torch.ones(2)}), [(0, 0), (0, 1)])
+    is_refused = ending != ".jsonl" and not (ending == ".csv" and "a" in later)
+
+    with pytest.raises(ValueError, match="ranks 0 and 3") if is_refused else nullcontext():
+        writers[1].append(as_table(later), [(0, 2), (0, 3)])
+    for writer in writers:
+        writer.close()
+
+
 def test_bad_paths(bare, tmp_path, monkeypatch):
     """A bad path is refused at once, or before the first batch."""
     with pytest.raises(OptionError, match=r"ending must be one of .csv.*Did you mean '.jsonl'"):
@@ -274,6 +292,7 @@ import os, signal, sys, torch
 from torch.utils.data import DataLoader, TensorDataset
 from trainer_hooks import Module, Trainer
 from trainer_hooks.callbacks import PredictionWriter
+from trainer_hooks.callbacks.prediction_files import FORMATS, PartWriter, as_table
 class Dies(Module):
     def predict_step(self, batch, batch_idx):
         if batch_idx == 1:

@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trainer_hooks._files import replace_file
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
@@ -99,6 +101,21 @@ class Part:
     rank: int
     header: list[str] = field(default_factory=list)
     columns: dict[str, Column] = field(default_factory=dict)
+
+    @property
+    def form(self) -> dict[str, Any]:
+        """The keys and types of its rows, which all parts must share, as plain data."""
+        types = {name: [str(column.dtype), column.ndim] for name, column in self.columns.items()}
+        return {"header": self.header, "types": types}
+
+
+def _different_forms(ranks: Iterable[int]) -> ValueError:
+    """Return the error for ranks whose parts have different keys or types."""
+    one, other = sorted(ranks)
+    return ValueError(
+        f"ranks {one} and {other} have returned different keys or types. Return the same for each "
+        "batch, or take the ending .jsonl"
+    )
 
 
 # --- a batch's rows ---
@@ -219,7 +236,7 @@ class PartWriter:
         """Append rows with their keys: the index of the loader, and of the sample or -1.
 
         Raises:
-            ValueError: the format cannot hold them.
+            ValueError: the format cannot hold them, or another rank's have other keys or types.
         """
         if not table.count:
             return
@@ -229,13 +246,28 @@ class PartWriter:
                 f"it has the keys {_shown(columns)} and another batch {_shown(part.columns)}. Take "
                 "the ending .jsonl, in which each row has its own"
             )
+        is_first = not part.columns
         for name, rows in columns.items():
             self._append_rows(name, rows)
+        if is_first:
+            self._require_form_of_others()
         self._keys.write(np.array(keys, np.int64).tobytes())
 
     def close(self) -> None:
         """Close the files."""
         self._open.close()
+
+    def _require_form_of_others(self) -> None:
+        """Require the keys and types of the ranks that have begun, now and not hours later.
+
+        Of two ranks, the one that begins later learns of the other by its file in the folder. So
+        the ranks need not meet: some may have no batch.
+        """
+        form, rank = self.part.form, self.part.rank
+        replace_file(self._folder / f"{rank}.form", lambda file: json.dump(form, file))
+        for path in self._folder.glob("*.form"):
+            if json.loads(path.read_text(encoding="utf-8")) != form:
+                raise _different_forms([rank, int(path.stem)])
 
     def _open_file(self, path: Path) -> BinaryIO:
         return self._open.enter_context(path.open("wb"))
@@ -318,20 +350,12 @@ class MergedParts:
         self.header = self._parts[0].header if self._parts else []
         self.columns = self._parts[0].columns if self._parts else {}
         for part in self._parts:
-            for name in self.columns.keys() | part.columns.keys():
-                mine, other = self.columns.get(name), part.columns.get(name)
-                if (
-                    mine is None
-                    or other is None
-                    or (mine.dtype, mine.ndim) != (other.dtype, other.ndim)
-                    or part.header != self.header
-                ):
-                    raise ValueError(
-                        f"ranks {self._parts[0].rank} and {part.rank} have returned different "
-                        "keys or types. Return the same for each batch, or take the ending .jsonl"
-                    )
-                if mine.shape != other.shape:
-                    mine.shape = None
+            # also here: on a network's disk the ranks may have seen each other's files late
+            if part.form != self._parts[0].form:
+                raise _different_forms([self._parts[0].rank, part.rank])
+            for name, column in self.columns.items():
+                if column.shape != part.columns[name].shape:
+                    column.shape = None
         self._part_of, self._row_of = self._sorted_rows()
 
     def __len__(self) -> int:

@@ -287,7 +287,7 @@ class PredictionWriter(BasePredictionWriter):
         """Write the rows of a batch to this rank's part.
 
         Raises:
-            OptionError: the format cannot hold them.
+            OptionError: the format cannot hold them, or another rank's have other keys or types.
         """
         from trainer_hooks.callbacks.prediction_files import LOADER, Table, as_table
 
@@ -320,7 +320,7 @@ class PredictionWriter(BasePredictionWriter):
         """Put the parts of all ranks in order, on rank 0, and move the file to its place.
 
         Raises:
-            OptionError: the ranks have returned different keys.
+            OptionError: the ranks have returned different keys or types.
         """
         super().on_predict_epoch_end(trainer, module)
         if self._writer is None:
