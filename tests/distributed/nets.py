@@ -42,11 +42,11 @@ class At(Callback):
             self.act(trainer)
 
 
-def loader() -> DataLoader:
+def loader(*, shuffle: bool = True) -> DataLoader:
     """Return sixteen batches of four."""
     numbers = torch.Generator().manual_seed(3)
     parts = [torch.randn(64, n, generator=numbers) for n in (5, 1)]
-    return DataLoader(TensorDataset(*parts), 4, shuffle=True)
+    return DataLoader(TensorDataset(*parts), 4, shuffle=shuffle)
 
 
 def trainer(*callbacks, **options) -> Trainer:

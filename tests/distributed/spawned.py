@@ -58,7 +58,8 @@ def fit_in(folder: Path, strategy: str, lengths: list[int], path: Path | None = 
     fit = trainer(counts, saver, max_epochs=1, strategy=strategy, enable_checkpointing=True)
     for length in lengths:
         fit.max_epochs = length
-        fit.fit(module, loader(), loader(), ckpt_path=path)
+        # of shuffled batches, the mean of each would be rounded otherwise in another validation
+        fit.fit(module, loader(), loader(shuffle=False), ckpt_path=path)
     return {
         "weights": weights(module),
         "counts": [fit.current_epoch, fit.global_step, counts.batches],
@@ -73,7 +74,8 @@ def resume(folder: Path) -> dict:
     module = Noisy()
     module.load_state_dict(torch.load(folder / "ddp/epoch=3.ckpt", weights_only=True)["state_dict"])
     tester = trainer(strategy="ddp_spawn")
-    return found | {"validated": tester.validate(module, loader(), verbose=False)[0]["val_loss"]}
+    metrics = tester.validate(module, loader(shuffle=False), verbose=False)
+    return found | {"validated": metrics[0]["val_loss"]}
 
 
 def spoiled(callback: Callback) -> list:
