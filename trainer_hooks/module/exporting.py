@@ -17,6 +17,7 @@ from trainer_hooks._log import warn
 from trainer_hooks._options import Rule, check_option
 from trainer_hooks.errors import OptionError, TrainerHooksAdvice, UsageError
 from trainer_hooks.module.torch_wrappers import hide_run_attributes
+from trainer_hooks.runtime.modes import evaluation_mode
 from trainer_hooks.runtime.nested_tensors import move_to_device
 
 if TYPE_CHECKING:
@@ -157,20 +158,6 @@ def _example(module: Any, given: Any, method: str, argument: str) -> Any:
             f"known. Pass {argument}=, or set self.example_input_array."
         )
     return move_to_device(inputs, module.device)
-
-
-@contextmanager
-def evaluation_mode(module: nn.Module) -> Iterator[None]:
-    """Put a module in evaluation mode without gradients; restore every part's mode then."""
-    modes = {part: part.training for part in module.modules()}
-    with torch.no_grad():
-        module.eval()
-        try:
-            yield
-        finally:
-            for part, was_training in modes.items():
-                # not train(), which would set all submodules, too
-                part.training = was_training
 
 
 def _write(path: str, content: bytes) -> None:
