@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer_hooks._files import file_fault, is_missing
-from trainer_hooks._text import printable
+from trainer_hooks._text import first_few, printable
 from trainer_hooks.checkpoint import seal
 from trainer_hooks.checkpoint.atomic_write import (
     copy_folder,
@@ -526,6 +526,4 @@ def _checkpoints_in(folder: Path, name: str = "it") -> str:
             break
     else:
         return ""
-    names = sorted(map(printable, paths))
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f" In {name} there are: {', '.join(names[:_SHOWN])}{more}."
+    return f" In {name} there are: {first_few(sorted(map(printable, paths)), _SHOWN)}."

@@ -12,7 +12,7 @@ from torch.nn.parameter import is_lazy
 from torch.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR
 
 from trainer_hooks._log import warn
-from trainer_hooks._text import count_with_noun
+from trainer_hooks._text import count_with_noun, first_few
 from trainer_hooks.errors import TrainerHooksAdvice
 from trainer_hooks.hooks.spec import overrides
 from trainer_hooks.module.module import Module
@@ -179,16 +179,14 @@ class TrainingAdvice:
         members = (self._context.module, *self._context.trainer.callbacks)
         if not left or any(map(_adds_groups, members)):
             return
-        names = list(left)
-        shown = ", ".join(names[:_SHOWN_PARTS])
-        more = f" and {len(names) - _SHOWN_PARTS} more" if len(names) > _SHOWN_PARTS else ""
         calls_steps = self._context.trainer.calls_steps
         where = f"{self._name}.configure_optimizers" if calls_steps else "Run(optimizer=...)"
         warn(
-            f"{shown}{more} of {self._name}: {count_with_noun(sum(left.values()), 'parameter')} "
-            f"had gradients in the first epoch, and no optimizer of {where} steps them: they stay "
-            "as they were. Pass them to the optimizer, as with self.parameters(); or freeze them "
-            "with requires_grad_(False), which saves their backward.",
+            f"{first_few(list(left), _SHOWN_PARTS)} of {self._name}: "
+            f"{count_with_noun(sum(left.values()), 'parameter')} had gradients in the first epoch, "
+            f"and no optimizer of {where} steps them: they stay as they were. Pass them to the "
+            "optimizer, as with self.parameters(); or freeze them with requires_grad_(False), "
+            "which saves their backward.",
             TrainerHooksAdvice,
         )
 

@@ -13,6 +13,7 @@ from xml.sax.saxutils import escape
 
 from trainer_hooks._log import log
 from trainer_hooks._system import move, path_end
+from trainer_hooks._text import first_few
 from trainer_hooks.callbacks.saving.file_names import (
     check_template,
     fill_template,
@@ -194,10 +195,9 @@ class MemoryFiles:
             if read_template(self.filename + ending, path_end(path, 1 + depth)) is not None
         ]
         if existing:
-            shown = ", ".join(repr(file_name(path)) for path in sorted(existing)[:_MAX_SHOWN])
-            more = f" and {len(existing) - _MAX_SHOWN} more" if len(existing) > _MAX_SHOWN else ""
+            shown = first_few([repr(file_name(path)) for path in sorted(existing)], _MAX_SHOWN)
             raise UsageError(
-                f"files {shown}{more} in {folder!r}, the folder of {self._where}: this training "
+                f"files {shown} in {folder!r}, the folder of {self._where}: this training "
                 "would write over them, and did not write them. Choose another folder, move them "
                 "away, or pass overwrite=True."
             )

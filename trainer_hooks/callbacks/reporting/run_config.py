@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._files import replace_file
 from trainer_hooks._log import log
+from trainer_hooks._text import first_few
 from trainer_hooks.callback import Callback
 from trainer_hooks.checkpoint.paths import is_remote
 from trainer_hooks.hooks.spec import keeps_optimizers
@@ -97,10 +98,8 @@ class RunConfigCallback(Callback):
             return
         differences = list(config_differences(before, self.values))
         if differences:
-            hidden = len(differences) - _SHOWN
-            rest = f"; and {hidden} more" if hidden > 0 else ""
-            shown = "; ".join(differences[:_SHOWN])
-            log.info("the config differs from the one of the checkpoint: %s%s", shown, rest)
+            shown = first_few(differences, _SHOWN, "; ")
+            log.info("the config differs from the one of the checkpoint: %s", shown)
 
     def _write(self, trainer: Trainer) -> None:
         folder = trainer.log_dir
