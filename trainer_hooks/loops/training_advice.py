@@ -163,7 +163,7 @@ class TrainingAdvice:
                 and not (is_lazy(parameter) or parameter.is_inference())
                 for parameter in parameters
             ):
-                layers.append((name or "the parameters", parameters, _version(parameters)))
+                layers.append((name or "the parameters", parameters, version_of(parameters)))
         return layers
 
     def _look_at_outside(self) -> None:
@@ -172,7 +172,7 @@ class TrainingAdvice:
             name: len(parameters)
             for name, parameters, version in self._outside
             if all(parameter.grad is not None for parameter in parameters)
-            and _version(parameters) == version
+            and version_of(parameters) == version
             and stepped.isdisjoint(map(id, parameters))
         }
         self._outside = []
@@ -241,9 +241,14 @@ def advise_on_repeated_steps(context: RunContext) -> None:
             )
 
 
-def _version(parameters: list[Parameter]) -> int:
+def version_of(parameters: list[Parameter]) -> int:
     """Return a number that grows with each change of a parameter in place."""
-    return sum(parameter._version for parameter in parameters)  # noqa: SLF001 - torch's name
+    # an inference tensor has no count, nor a lazy one before its first batch
+    return sum(
+        parameter._version  # noqa: SLF001 - torch's name
+        for parameter in parameters
+        if not is_lazy(parameter) and not parameter.is_inference()
+    )
 
 
 def _adds_groups(member: object) -> bool:
