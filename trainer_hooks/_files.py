@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from trainer_hooks._system import is_running, move
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from typing import TextIO
 
@@ -63,20 +63,26 @@ def hidden_beside(path: Path, ending: str, most: int = _MAX_NAME_BYTES) -> Path:
     return path.with_name(f".{shown}{ending}")
 
 
-def replace_file(path: Path, write: Callable[[TextIO], object]) -> None:
-    """Replace a file atomically by one that `write` fills; on an error the old one stays."""
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield the path of a hidden file, which replaces that at `path` unless there is an error."""
     # by hand: the library for it, atomicwrites, is no longer maintained
     temporary = hidden_beside(path, f".{os.getpid()}.tmp")
     try:
-        with temporary.open("w", encoding="utf-8", newline="") as file:
-            write(file)
+        yield temporary
         move(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
+def replace_file(path: Path, write: Callable[[TextIO], object]) -> None:
+    """Replace a file atomically by one that `write` fills; on an error the old one stays."""
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        write(file)
+
+
 def remove_stale_temporaries(folder: Path) -> None:
-    """Delete the temporary files of `replace_file` that killed processes have left in a folder."""
+    """Delete the temporary files of `replacing` that killed processes have left in a folder."""
     for path in folder.glob(".*.tmp"):
         pid = path.stem.rpartition(".")[2]
         if not pid.isdecimal():

@@ -41,6 +41,13 @@ def count_with_noun(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else ending}"
 
 
+def first_few(texts: Sequence[str], most: int, separator: str = ", ") -> str:
+    """Return the first texts and how many more there are, such as `a, b and 3 more`."""
+    shown, hidden = separator.join(texts[:most]), len(texts) - most
+    # after semicolons one more, as in `a; b; and 3 more`; no comma
+    return f"{shown}{separator.strip(', ')} and {hidden:,} more" if hidden > 0 else shown
+
+
 def printable(text: object, keeps: str = "") -> str:
     """Return a text with control characters escaped, so that a terminal shows and obeys none.
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import uuid
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -27,6 +28,7 @@ from trainer_hooks.errors import (
     OptionError,
     TrainerHooksWarning,
 )
+from trainer_hooks.trainer.run.forking import ForkedRuns
 
 BATCHES = [torch.full((2, 2), float(number)) for number in range(1, 5)]
 GOOD = {"state_dict": {"weight": torch.arange(600.0)}, "epoch": 3}
@@ -330,3 +332,11 @@ def test_local_paths_pay_nothing(tmp_path):
         check=False,
     )
     assert done.stdout.splitlines()[-1].split() == ["False", "False", "[]"], done.stderr
+
+
+def test_the_kept_checkpoint_of_forked_ranks_is_copied(store, tmp_path):
+    """After a fit in forked processes, a save to an address copies what they have left."""
+    (tmp_path / "fit.ckpt").write_bytes(b"kept")
+    core = SimpleNamespace(custom_io=None)
+    address = ForkedRuns(core, None, tmp_path).copy_kept(f"{store.address}/copy.ckpt")
+    assert store.cat_file(address) == b"kept"

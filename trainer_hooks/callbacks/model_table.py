@@ -21,6 +21,7 @@ from torch.nn.parameter import is_lazy
 from trainer_hooks._log import warn
 from trainer_hooks._text import aligned, printable
 from trainer_hooks.errors import CallbackError, TrainerHooksWarning, error_summary
+from trainer_hooks.runtime.modes import evaluation_mode
 from trainer_hooks.runtime.parameter_names import WRAPPERS
 
 if TYPE_CHECKING:
@@ -344,7 +345,6 @@ def _record_layers(
 @contextmanager
 def _no_side_effects(module: nn.Module) -> Iterator[None]:
     """Put `module` into eval mode without gradients, and restore all its state afterwards."""
-    modes = [(layer, layer.training) for layer in module.modules()]
     buffers = [
         (layer, name, buffer, buffer.clone())
         for layer in module.modules()
@@ -358,7 +358,6 @@ def _no_side_effects(module: nn.Module) -> Iterator[None]:
     with ExitStack() as stack:
         # these devices alone: by default torch saves the generator of every GPU
         stack.enter_context(torch.random.fork_rng(devices=devices))
-        stack.enter_context(torch.no_grad())
         # FlopCounterMode sets global module hooks, of which compiled modules warn
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", r"Using `torch.compile\(module\)` when there are global")
@@ -368,12 +367,10 @@ def _no_side_effects(module: nn.Module) -> Iterator[None]:
         # the fast path of TransformerEncoder bypasses the forward of its layers, and so our hooks
         stack.callback(mha.set_fastpath_enabled, mha.get_fastpath_enabled())
         mha.set_fastpath_enabled(False)
-        module.eval()
+        stack.enter_context(evaluation_mode(module))
         try:
             yield
         finally:
-            for layer, mode in modes:
-                layer.training = mode
             for layer, name, buffer, content in buffers:
                 # a forward may replace a buffer or write into it: put the object back, then its
                 # content

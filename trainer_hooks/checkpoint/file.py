@@ -20,13 +20,12 @@ import time
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from trainer_hooks._files import file_fault, is_missing
-from trainer_hooks._text import printable
+from trainer_hooks._text import first_few, printable
 from trainer_hooks.checkpoint import seal
 from trainer_hooks.checkpoint.atomic_write import (
     copy_folder,
@@ -35,7 +34,13 @@ from trainer_hooks.checkpoint.atomic_write import (
 )
 from trainer_hooks.checkpoint.encoding import decode, opened_by_trust
 from trainer_hooks.checkpoint.parts import require_format, require_types
-from trainer_hooks.checkpoint.paths import absolute_path, can_be_mapped, is_remote, modified_at
+from trainer_hooks.checkpoint.paths import (
+    absolute_path,
+    can_be_mapped,
+    is_remote,
+    modified_at,
+    open_whole,
+)
 from trainer_hooks.checkpoint.pickled_object import reading_pickles_unopened
 from trainer_hooks.checkpoint.safetensors_file import SAFETENSORS_SUFFIX, read_safetensors
 from trainer_hooks.checkpoint.seal import CheckpointSummary, RunIdentity, load_verified
@@ -98,7 +103,7 @@ def write_checkpoint(
         return target
 
     def write() -> None:
-        with _open_upload(target) if is_remote(target) else open_atomically(Path(target)) as file:
+        with open_whole(target) as file:
             if dump is not None:
                 dump(checkpoint, file)
             else:
@@ -335,19 +340,6 @@ def _require_undamaged_folder(path: str | os.PathLike[str]) -> None:
 
 
 @contextmanager
-def _open_upload(target: str) -> Iterator[IO[bytes]]:
-    """Open a new file that is uploaded once the `with` block ends without an error."""
-    from trainer_hooks.checkpoint import remote
-
-    # to a local file first: sealing seeks in the file, and an upload must be all or nothing
-    with TemporaryDirectory(prefix="trainer_hooks-") as folder:
-        local = Path(folder, "unsent")
-        with local.open("w+b") as file:
-            yield file
-        remote.upload(local, target)
-
-
-@contextmanager
 def _at_hand(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a local file: the one at `path`, or a temporary copy of a remote one."""
     if is_remote(path):
@@ -526,6 +518,4 @@ def _checkpoints_in(folder: Path, name: str = "it") -> str:
             break
     else:
         return ""
-    names = sorted(map(printable, paths))
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f" In {name} there are: {', '.join(names[:_SHOWN])}{more}."
+    return f" In {name} there are: {first_few(sorted(map(printable, paths)), _SHOWN)}."

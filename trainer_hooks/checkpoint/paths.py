@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
 from trainer_hooks._system import IS_WINDOWS, without_file_scheme
 from trainer_hooks.errors import CheckpointError, OptionError
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
 
 _LOCAL = "file://"
 
@@ -85,6 +89,22 @@ def modified_at(path: str) -> int:
         return Path(path).stat().st_mtime_ns
     except FileNotFoundError:
         return 0
+
+
+def open_whole(path: str, what: str = "checkpoint") -> AbstractContextManager[IO[bytes]]:
+    """Open a new file that is at `path` once the `with` block ends without an error.
+
+    Args:
+        path: an absolute path, or an address.
+        what: the name of the file's role in messages about an address.
+    """
+    if is_remote(path):
+        from trainer_hooks.checkpoint.remote import open_upload
+
+        return open_upload(path, what)
+    from trainer_hooks.checkpoint.atomic_write import open_atomically
+
+    return open_atomically(Path(path))
 
 
 def remove(path: str) -> None:

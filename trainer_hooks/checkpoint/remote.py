@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from trainer_hooks._log import log
 from trainer_hooks.checkpoint.atomic_write import PART_SUFFIX
@@ -78,6 +78,17 @@ def upload(source: Path, address: str, what: str = "checkpoint") -> None:
         store.invalidate_cache()
         if store.size(final) != source.stat().st_size:
             raise OSError("it has another size after it was given its name")
+
+
+@contextmanager
+def open_upload(address: str, what: str = "checkpoint") -> Iterator[IO[bytes]]:
+    """Open a new file that is uploaded once the `with` block ends without an error."""
+    # to a local file first: sealing seeks in the file, and an upload must be all or nothing
+    with TemporaryDirectory(prefix="trainer_hooks-") as folder:
+        local = Path(folder, "unsent")
+        with local.open("w+b") as file:
+            yield file
+        upload(local, address, what)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from trainer_hooks._log import log, warn
+from trainer_hooks._text import first_few
 from trainer_hooks.errors import CheckpointError, OptionError, TrainerHooksWarning
 from trainer_hooks.runtime.parameter_names import with_names_of
 
@@ -120,8 +121,7 @@ def _differing_names(missing: list[str], unexpected: list[str]) -> list[str]:
 
 def _listed(kind: str, names: list[str]) -> list[str]:
     """Return one text with the first names, or none without a name."""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return [f"{kind}: {', '.join(names[:_SHOWN])}{more}"] if names else []
+    return [f"{kind}: {first_few(names, _SHOWN)}"] if names else []
 
 
 IgnoreKeys = list[str] | tuple[str, ...] | Callable[[dict[str, Any]], object]

@@ -116,6 +116,13 @@ def add_target(parser: argparse.ArgumentParser, name: str, text: str) -> None:
     )
 
 
+def at_least_one(text: str) -> int:
+    """Return a whole number from 1 on, as an argument type."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number of at least 1")
+    return int(text)
+
+
 def number_below(limit: float, rule: str) -> Callable[[str], float]:
     """Return an argument type for a number from 0 to below `limit`.
 

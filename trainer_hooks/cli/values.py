@@ -8,17 +8,14 @@ from __future__ import annotations
 import math
 from collections import deque
 from reprlib import Repr
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
 from trainer_hooks._text import printable
 from trainer_hooks.checkpoint.inspection import dtype_name, tensor_bytes
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-__all__ = ["JsonWriter", "flatten", "printable", "short_text", "size_text"]
+__all__ = ["JsonWriter", "printable", "short_text", "size_text"]
 
 _LONGEST_TENSOR = 1000
 """Elements of a tensor that are written out as JSON."""
@@ -57,17 +54,6 @@ def short_text(value: Any) -> str:
     """Return a short text for a value."""
     text = printable(_SHORT.repr(value))
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
-
-
-def flatten(
-    values: Mapping[Any, Any], prefix: str = "", *, keeps_empty: bool = False
-) -> Iterator[tuple[str, Any]]:
-    """Yield the leaves of nested mappings with dotted keys, None and empty mappings if kept."""
-    for name, value in values.items():
-        if isinstance(value, dict) and (value or not keeps_empty):
-            yield from flatten(value, f"{prefix}{name}.", keeps_empty=keeps_empty)
-        elif value is not None or keeps_empty:
-            yield f"{prefix}{name}", value
 
 
 def size_text(size: int) -> str:

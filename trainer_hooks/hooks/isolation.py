@@ -49,7 +49,7 @@ def isolating(label: str) -> Iterator[None]:
         if folder is not None and _working_directory() != folder:
             os.chdir(folder)
             changed.append("the working directory")
-        changed += _restore_handlers(handlers)
+        changed += restore_handlers(handlers)
         if _restore_filters(filters):
             changed.append("the filters of all warnings")
         added, lost = _restore_environment(environment)
@@ -118,7 +118,7 @@ def signal_handlers() -> dict[signal.Signals, Any]:
     return {number: signal.getsignal(number) for number in sorted(numbers)}
 
 
-def _restore_handlers(handlers: dict[signal.Signals, Any]) -> list[str]:
+def restore_handlers(handlers: dict[signal.Signals, Any]) -> list[str]:
     """Install changed handlers again, and return the names of their signals."""
     changed = [
         number

@@ -153,15 +153,15 @@ def jsonable(value: Any) -> Any:
     return repr(value)
 
 
-def flattened(params: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Return nested hyperparameters as one level, their names joined by slashes."""
+def flattened(params: Mapping[Any, Any], separator: str = "/", above: str = "") -> dict[str, Any]:
+    """Return nested hyperparameters or settings as one level, with their names joined."""
     # not pandas' json_normalize: pandas is optional, and it returns a table
     flat: dict[str, Any] = {}
     for key, value in params.items():
         name = f"{above}{key}"
         # an empty dict is kept as a value, or its name would be lost
         if isinstance(value, Mapping) and value:
-            flat |= flattened(value, f"{name}/")
+            flat |= flattened(value, separator, f"{name}{separator}")
         else:
             flat[name] = value
     return flat

@@ -30,6 +30,7 @@ from trainer_hooks.loggers.conversion import (
 from trainer_hooks.loggers.guard import is_permanent_error
 from trainer_hooks.loggers.run_folder import FolderLogger, RunFolder
 from trainer_hooks.runtime import rng
+from trainer_hooks.runtime.modes import evaluation_mode
 from trainer_hooks.runtime.nested_tensors import move_to_device
 
 if TYPE_CHECKING:
@@ -428,21 +429,16 @@ def _traced(model: torch.nn.Module, inputs: Any) -> Iterator[tuple[torch.nn.Modu
 
     In evaluation mode the forward moves no running mean, and the random state is restored too.
     """
-    modes = [(part, part.training) for part in model.modules()]
     kind = type(model)
     # torch.jit reads all that `dir` lists, and a property may need a run that is not there
     names = [name for name in dir(model) if not isinstance(getattr(kind, name, None), property)]
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-    model.eval()
-    try:
-        model.__class__ = type(kind.__name__, (kind,), {"__dir__": lambda _: names})
-        with rng.isolated(), torch.no_grad(), warnings.catch_warnings():
-            # add_graph uses torch.jit, which warns; a user cannot change that
-            for category in (DeprecationWarning, FutureWarning):
-                warnings.filterwarnings("ignore", r".*torch\.jit", category)
+    with rng.isolated(), evaluation_mode(model), warnings.catch_warnings():
+        # add_graph uses torch.jit, which warns; a user cannot change that
+        for category in (DeprecationWarning, FutureWarning):
+            warnings.filterwarnings("ignore", r".*torch\.jit", category)
+        try:
+            model.__class__ = type(kind.__name__, (kind,), {"__dir__": lambda _: names})
             yield model, move_to_device(inputs, device)
-    finally:
-        model.__class__ = kind
-        for part, mode in modes:
-            # one by one: `train()` would also switch parts that the user keeps in evaluation mode
-            part.training = mode
+        finally:
+            model.__class__ = kind

@@ -24,6 +24,7 @@ from trainer_hooks.loops.metric_flush import flush_metrics
 from trainer_hooks.loops.module_steps import build_evaluation_step
 from trainer_hooks.metrics.scalars import floats
 from trainer_hooks.metrics.store import LogScope
+from trainer_hooks.runtime.modes import restored_modes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -105,7 +106,7 @@ class EvaluationLoop:
         scope = metrics.scope
         is_in_fit = context.state.fn == "fit"
         metrics.enter(LogScope.CLOSED)
-        with evaluation_mode(
+        with evaluation_stage(
             context.module, self.stage, context.plan.inference_mode and not is_in_fit
         ):
             yield
@@ -305,7 +306,7 @@ class EvaluationLoop:
 
 
 @contextmanager
-def evaluation_mode(module: Module, stage: str, inference: bool) -> Iterator[None]:
+def evaluation_stage(module: Module, stage: str, inference: bool) -> Iterator[None]:
     """Put the module into eval mode without gradients; restore each submodule's mode afterwards.
 
     Args:
@@ -313,18 +314,13 @@ def evaluation_mode(module: Module, stage: str, inference: bool) -> Iterator[Non
         stage: `"validate"`, `"test"` or `"predict"`.
         inference: whether to use `torch.inference_mode` in place of `torch.no_grad`.
     """
-    training_flags = [(submodule, submodule.training) for submodule in module.modules()]
     hook = f"on_{_STAGE_NAMES[stage]}_model"
     try:
         # inside fit only no_grad: tensors made in inference mode cannot enter autograd later
-        with torch.inference_mode() if inference else torch.no_grad():
+        with restored_modes(module), torch.inference_mode() if inference else torch.no_grad():
             getattr(module, f"{hook}_eval")()
             yield
     finally:
-        for submodule, mode in training_flags:
-            # set directly: Module.train() would recurse and overwrite the modes of frozen
-            # submodules
-            submodule.training = mode
         # the name of one of the three is not Lightning's, and may be the user's own there
         if f"{hook}_train" not in names_left_to_user(type(module)):
             getattr(module, f"{hook}_train")()

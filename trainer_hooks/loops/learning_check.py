@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torch.nn.parameter import is_lazy
-
 from trainer_hooks._log import warn
 from trainer_hooks.errors import TrainerHooksAdvice
 from trainer_hooks.loops.train_step import ENDLESS_LOADER_LIMIT
@@ -14,6 +12,7 @@ from trainer_hooks.loops.training_advice import (
     advise_on_repeated_steps,
     parameter_groups,
     stepped_parameters,
+    version_of,
 )
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class LearningCheck:
             self._is_settled = True  # `warn_of_foreign_parameters` has told that
             return
         self._steps_before = context.training.progress.steps_completed
-        self._version_before = self._version()
+        self._version_before = version_of(self._parameters())
         context.after_first_batches.append(self.after_batch)
         # a fit that goes on was looked at when it began
         if not context.training.progress.batches_completed:
@@ -93,7 +92,7 @@ class LearningCheck:
             )
         else:
             is_trained = self._has_stepped()
-            if not is_trained and self._version() != self._version_before:
+            if not is_trained and version_of(self._parameters()) != self._version_before:
                 self._is_settled = True  # steps that nobody counted, of the bare optimizer
             elif not is_trained and self._batches >= ENDLESS_LOADER_LIMIT:
                 self._advise_on_missing_steps()
@@ -148,7 +147,7 @@ class LearningCheck:
     def _is_unreached(self) -> bool:
         # also where a hook has dropped the gradients: then the weights have changed
         return all(p.grad is None for p in self._parameters()) and (
-            self._version() == self._version_before
+            version_of(self._parameters()) == self._version_before
         )
 
     def _has_stepped(self) -> bool:
@@ -187,15 +186,6 @@ class LearningCheck:
 
     def _parameters(self) -> list[Parameter]:
         return stepped_parameters(self._context)
-
-    def _version(self) -> int:
-        """Return a number that grows with each change of a parameter in place."""
-        # an inference tensor has no count, nor a lazy one before its first batch
-        return sum(
-            parameter._version  # noqa: SLF001 - torch's name
-            for parameter in self._parameters()
-            if not is_lazy(parameter) and not parameter.is_inference()
-        )
 
     def _names(self) -> str:
         optimizers = self._context.training.optimization.optimizers

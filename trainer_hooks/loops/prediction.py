@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks.data.index_recorder import recording_indices
-from trainer_hooks.loops.evaluation import EvaluationLoop, evaluation_mode
+from trainer_hooks.loops.evaluation import EvaluationLoop, evaluation_stage
 from trainer_hooks.metrics.store import LogScope
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class PredictionLoop(EvaluationLoop):
         context = self.context
         trainer, module, hooks = context.trainer, context.module, context.hooks
         context.training.metrics.enter(LogScope.PREDICTION)
-        with evaluation_mode(module, "predict", context.plan.inference_mode):
+        with evaluation_stage(module, "predict", context.plan.inference_mode):
             hooks.on_predict_start(trainer, module)
             hooks.on_epoch_start(trainer, module)
             hooks.on_predict_epoch_start(trainer, module)

@@ -12,7 +12,7 @@ from torch.nn.parameter import is_lazy
 from torch.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR
 
 from trainer_hooks._log import warn
-from trainer_hooks._text import count_with_noun
+from trainer_hooks._text import count_with_noun, first_few
 from trainer_hooks.errors import TrainerHooksAdvice
 from trainer_hooks.hooks.spec import overrides
 from trainer_hooks.module.module import Module
@@ -163,7 +163,7 @@ class TrainingAdvice:
                 and not (is_lazy(parameter) or parameter.is_inference())
                 for parameter in parameters
             ):
-                layers.append((name or "the parameters", parameters, _version(parameters)))
+                layers.append((name or "the parameters", parameters, version_of(parameters)))
         return layers
 
     def _look_at_outside(self) -> None:
@@ -172,23 +172,21 @@ class TrainingAdvice:
             name: len(parameters)
             for name, parameters, version in self._outside
             if all(parameter.grad is not None for parameter in parameters)
-            and _version(parameters) == version
+            and version_of(parameters) == version
             and stepped.isdisjoint(map(id, parameters))
         }
         self._outside = []
         members = (self._context.module, *self._context.trainer.callbacks)
         if not left or any(map(_adds_groups, members)):
             return
-        names = list(left)
-        shown = ", ".join(names[:_SHOWN_PARTS])
-        more = f" and {len(names) - _SHOWN_PARTS} more" if len(names) > _SHOWN_PARTS else ""
         calls_steps = self._context.trainer.calls_steps
         where = f"{self._name}.configure_optimizers" if calls_steps else "Run(optimizer=...)"
         warn(
-            f"{shown}{more} of {self._name}: {count_with_noun(sum(left.values()), 'parameter')} "
-            f"had gradients in the first epoch, and no optimizer of {where} steps them: they stay "
-            "as they were. Pass them to the optimizer, as with self.parameters(); or freeze them "
-            "with requires_grad_(False), which saves their backward.",
+            f"{first_few(list(left), _SHOWN_PARTS)} of {self._name}: "
+            f"{count_with_noun(sum(left.values()), 'parameter')} had gradients in the first epoch, "
+            f"and no optimizer of {where} steps them: they stay as they were. Pass them to the "
+            "optimizer, as with self.parameters(); or freeze them with requires_grad_(False), "
+            "which saves their backward.",
             TrainerHooksAdvice,
         )
 
@@ -243,9 +241,14 @@ def advise_on_repeated_steps(context: RunContext) -> None:
             )
 
 
-def _version(parameters: list[Parameter]) -> int:
+def version_of(parameters: list[Parameter]) -> int:
     """Return a number that grows with each change of a parameter in place."""
-    return sum(parameter._version for parameter in parameters)  # noqa: SLF001 - torch's name
+    # an inference tensor has no count, nor a lazy one before its first batch
+    return sum(
+        parameter._version  # noqa: SLF001 - torch's name
+        for parameter in parameters
+        if not is_lazy(parameter) and not parameter.is_inference()
+    )
 
 
 def _adds_groups(member: object) -> bool:

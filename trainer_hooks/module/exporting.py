@@ -5,10 +5,8 @@ from __future__ import annotations
 import io
 import os
 import re
-import tempfile
 import warnings
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +15,7 @@ from trainer_hooks._log import warn
 from trainer_hooks._options import Rule, check_option
 from trainer_hooks.errors import OptionError, TrainerHooksAdvice, UsageError
 from trainer_hooks.module.torch_wrappers import hide_run_attributes
+from trainer_hooks.runtime.modes import evaluation_mode
 from trainer_hooks.runtime.nested_tensors import move_to_device
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ def to_torchscript(
     Raises:
         OptionError: the method is unknown, or there is no input to trace with.
     """
-    from trainer_hooks.checkpoint.paths import absolute_path
+    from trainer_hooks.checkpoint.paths import absolute_path, open_whole
 
     owner = f"{type(module).__qualname__}.to_torchscript"
     check_option("method", method, owner, _METHOD, is_call=True)
@@ -120,7 +119,8 @@ def to_torchscript(
         if file_path is not None:
             jit.save(scripted, content)
     if file_path is not None:
-        _write(absolute_path(file_path), content.getvalue())
+        with open_whole(absolute_path(file_path), "export") as file:
+            file.write(content.getvalue())
     return scripted
 
 
@@ -157,34 +157,3 @@ def _example(module: Any, given: Any, method: str, argument: str) -> Any:
             f"known. Pass {argument}=, or set self.example_input_array."
         )
     return move_to_device(inputs, module.device)
-
-
-@contextmanager
-def evaluation_mode(module: nn.Module) -> Iterator[None]:
-    """Put a module in evaluation mode without gradients; restore every part's mode then."""
-    modes = {part: part.training for part in module.modules()}
-    with torch.no_grad():
-        module.eval()
-        try:
-            yield
-        finally:
-            for part, was_training in modes.items():
-                # not train(), which would set all submodules, too
-                part.training = was_training
-
-
-def _write(path: str, content: bytes) -> None:
-    """Write a file whole or not at all, also to a remote address."""
-    from trainer_hooks.checkpoint.atomic_write import open_atomically
-    from trainer_hooks.checkpoint.paths import file_name, is_remote
-    from trainer_hooks.checkpoint.remote import upload
-
-    if is_remote(path):
-        with tempfile.TemporaryDirectory() as folder:
-            source = Path(folder, file_name(path))
-            source.write_bytes(content)
-            upload(source, path, "export")
-        return
-
-    with open_atomically(Path(path)) as file:
-        file.write(content)

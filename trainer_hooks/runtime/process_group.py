@@ -6,13 +6,13 @@ import atexit
 import time
 import uuid
 import zlib
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
 
 from trainer_hooks._log import log
-from trainer_hooks.errors import CheckpointError, OptionError, TrainerHooksError, UsageError
+from trainer_hooks.errors import OptionError, UsageError
 from trainer_hooks.runtime.processes import Processes
 from trainer_hooks.runtime.rank_watchdog import RankWatchdog, SignalInbox
 from trainer_hooks.runtime.rendezvous import has_lasting_store, open_attempt_store
@@ -170,20 +170,7 @@ class ProcessGroup(Processes):
             TrainerHooksError: the error of rank 0; on the other ranks a CheckpointError with its
                 text.
         """
-        decision, fault = None, None
-        if self.is_global_zero:
-            try:
-                decision = decide()
-            except TrainerHooksError as error:
-                fault = error
-        # the error too: ranks that learnt nothing of it would wait here until the watchdog ends
-        # them. As a text, since not every exception can be pickled
-        result, message = self.broadcast((decision, None if fault is None else str(fault)))
-        if fault is not None:
-            raise fault
-        if message is not None:
-            raise CheckpointError(f"rank 0: {message}")
-        return cast("Decision", result)
+        return self._agree_on(decide)
 
     def gather(self, obj: Any) -> list[Any]:
         """Return the objects of all ranks, by rank."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from trainer_hooks.errors import CheckpointError, TrainerHooksError
 from trainer_hooks.runtime.parameter_names import plain_name
 from trainer_hooks.runtime.topology import SINGLE_PROCESS, Topology
 
@@ -186,6 +187,25 @@ class Processes:
     def run_on_rank_zero(self, decide: Callable[[], Decision]) -> Decision:
         """Call a function on rank 0 alone, and return its result on all ranks; a collective."""
         return decide()
+
+    def _agree_on(
+        self, decide: Callable[[], Decision], faults: type[Exception] = TrainerHooksError
+    ) -> Decision:
+        """Do so for several ranks; an error of these types is raised on all of them."""
+        decision, fault = None, None
+        if self.is_global_zero:
+            try:
+                decision = decide()
+            except faults as error:
+                fault = error
+        # the error too: ranks that learnt nothing of it would wait here until the watchdog ends
+        # them. As a text, since not every exception can be pickled
+        result, message = self.broadcast((decision, None if fault is None else str(fault)))
+        if fault is not None:
+            raise fault
+        if message is not None:
+            raise CheckpointError(f"rank 0: {message}")
+        return cast("Decision", result)
 
     def gather(self, obj: Any) -> list[Any]:
         """Return the objects of all ranks, by rank; any objects that can be pickled."""

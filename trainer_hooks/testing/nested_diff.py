@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainer_hooks._text import first_few
+
 _MAX_SHOWN = 4
 
 
@@ -58,9 +60,7 @@ def nested_differences(first: Any, second: Any, path: str = "") -> list[str]:
 
 def summarize_differences(differences: list[str]) -> str:
     """Join the first few differences into one line, with the number of the others."""
-    hidden = len(differences) - _MAX_SHOWN
-    more = f"; and {hidden} more" if hidden > 0 else ""
-    return "; ".join(differences[:_MAX_SHOWN]) + more
+    return first_few(differences, _MAX_SHOWN, "; ")
 
 
 def _are_equal(first: Tensor, second: Tensor) -> bool:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from trainer_hooks.hooks.isolation import signal_handlers
+from trainer_hooks.hooks.isolation import restore_handlers, signal_handlers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -124,13 +124,6 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else repr(value)
 
 
-def _set_signal_handlers(handlers: dict[signal.Signals, Any]) -> None:
-    for number, handler in handlers.items():
-        # a handler that was not installed from Python reads as None and cannot be set
-        if handler is not None and signal.getsignal(number) != handler:
-            signal.signal(number, handler)
-
-
 def _set_environment(variables: dict[str, str]) -> None:
     # in place: replacing os.environ would leave C code with the old variables
     for name in set(os.environ) - set(variables):
@@ -200,7 +193,7 @@ _SETTINGS: tuple[_Setting, ...] = (
     ),
     # no thread can be ended from outside, so there is nothing to restore
     _Setting("threads", lambda: dict.fromkeys(threading.enumerate(), "running")),
-    _Setting("signal handler", signal_handlers, _set_signal_handlers),
+    _Setting("signal handler", signal_handlers, restore_handlers),
     _Setting(  # restored by `warnings.catch_warnings`
         "warnings", lambda: {"filters": list(warnings.filters), "show": warnings.showwarning}
     ),

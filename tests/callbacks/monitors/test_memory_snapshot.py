@@ -191,7 +191,7 @@ def test_a_copy_that_fails_is_told(fit, monkeypatch, tmp_path):
     """Where the store of the copies does not answer, there is a warning, and the files are here."""
     pytest.importorskip("fsspec")
 
-    def upload(source, address):
+    def upload(source, address, what):
         raise CheckpointError(f"{address} does not answer")
 
     monkeypatch.setattr("trainer_hooks.checkpoint.remote.upload", upload)

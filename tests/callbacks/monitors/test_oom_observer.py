@@ -175,7 +175,7 @@ def test_a_copy_that_fails(run_out, monkeypatch, caplog):
     """Where the store of the copies does not answer, that is logged, and the files are here."""
     pytest.importorskip("fsspec")
 
-    def upload(source, address):
+    def upload(source, address, what):
         raise CheckpointError(f"{address} does not answer")
 
     monkeypatch.setattr("trainer_hooks.checkpoint.remote.upload", upload)

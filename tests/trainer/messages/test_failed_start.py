@@ -178,10 +178,10 @@ def test_a_folder_that_takes_no_file(fit, tmp_path, monkeypatch, caplog):
     """The record is left out, with a message, and the fit goes on."""
     fit(epochs=1)
 
-    def refuse(path, text):
+    def refuse(path, what):
         raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr(failed_start, "_write", refuse)
+    monkeypatch.setattr(failed_start, "open_whole", refuse)
     assert fit() == []
     assert "the record of the start was not changed" in caplog.text
 

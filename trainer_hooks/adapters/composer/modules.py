@@ -14,7 +14,7 @@ from trainer_hooks.adapters.composer.callbacks import event_source_of
 from trainer_hooks.adapters.module_adapter import ModuleAdapter
 from trainer_hooks.data.batch_splitting import samples_in
 from trainer_hooks.errors import ModuleError
-from trainer_hooks.module.exporting import evaluation_mode
+from trainer_hooks.runtime.modes import evaluation_mode
 
 if TYPE_CHECKING:
     from trainer_hooks.module.module import Module

@@ -644,19 +644,8 @@ class HostProcesses(Processes):
 
     def run_on_rank_zero(self, decide: Callable[[], Any]) -> Any:
         """Call a function on rank 0 alone; return its result, or raise its error, on all ranks."""
-        result: Any = None
-        fault: Exception | None = None
-        if distributed.get_rank() == 0:
-            try:
-                result = decide()
-            except Exception as error:  # noqa: BLE001 - raised below, when the others know of it
-                fault = error
-        result, message = self.broadcast((result, None if fault is None else str(fault)))
-        if fault is not None:
-            raise fault
-        if message is not None:
-            raise RuntimeError(f"rank 0: {message}")
-        return result
+        # each error: no watchdog of ours ends the ranks that wait
+        return self._agree_on(decide, Exception)
 
     def gather(self, obj: Any) -> list[Any]:
         """Return the objects of all ranks, by rank."""

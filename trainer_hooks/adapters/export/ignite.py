@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from trainer_hooks._files import hidden_beside
-from trainer_hooks._system import move
 from trainer_hooks.adapters.export.hook_driver import (
     HookDriver,
     call_after_backward,
@@ -25,6 +22,7 @@ from trainer_hooks.adapters.export.host_trainer import (
     PolledHostTrainer,
 )
 from trainer_hooks.adapters.export.requirements import import_host_framework
+from trainer_hooks.checkpoint.atomic_write import open_atomically
 from trainer_hooks.errors import CallbackError
 
 if TYPE_CHECKING:
@@ -180,11 +178,8 @@ class IgniteHostTrainer(PolledHostTrainer):
         if self.is_global_zero:
             objects = {"model": self.module} if weights_only else self.to_save or {}
             states = {name: item.state_dict() for name, item in objects.items()}
-            path = Path(filepath)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = hidden_beside(path, f".{os.getpid()}.tmp")
-            torch.save(states, temporary)
-            move(temporary, path)
+            with open_atomically(Path(filepath)) as file:
+                torch.save(states, file)
         self.on_checkpoint_saved(str(filepath))
 
 

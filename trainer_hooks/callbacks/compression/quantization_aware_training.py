@@ -15,6 +15,7 @@ from trainer_hooks.callbacks.base import WeightOwner
 from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import CallbackError, OptionError
 from trainer_hooks.runtime import rng
+from trainer_hooks.runtime.modes import restored_modes
 from trainer_hooks.runtime.nested_tensors import map_tensors
 
 if TYPE_CHECKING:
@@ -62,12 +63,12 @@ class Quantizer:
         if self.form == "prepared":
             return
         module = self.module
-        # parts that the user froze are in eval mode, and must be so again afterwards
-        modes = [(part, part.training) for part in module.modules()]
         # as children, so that prepare_qat gives the inputs an observer too
         module.add_module("quant", quantization.QuantStub())
         module.add_module("dequant", quantization.DeQuantStub())
-        with _quietly(), rng.isolated():  # new layers draw initial weights, which are replaced
+        # new layers draw initial weights, which are replaced; parts that the user froze are in eval
+        # mode, and must be so again afterwards
+        with _quietly(), rng.isolated(), restored_modes(module):
             module.train()  # torch fuses and prepares for training in train mode only
             if self._to_fuse:
                 quantization.fuse_modules_qat(module, self._to_fuse, inplace=True)  # type: ignore[no-untyped-call]
@@ -77,8 +78,6 @@ class Quantizer:
             del module.qconfig
             self._observe_weights()
         self.observe(is_on=False)  # until a stage begins: a model summary's forward must not count
-        for part, mode in modes:
-            part.training = mode
         self.form = "prepared"
         # the children alone, since the user holds the module: another form gets other children
         self._parts["prepared"] = dict(module.named_children())

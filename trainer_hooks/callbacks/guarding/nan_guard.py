@@ -20,6 +20,7 @@ from trainer_hooks._options import (
     option_rules,
     whole_number,
 )
+from trainer_hooks._text import first_few
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks.base import require_whole_weights, union_over_ranks
 from trainer_hooks.connector.state_types import checks_state
@@ -548,10 +549,7 @@ def describe_non_finite(module: nn.Module, kinds: Iterable[str]) -> str:
     parts = []
     for kind in kinds:
         names = [name for name, flag in _flags_of(module, kind) if flag is not None and bool(flag)]
-        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        parts.append(
-            f"the {kind}" + (f" of {', '.join(names[:_MOST_NAMES])}{more}" if names else "")
-        )
+        parts.append(f"the {kind}" + (f" of {first_few(names, _MOST_NAMES)}" if names else ""))
     return ", ".join(parts)
 
 

@@ -11,6 +11,7 @@ from trainer_hooks._options import FLAG, Rule, is_text, option_rules
 from trainer_hooks.callbacks.base import ScheduledCallback
 from trainer_hooks.clock.schedules import parse_when
 from trainer_hooks.clock.timing import TimeUnit
+from trainer_hooks.metrics.scalars import floats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,10 +108,7 @@ class ActivationMonitor(ScheduledCallback):
         if not self._values:
             return
         values, self._values = self._values, {}
-        device = next(iter(values.values())).device
-        # a single copy from the device for all values
-        numbers = torch.stack([value.to(device) for value in values.values()]).tolist()
-        metrics = dict(zip(values, numbers, strict=True))
+        metrics = floats(values)
         for logger in self._loggers(trainer):
             logger.log_metrics(metrics, step)
 
@@ -134,7 +132,7 @@ class ActivationMonitor(ScheduledCallback):
             for index, tensor in enumerate(several):
                 is_fit = isinstance(tensor, torch.Tensor) and tensor.is_floating_point()
                 if is_fit and tensor.ndim and tensor.numel():
-                    for statistic, value in _statistics(tensor.detach()).items():
+                    for statistic, value in activation_statistics(tensor.detach()).items():
                         self._values[f"activations/{statistic}/{name}_{side}.{index}"] = value
 
     def _remove_hooks(self) -> None:
@@ -143,7 +141,7 @@ class ActivationMonitor(ScheduledCallback):
         self._handles = []
 
 
-def _statistics(tensor: Tensor) -> dict[str, Tensor]:
+def activation_statistics(tensor: Tensor) -> dict[str, Tensor]:
     """Compute the logged statistics of a tensor as tensors.
 
     Kurtosis and maximum are of the last dimension, averaged over the others. The kurtosis is

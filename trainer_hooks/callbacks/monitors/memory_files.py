@@ -7,12 +7,12 @@ import pickle
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
 from trainer_hooks._log import log
-from trainer_hooks._system import move, path_end
+from trainer_hooks._system import path_end
+from trainer_hooks._text import first_few
 from trainer_hooks.callbacks.saving.file_names import (
     check_template,
     fill_template,
@@ -27,6 +27,7 @@ from trainer_hooks.checkpoint.paths import (
     files_in,
     is_remote,
     join_path,
+    open_whole,
     require_reachable,
 )
 from trainer_hooks.errors import OptionError, UsageError
@@ -194,10 +195,9 @@ class MemoryFiles:
             if read_template(self.filename + ending, path_end(path, 1 + depth)) is not None
         ]
         if existing:
-            shown = ", ".join(repr(file_name(path)) for path in sorted(existing)[:_MAX_SHOWN])
-            more = f" and {len(existing) - _MAX_SHOWN} more" if len(existing) > _MAX_SHOWN else ""
+            shown = first_few([repr(file_name(path)) for path in sorted(existing)], _MAX_SHOWN)
             raise UsageError(
-                f"files {shown}{more} in {folder!r}, the folder of {self._where}: this training "
+                f"files {shown} in {folder!r}, the folder of {self._where}: this training "
                 "would write over them, and did not write them. Choose another folder, move them "
                 "away, or pass overwrite=True."
             )
@@ -211,18 +211,8 @@ class MemoryFiles:
         """
         name = self._fill(self.filename, trainer) + ending
         path = join_path(self.folder_in(trainer), name)
-        if is_remote(path):
-            _upload(content, path)
-            return path
-        local = Path(path)
-        local.parent.mkdir(parents=True, exist_ok=True)
-        # under another name, so that nobody reads a part of it for the whole
-        unfinished = local.with_name(f".{local.name}.{os.getpid()}.tmp")
-        try:
-            unfinished.write_bytes(content)
-            move(unfinished, local)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        with open_whole(path) as file:
+            file.write(content)
         log.info("%s: wrote %s", self._where, path)
         return path
 
@@ -235,7 +225,8 @@ class MemoryFiles:
         if self.remote_file_name is None:
             return None
         address = self._fill(self.remote_file_name, trainer) + ending
-        _upload(content, address)
+        with open_whole(address) as file:
+            file.write(content)
         log.info("%s: uploaded %s", self._where, address)
         return address
 
@@ -286,15 +277,6 @@ def _flame_graph_of(kind: str, snapshot: dict[str, Any], title: str) -> bytes:
     draw: Any = getattr(_memory_viz, kind)
     svg: str = draw(snapshot, format_flamegraph=lambda stacks: flame_graph(stacks, title))
     return svg.encode()
-
-
-def _upload(content: bytes, address: str) -> None:
-    from trainer_hooks.checkpoint.remote import upload
-
-    with TemporaryDirectory(prefix="trainer_hooks-") as folder:
-        local = Path(folder, "content")
-        local.write_bytes(content)
-        upload(local, address)
 
 
 def _check_folder(folder: Any, where: str) -> str | None:

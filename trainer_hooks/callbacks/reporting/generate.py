@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 from trainer_hooks._options import Combination, option_rules, whole_number
 from trainer_hooks.callbacks.base import ScheduledCallback, is_real_fit
@@ -14,9 +11,10 @@ from trainer_hooks.clock.timing import TimeUnit
 from trainer_hooks.errors import ModuleError
 from trainer_hooks.hooks.spec import keeps_optimizers
 from trainer_hooks.runtime import rng
+from trainer_hooks.runtime.modes import evaluation_mode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from trainer_hooks.context.context import Trainer
     from trainer_hooks.module.module import Module
@@ -106,7 +104,7 @@ class Generate(ScheduledCallback):
         size = self.batch_size or len(self.prompts)
         rows: list[list[str]] = []
         # isolated: sampling must not change the random numbers of the training
-        with rng.isolated(), torch.no_grad(), _evaluation_mode(module):
+        with rng.isolated(), evaluation_mode(module):
             for first in range(0, len(self.prompts), size):
                 prompts = list(self.prompts[first : first + size])
                 rows += map(list, zip(prompts, self._texts(module, prompts), strict=True))
@@ -134,16 +132,3 @@ class Generate(ScheduledCallback):
                 f"prompts of {_WHERE}: there must be one for each. Return as many."
             )
         return texts
-
-
-@contextmanager
-def _evaluation_mode(module: torch.nn.Module) -> Iterator[None]:
-    """Put a module into evaluation mode; restore each submodule's mode afterwards."""
-    # each submodule's mode: `module.train()` would put frozen parts into training mode too
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, mode in modes:
-            part.training = mode

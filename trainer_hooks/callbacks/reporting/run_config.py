@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._files import replace_file
 from trainer_hooks._log import log
+from trainer_hooks._text import first_few
 from trainer_hooks.callback import Callback
 from trainer_hooks.checkpoint.paths import is_remote
 from trainer_hooks.hooks.spec import keeps_optimizers
+from trainer_hooks.loggers.conversion import flattened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -97,10 +99,8 @@ class RunConfigCallback(Callback):
             return
         differences = list(config_differences(before, self.values))
         if differences:
-            hidden = len(differences) - _SHOWN
-            rest = f"; and {hidden} more" if hidden > 0 else ""
-            shown = "; ".join(differences[:_SHOWN])
-            log.info("the config differs from the one of the checkpoint: %s%s", shown, rest)
+            shown = first_few(differences, _SHOWN, "; ")
+            log.info("the config differs from the one of the checkpoint: %s", shown)
 
     def _write(self, trainer: Trainer) -> None:
         folder = trainer.log_dir
@@ -131,7 +131,7 @@ class RunConfigCallback(Callback):
 
 def config_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     """Yield each difference between two configs as text."""
-    old, new = dict(_flattened(before)), dict(_flattened(now))
+    old, new = (flattened(with_numbered_lists(values), ".") for values in (before, now))
     for key in [*new, *(key for key in old if key not in new)]:
         was, is_ = old.get(key, _ABSENT), new.get(key, _ABSENT)
         if key in _OF_RESUME or was == is_:
@@ -142,15 +142,10 @@ def config_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Ite
             yield f"{key} is {'gone' if is_ is _ABSENT else repr(is_)}, was {was!r}"
 
 
-def _flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        key = f"{prefix}{name}"
-        if isinstance(value, dict) and value:
-            yield from _flattened(value, f"{key}.")
-        # lists of dicts, such as callbacks, are compared item by item
-        elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
-            yield from _flattened(
-                {str(number): item for number, item in enumerate(value)}, f"{key}."
-            )
-        else:
-            yield key, value
+def with_numbered_lists(value: Any) -> Any:
+    """Return nested data in which lists of dicts, such as callbacks, are dicts by their numbers."""
+    if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        value = {str(index): item for index, item in enumerate(value)}
+    if isinstance(value, dict):
+        return {name: with_numbered_lists(item) for name, item in value.items()}
+    return value

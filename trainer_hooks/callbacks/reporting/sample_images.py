@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from trainer_hooks._files import replacing
 from trainer_hooks._options import Rule, is_int
-from trainer_hooks._system import move
 from trainer_hooks.errors import DataError, UsageError
 from trainer_hooks.runtime.nested_tensors import first_tensor
 
@@ -135,12 +135,8 @@ def write_png(pixels: Tensor, path: Path) -> None:
     size = (pixels.shape[2], pixels.shape[1])
     data = bytes(channels_last.flatten().tolist())
     # the report may read the folder at any time
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
+    with replacing(path) as temporary:
         Image.frombytes(mode, size, data).save(temporary, format="PNG")
-        move(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def describe_sample(sample: Any) -> str:

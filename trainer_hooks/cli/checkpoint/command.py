@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer_hooks.cli.commands import USAGE_ERROR, number_below, print_failure
+from trainer_hooks.cli.commands import USAGE_ERROR, at_least_one, number_below, print_failure
 from trainer_hooks.errors import TrainerHooksError
 
 if TYPE_CHECKING:
+    import argparse
+
     from trainer_hooks.cli.commands import Commands
 
 _tolerance = number_below(math.inf, "a number from 0 on")
@@ -111,13 +112,13 @@ def add_parser(commands: Commands) -> None:
     prune.add_argument("folder", metavar="FOLDER", type=Path)
     prune.add_argument(
         "--keep",
-        type=_count,
+        type=at_least_one,
         default=1,
         metavar="N",
         help="how many of the newest to keep (default: 1)",
     )
     prune.add_argument(
-        "--keep-best", type=_count, metavar="N", help="keep the best ones too, by --monitor"
+        "--keep-best", type=at_least_one, metavar="N", help="keep the best ones too, by --monitor"
     )
     prune.add_argument("--monitor", metavar="METRIC", help="the logged metric that tells the best")
     prune.add_argument("--mode", choices=["min", "max"], help="which values of it are better")
@@ -203,9 +204,3 @@ def _run_action(arguments: argparse.Namespace) -> int:
     from trainer_hooks.cli.checkpoint.export import export
 
     return export(arguments.file, arguments.output, is_forced=arguments.force)
-
-
-def _count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number from 1 on")
-    return int(text)

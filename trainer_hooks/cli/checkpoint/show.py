@@ -24,7 +24,6 @@ from trainer_hooks.checkpoint.inspection import (
 from trainer_hooks.cli.commands import print_json
 from trainer_hooks.cli.values import (
     JsonWriter,
-    flatten,
     printable,
     short_text,
     size_text,
@@ -32,6 +31,7 @@ from trainer_hooks.cli.values import (
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.connector.state_keys import short_state_key, short_state_keys
 from trainer_hooks.errors import CheckpointError
+from trainer_hooks.loggers.conversion import flattened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -187,7 +187,9 @@ def _branches(told: dict[str, Any]) -> Iterator[Branch]:
     yield from _group("metrics", metrics.items())
     yield _weights(told["weights"])
     yield from _group("hyperparameters", told["hyperparameters"].items())
-    yield from _group("config", flatten(_without_defaults(told["config"])))
+    config = flattened(_without_defaults(told["config"]), ".").items()
+    # of dicts only empty ones are left
+    yield from _group("config", ((n, v) for n, v in config if not isinstance(v, dict | None)))
     yield from _optimizers(told)
     if "precision" in told["setup"]:
         yield Branch(f"precision: {printable(told['setup']['precision'])}")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from trainer_hooks.callbacks.reporting.run_config import with_numbered_lists
 from trainer_hooks.checkpoint.inspection import as_mapping
 from trainer_hooks.cli.report.charts import kind_and_title, most_curves, points_for
 from trainer_hooks.cli.report.logged_run import (
@@ -23,8 +24,9 @@ from trainer_hooks.cli.report.logged_run import (
     text,
 )
 from trainer_hooks.cli.report.machine import MachineFilter, common_folder
-from trainer_hooks.cli.values import flatten, short_text
+from trainer_hooks.cli.values import short_text
 from trainer_hooks.errors import TrainerHooksError, UsageError, did_you_mean
+from trainer_hooks.loggers.conversion import flattened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -440,10 +442,10 @@ def setting_text(settings: Mapping[str, Any], name: str) -> str:
 
 def _settings(run: LoggedRun) -> dict[str, Any]:
     """Return the hyperparameters of a run, and the values of its config."""
-    settings = dict(flatten(run.hparams, keeps_empty=True))
+    settings = flattened(run.hparams, ".")
     fit = run.last_fit
     config = _read_config(text(fit.start, "config")) if fit is not None else {}
-    for name, value in flatten(_with_numbered_lists(config), keeps_empty=True):
+    for name, value in flattened(with_numbered_lists(config), ".").items():
         # `model.init_args.width` is `model.width` on a command line
         settings.setdefault(".".join(p for p in name.split(".") if p != "init_args"), value)
     return settings
@@ -459,15 +461,6 @@ def _read_config(config: str) -> dict[str, Any]:
         return as_mapping(yaml.load(config, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     except yaml.YAMLError:
         return {}  # a damaged journal
-
-
-def _with_numbered_lists(value: Any) -> Any:
-    """Return nested data in which lists of mappings are mappings by their numbers."""
-    if isinstance(value, list) and any(isinstance(item, dict) for item in value):
-        value = {str(index): item for index, item in enumerate(value)}
-    if isinstance(value, dict):
-        return {name: _with_numbered_lists(item) for name, item in value.items()}
-    return value
 
 
 def _leaf(name: str) -> str:

@@ -45,8 +45,9 @@ from trainer_hooks.cli.report.logged_run import (
     text,
 )
 from trainer_hooks.cli.report.machine import MachineFilter
-from trainer_hooks.cli.values import flatten, short_text, size_text
+from trainer_hooks.cli.values import short_text, size_text
 from trainer_hooks.hooks.profile import format_duration
+from trainer_hooks.loggers.conversion import flattened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -246,7 +247,7 @@ def metric_extremes(runs: Sequence[LoggedRun]) -> list[MetricExtremes]:
 
 def hparams_table(runs: Sequence[LoggedRun]) -> HparamsTable:
     """Return the hyperparameters of all runs in one table."""
-    by_run = [dict(flatten(run.hparams, keeps_empty=True)) for run in runs]
+    by_run = [flattened(run.hparams, ".") for run in runs]
     names = list(dict.fromkeys(name for values in by_run for name in values))
     # by their texts: lists and dicts cannot be members of a set
     differing = [name for name in names if len({repr(values.get(name)) for values in by_run}) > 1]

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trainer_hooks._text import printable
+from trainer_hooks._text import first_few, printable
 from trainer_hooks.cli.report.logged_run import LoggedRun, labels_of, read_run
 from trainer_hooks.errors import MetricError, did_you_mean
 
@@ -194,6 +194,4 @@ def _list_names(names: Sequence[str]) -> str:
     """Return a sentence with the first metric names."""
     if not names:
         return "Nothing was logged."
-    listed = ", ".join(map(printable, names[:_MAX_LISTED]))
-    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
-    return f"There are: {listed}{more}."
+    return f"There are: {first_few([*map(printable, names)], _MAX_LISTED)}."

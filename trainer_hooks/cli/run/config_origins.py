@@ -15,6 +15,7 @@ import jsonargparse
 import yaml  # type: ignore[import-untyped]
 
 from trainer_hooks._files import file_fault, is_missing
+from trainer_hooks._text import first_few
 from trainer_hooks.cli.run.arguments import SUBCOMMANDS
 from trainer_hooks.errors import UsageError, did_you_mean
 
@@ -412,9 +413,7 @@ def _require_names(level: dict[Any, Any], names: Collection[str], prefix: str) -
         if isinstance(key, str) and key.partition(".")[0].rstrip("+") not in names
     ]
     if unknown:
-        shown = ", ".join(map(repr, unknown[1:_SHOWN]))
-        more = f" and {len(unknown) - _SHOWN:,} more" if len(unknown) > _SHOWN else ""
-        rest = f", nor {shown}{more}" if shown else ""
+        rest = f", nor {first_few([*map(repr, unknown[1:])], _SHOWN - 1)}" if unknown[1:] else ""
         raise UsageError(f"Option '{prefix}{unknown[0]}' is not accepted{rest}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import os
@@ -11,11 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._text import printable, show_table
-from trainer_hooks.cli.commands import INTERRUPTED, install_hint, nearest_file, print_failure
+from trainer_hooks.cli.commands import (
+    INTERRUPTED,
+    at_least_one,
+    install_hint,
+    nearest_file,
+    print_failure,
+)
 from trainer_hooks.cli.sweep.search_space import parse_arguments
 from trainer_hooks.errors import OptionError, TrainerHooksError, error_summary
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator
 
     from trainer_hooks.cli.commands import Commands
@@ -55,12 +61,12 @@ def add_parser(commands: Commands) -> None:
     )
     parser.add_argument(
         "--trials",
-        type=_at_least_one,
+        type=at_least_one,
         help="the number of trials; a grid has one for each combination unless given",
     )
     parser.add_argument(
         "--jobs",
-        type=_at_least_one,
+        type=at_least_one,
         default=1,
         help="trials that run at the same time, on the same devices (default: 1)",
     )
@@ -252,9 +258,3 @@ def _write_report(sweep: SweepStudy) -> None:
     else:
         if page is not None:
             print(printable(page))
-
-
-def _at_least_one(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number of at least 1")
-    return int(text)

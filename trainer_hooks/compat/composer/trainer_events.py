@@ -16,8 +16,8 @@ from trainer_hooks.compat.composer.core.time import Timestamp
 from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.data.batch_splitting import samples_in
 from trainer_hooks.errors import UsageError
-from trainer_hooks.module.exporting import evaluation_mode
 from trainer_hooks.module.module import Module
+from trainer_hooks.runtime.modes import evaluation_mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

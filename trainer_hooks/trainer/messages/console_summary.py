@@ -17,7 +17,7 @@ from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks._log import log, warn
 from trainer_hooks._names import ours
 from trainer_hooks._system import shell_line
-from trainer_hooks._text import count_with_noun
+from trainer_hooks._text import count_with_noun, first_few
 from trainer_hooks.checkpoint.paths import exists, is_remote
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.data.data_hooks import defines
@@ -407,9 +407,8 @@ def _on_modes(context: RunContext) -> str:
     ]
     if not names:
         return ""
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return (
-        f"{', '.join(names[:3])}{more} will be trained in eval mode, in which dropout and batch "
+        f"{first_few(names, 3)} will be trained in eval mode, in which dropout and batch "
         "statistics are off. Call train() on it before fit, or freeze it with "
         "requires_grad_(False)."
     )

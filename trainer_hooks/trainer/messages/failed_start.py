@@ -9,17 +9,16 @@ first batch removes it.
 from __future__ import annotations
 
 import json
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer_hooks._log import log, warn
-from trainer_hooks.checkpoint.atomic_write import open_atomically
 from trainer_hooks.checkpoint.paths import (
     exists,
     file_name,
     is_remote,
     join_path,
+    open_whole,
     parent_folder,
     remove,
 )
@@ -82,10 +81,8 @@ def record_start(core: TrainerCore, error: BaseException | str | None) -> None:
         if start_checkpoint.path and is_chosen
         else ""
     )
-    if start_checkpoint.record not in (
-        "",
-        record,
-    ):  # a callback has chosen another checkpoint since
+    if start_checkpoint.record not in ("", record):
+        # a callback has chosen another checkpoint since
         if exists(start_checkpoint.record):
             remove(start_checkpoint.record)
         start_checkpoint.record = ""
@@ -111,7 +108,8 @@ def record_start(core: TrainerCore, error: BaseException | str | None) -> None:
         "process": process_identity(),
     }
     start_checkpoint.record = record
-    _write(record, json.dumps(content))
+    with open_whole(record, "record of a failed start") as file:
+        file.write(json.dumps(content).encode())
 
 
 def warn_of_failed_start(path: str, asked: str, io: CustomIO | None = None) -> None:
@@ -171,16 +169,3 @@ def _read(path: str) -> dict[str, Any]:
     except (OSError, ValueError, CheckpointError):
         return {}
     return content if isinstance(content, dict) else {}
-
-
-def _write(path: str, text: str) -> None:
-    if not is_remote(path):
-        with open_atomically(Path(path)) as file:
-            file.write(text.encode())
-        return
-    from trainer_hooks.checkpoint.remote import upload
-
-    with tempfile.TemporaryDirectory(prefix="trainer_hooks-") as folder:
-        source = Path(folder, RECORD)
-        source.write_text(text, encoding="utf-8")
-        upload(source, path, "record of a failed start")

@@ -32,8 +32,7 @@ from torch.multiprocessing.spawn import (
 
 from trainer_hooks._log import ensure_visible_log
 from trainer_hooks._output import flush_output
-from trainer_hooks.checkpoint.atomic_write import open_atomically
-from trainer_hooks.checkpoint.paths import absolute_path
+from trainer_hooks.checkpoint.paths import absolute_path, open_whole
 from trainer_hooks.context.run_state import TrainerStatus
 from trainer_hooks.context.training import TrainingState
 from trainer_hooks.errors import TerminationSignal, UsageError, add_note
@@ -121,7 +120,7 @@ class ForkedRuns:
             kept_path = str(self._place / "fit.ckpt")
             io.write(io.read(kept_path), target, storage_options=storage_options)
             return target
-        with (self._place / "fit.ckpt").open("rb") as source, open_atomically(Path(target)) as file:
+        with (self._place / "fit.ckpt").open("rb") as source, open_whole(target) as file:
             shutil.copyfileobj(source, file)
         return target
 

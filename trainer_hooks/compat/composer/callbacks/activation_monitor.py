@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from trainer_hooks import callbacks
+from trainer_hooks.callbacks.monitor_base import activation_statistics
 from trainer_hooks.clock.schedules import DueCondition
 from trainer_hooks.compat.composer.core.built_in import (
     ComposerBuiltIn,
@@ -91,13 +92,6 @@ def _float_tensors(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
 
 def _statistics(tensor: Tensor) -> dict[str, Tensor]:
     """Compute Composer's statistics: of the last dimension, averaged over the others."""
-    # the fourth power of a float16 overflows from 16 on
-    wide = tensor.to(torch.promote_types(tensor.dtype, torch.float32))
-    centred = wide - wide.mean(dim=-1, keepdim=True)
-    kurtosis = centred.pow(4).mean(dim=-1) / centred.square().mean(dim=-1).square()
-    return {
-        "l2_norm": torch.linalg.vector_norm(wide, dim=-1).mean(),
-        "average": wide.mean(),
-        "kurtosis": kurtosis.mean(),
-        "max": wide.amax(dim=-1).mean(),
-    }
+    dtype = torch.promote_types(tensor.dtype, torch.float32)
+    norms = torch.linalg.vector_norm(tensor, dim=-1, dtype=dtype)
+    return {**activation_statistics(tensor), "l2_norm": norms.mean()}

@@ -14,6 +14,7 @@ from trainer_hooks._annotations import signature_of
 from trainer_hooks._log import log
 from trainer_hooks._options import check_option, whole_number
 from trainer_hooks._system import path_end
+from trainer_hooks._text import first_few
 from trainer_hooks.callbacks.base import decide_on_rank_zero, is_real_fit
 from trainer_hooks.callbacks.saver_base import (
     SavePlan,
@@ -460,10 +461,9 @@ class CheckpointSaver(Saver, ComposerBuiltIn):  # type: ignore[misc] # run_event
         """
         if not paths:
             return
-        shown = ", ".join(repr(file_name(path)) for path in sorted(paths)[:_SHOWN])
-        more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+        names = [repr(file_name(path)) for path in sorted(paths)]
         raise CheckpointError(
-            f"files {shown}{more} in {self.dirpath!r}, the folder of {_WHERE}: this "
+            f"files {first_few(names, _SHOWN)} in {self.dirpath!r}, the folder of {_WHERE}: this "
             "training would write over them, and did not save them. Resume from the newest with "
             "fit(ckpt_path=...), choose another folder, or pass overwrite=True."
         )

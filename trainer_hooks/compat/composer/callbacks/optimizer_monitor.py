@@ -18,6 +18,7 @@ from trainer_hooks.callbacks.monitor_base import (
 from trainer_hooks.clock.schedules import parse_when
 from trainer_hooks.clock.timing import TimeUnit
 from trainer_hooks.compat.composer.core.built_in import ComposerBuiltIn, composer_model
+from trainer_hooks.metrics.scalars import floats
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -116,10 +117,7 @@ class OptimizerMonitor(ScheduledCallback, ComposerBuiltIn):  # type: ignore[misc
 
 def _log_tensors(trainer: Trainer, values: dict[str, Tensor]) -> None:
     """Log tensors of one element, which are copied from the device together."""
-    device = next(iter(values.values())).device
-    # one copy to the host: each item() would wait for the device
-    stacked = torch.stack([value.detach().to(device).reshape(()) for value in values.values()])
-    metrics = dict(zip(values, stacked.tolist(), strict=True))
+    metrics = floats({name: value.reshape(()) for name, value in values.items()})
     # the step of these gradients has been counted already
     trainer.log_metrics(metrics, trainer.progress.batches_stepped - 1)
 
