@@ -55,20 +55,6 @@ def test_bad_duration(duration):
         Timer(duration)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"interval": "batch"}, "interval 'batch' of Timer"),
-        ({"interval": None}, "interval None of Timer"),
-        ({"verbose": 1}, "verbose 1 of Timer"),
-    ],
-)
-def test_bad_option(options, message):
-    """Each argument outside its rule is an OptionError that names it."""
-    with pytest.raises(OptionError, match=message):
-        Timer("00:00:00:01", **options)
-
-
 def test_unknown_stage():
     """A stage that is none is an error that lists them."""
     with pytest.raises(OptionError, match=r"stage 'fit' of Timer: .*'train', 'validate'"):

@@ -31,24 +31,6 @@ from trainer_hooks.hooks.relay import RelayMember
 from trainer_hooks.hooks.spec import HOOKS
 from trainer_hooks.testing import TinyModule
 
-BAD = [
-    ({"decay": 1.5}, "decay 1.5 of ModelEmaCallback"),
-    ({"decay": "0.9"}, "decay '0.9'"),
-    ({"evaluate_during_training": 1}, "evaluate_during_training 1"),
-    ({"save_path": ""}, "save_path '' of ModelEmaCallback"),
-    ({"watch_metric": 3}, "3 of ModelEmaCallback"),
-    ({"greater_is_better": "no"}, "greater_is_better 'no' of ModelEmaCallback"),
-    ({"model_ema": 0.99}, "model_ema 0.99"),
-    ({"prefix": ""}, "prefix ''"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "message"), BAD)
-def test_arguments_that_make_no_sense(arguments, message) -> None:
-    """Each is refused at once, by name and value."""
-    with pytest.raises(OptionError, match=message):
-        ModelEmaCallback(**arguments)
-
 
 def test_callbacks_that_are_none_are_refused() -> None:
     """They are checked where they are given."""

@@ -13,29 +13,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from trainer_hooks import Callback, Module
 from trainer_hooks.callbacks import ModelPruning, QuantizationAwareTraining
-from trainer_hooks.errors import CallbackError, OptionError
+from trainer_hooks.errors import CallbackError
 from trainer_hooks.testing import TinyModule
-
-BAD = [
-    ({"qconfig": "tpu"}, "qconfig 'tpu'"),
-    ({"qconfig": None}, "qconfig None"),
-    ({"observer_type": "mean"}, "observer_type 'mean'"),
-    ({"collect_quantization": -1}, "collect_quantization -1"),
-    ({"collect_quantization": "all"}, "collect_quantization 'all'"),
-    ({"modules_to_fuse": [["conv"]]}, "modules_to_fuse"),
-    ({"modules_to_fuse": ["conv", "relu"]}, "modules_to_fuse"),
-    ({"input_compatible": 1}, "input_compatible 1"),
-    ({"quantize_on_fit_end": None}, "quantize_on_fit_end None"),
-    ({"observer_enabled_stages": "train"}, "observer_enabled_stages 'train'"),
-    ({"observer_enabled_stages": ["fit"]}, "observer_enabled_stages 'fit'"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "message"), BAD)
-def test_arguments_that_make_no_sense(arguments, message) -> None:
-    """Each is refused at once, by name and value."""
-    with pytest.raises(OptionError, match=message):
-        QuantizationAwareTraining(**arguments)
 
 
 class Digits(Module):

@@ -169,34 +169,6 @@ def read_elsewhere(readers, tmp_path):
 # --- bad input ---
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"save_format": "onxx"}, "Did you mean 'onnx'"),
-        ({"save_format": None}, "save_format None of ExportForInferenceCallback"),
-        ({"save_path": ""}, "save_path ''"),
-        ({"save_path": 3}, "save_path 3"),
-        ({"save_path": "models/"}, "path of a file"),
-        ({"save_path": "nowhere://a/b.pt"}, "there is no store called nowhere://"),
-        ({"save_object_store": "folder"}, "save_object_store 'folder'"),
-        ({"save_object_store": 3}, "save_object_store 3"),
-        ({"save_object_store": "nowhere://a"}, "there is no store called nowhere://"),
-        ({"transforms": ["float"]}, "transforms"),
-        ({"input_names": "x"}, "input_names 'x'"),
-        ({"input_names": []}, r"input_names \[\]"),
-        ({"output_names": [1]}, "output_names"),
-        ({"tolerance": -1}, "tolerance -1"),
-        ({"tolerance": True}, "tolerance True"),
-    ],
-)
-def test_a_bad_argument_is_told(options, text):
-    """Each argument outside its rule is an OptionError that names it, when it is made."""
-    with pytest.raises(OptionError, match=text):
-        ExportForInferenceCallback(
-            **{"save_format": "torchscript", "save_path": "net.pt", **options}
-        )
-
-
 @pytest.mark.parametrize("missing", ["onnx", "onnxscript", "onnxruntime"])
 def test_a_package_that_is_missing_is_named(missing, monkeypatch):
     """ONNX without one of its packages is refused at once, with what to install."""
