@@ -170,15 +170,6 @@ def resumed(fake, stopper, state, progress):
     return trainer
 
 
-def test_resumed_run_that_had_stopped_stops_again(fake, scores):
-    """The decision survives a resume, with the same state."""
-    state, progress = stopped_state(fake, scores, patience=2)
-    again = EarlyStopping("val_loss", patience=2)
-    trainer = resumed(fake, again, state, progress)
-    assert trainer.should_stop
-    assert str(again.state_dict()) == str(state)
-
-
 def test_new_patience_counts_on_resume(fake, scores):
     """With more patience than was waited, the resumed run goes on; the wait goes on counting."""
     state, progress = stopped_state(fake, scores, patience=2)
@@ -242,16 +233,6 @@ def test_verbose(fake, scores, caplog):
         True,
         True,
     ]
-
-
-def test_improvement_before_min_epochs_withdraws_the_request(fake, scores):
-    """While the trainer may not stop yet, an improvement takes the request back."""
-    stopper = EarlyStopping("val_loss", patience=1)
-    trainer = fake(stopper, min_epochs=3)
-    trainer.on_validation = scores(2.0, 3.0, 1.0, 0.5, 0.6)
-    trainer.fit(9)
-    assert trainer.current_epoch == 5
-    assert stopper.stopped_epoch == 4
 
 
 def test_somebody_elses_request_is_not_withdrawn(fake, scores):

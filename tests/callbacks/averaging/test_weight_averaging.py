@@ -9,7 +9,7 @@ import torch
 from samples import one_in
 from torch.optim.swa_utils import get_ema_avg_fn
 
-from trainer_hooks import Callback, StopTraining, callbacks
+from trainer_hooks import Callback, StopTraining
 from trainer_hooks.callbacks import (
     EarlyStopping,
     EMAWeightAveraging,
@@ -340,12 +340,6 @@ def test_two_that_average_are_refused(other, quiet_trainer) -> None:
     trainer = quiet_trainer(callbacks=[WeightAveraging(), other()])
     with pytest.raises(CallbackError, match="WeightAveraging beside"):
         trainer.fit(TinyModule())
-
-
-def test_they_are_public() -> None:
-    """Both names are where Lightning has them."""
-    assert callbacks.WeightAveraging is WeightAveraging
-    assert issubclass(callbacks.EMAWeightAveraging, WeightAveraging)
 
 
 def test_a_module_that_builds_itself_late(quiet_trainer) -> None:

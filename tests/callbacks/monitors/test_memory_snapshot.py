@@ -184,12 +184,14 @@ def test_beside_an_observer_the_history_goes_on(fit, allocator):
     assert sizes == [(500_000, True), (500_000, True), None]
 
 
-def test_without_cuda_it_warns_once(bare, tmp_path):
-    """On the CPU there is one warning, and nothing is written."""
-    trainer = bare(MemorySnapshot())
-    with pytest.warns(TrainerHooksWarning, match="MemorySnapshot does nothing: it needs a CUDA"):
+@pytest.mark.parametrize("kind", [MemorySnapshot, OOMObserver])
+def test_without_cuda_it_warns_once(bare, tmp_path, kind):
+    """On the CPU there is one warning over all runs, and nothing is written."""
+    trainer = bare(kind())
+    with pytest.warns(TrainerHooksWarning, match=f"{kind.__name__} does nothing: it needs a CUDA"):
         trainer.fit(TinyModule())
     trainer.fit(TinyModule())  # another warning would be an error
+    trainer.test(TinyModule())
     assert not (tmp_path / "memory").exists()
 
 

@@ -10,7 +10,7 @@ import torch
 
 from trainer_hooks.callbacks import OOMObserver
 from trainer_hooks.callbacks.monitors import memory_files
-from trainer_hooks.errors import CheckpointError, TrainerHooksWarning, UsageError
+from trainer_hooks.errors import CheckpointError, UsageError
 from trainer_hooks.testing import TinyModule
 
 ENDINGS = [
@@ -211,15 +211,6 @@ def test_files_of_another_training_are_not_written_over(run_out, bare, allocator
         bare(OOMObserver()).fit(TinyModule())
     assert allocator.recording is None
     run_out(overwrite=True)
-
-
-def test_without_cuda_it_warns_once(bare, tmp_path):
-    """On the CPU there is one warning over all runs, and nothing is written."""
-    trainer = bare(OOMObserver())
-    with pytest.warns(TrainerHooksWarning, match="OOMObserver does nothing: it needs a CUDA dev"):
-        trainer.fit(TinyModule())
-    trainer.test(TinyModule())  # another warning would be an error
-    assert not (tmp_path / "memory").exists()
 
 
 class Hungry(TinyModule):

@@ -53,28 +53,6 @@ def test_saved_state_counts_the_file_it_is_in(fake, tmp_path):
     assert same(inside, {**saver.state_dict(), "files": files})
 
 
-@pytest.mark.parametrize("cut", [1, 2, 3])
-def test_resumed_run_ends_as_the_uncut_one(fake, scores, tmp_path, cut):
-    """A run resumed from its last file has the same files and state as one that was not cut."""
-    values = [5.0, 4.0, 6.0, 3.0]
-    ends = []
-    for name, at in (("whole", None), ("cut", cut)):
-        (tmp_path / name).mkdir()
-        saver = best_of(tmp_path / name, save_last=True)
-        trainer = fake(saver)
-        trainer.on_validation = scores(*values)
-        trainer.fit(4 if at is None else at)
-        if at is not None:
-            saver = best_of(tmp_path / name, save_last=True)
-            trainer = fake(saver)
-            trainer.resume(tmp_path / name / "last.ckpt")
-            trainer.progress.complete_epoch()
-            trainer.on_validation = scores(*values[at:])
-            trainer.fit(4)
-        ends.append((files(tmp_path / name), str(saver.state_dict()).replace(name, "")))
-    assert ends[0] == ends[1]
-
-
 def test_fresh_run_forgets_the_earlier_one(fake, scores, tmp_path):
     """A second training of the same callback starts with empty books and leaves the old files."""
     saver = best_of(tmp_path, k=1, save_last=True)
