@@ -83,9 +83,15 @@ def test_when_it_saves(fake, scores, tmp_path, options, by_trainer, epochs, save
     assert trainer.saved == [f"epoch={epoch}-step={step}.ckpt" for epoch, step in saved]
 
 
-def test_batches_without_a_step_save_once(fake, tmp_path):
+@pytest.mark.parametrize(
+    "options",
+    [{"every_n_train_steps": 1}, {"train_time_interval": timedelta(seconds=5)}],
+    ids=["steps", "time"],
+)
+def test_batches_without_a_step_save_once(fake, tmp_path, clock, options):
     """While gradients accumulate, the step does not change and nothing is saved again."""
-    trainer = fake(keep_all(tmp_path, every_n_train_steps=1))
+    trainer = fake(keep_all(tmp_path, **options))
+    trainer.on_train_batch = lambda t: clock.__setitem__(0, clock[0] + 10)
     trainer.start()
     trainer.run_batch(0)
     trainer.steps_per_batch = 0
@@ -99,18 +105,6 @@ def test_time_interval(fake, tmp_path, clock):
     trainer.on_train_batch = lambda t: clock.__setitem__(0, clock[0] + 10)
     trainer.fit(2)
     assert trainer.saved == ["epoch=0-step=3.ckpt", "epoch=1-step=6.ckpt"]
-
-
-def test_time_interval_needs_a_new_step(fake, tmp_path, clock):
-    """Time alone, without a step since the last save, saves nothing."""
-    trainer = fake(keep_all(tmp_path, train_time_interval=timedelta(seconds=5)))
-    trainer.start()
-    clock[0] += 10
-    trainer.run_batch(0)
-    trainer.steps_per_batch = 0
-    clock[0] += 10
-    trainer.run_batch(1)
-    assert trainer.saved == ["epoch=0-step=1.ckpt"]
 
 
 def test_save_on_the_batch_that_stops_waits_too(fake, scores, tmp_path):
@@ -225,14 +219,16 @@ def test_stop_that_is_not_heeded_yet_is_not_waited_for(fake, scores, tmp_path):
     assert trainer.saved == [f"epoch={e}-step={2 * e + n}.ckpt" for e in (0, 1) for n in (1, 2)]
 
 
-def test_stop_is_waited_for_though_validation_counts_batches(fake, tmp_path):
-    """A run that stops validates once more, whatever the interval, and the save waits for that."""
+@pytest.mark.parametrize(("interval", "saved"), [(3, []), (1, ["epoch=0-step=1.ckpt"])])
+def test_stop_is_waited_for_though_validation_counts_batches(fake, tmp_path, interval, saved):
+    """A run that stops validates once more, and the save waits, unless that has just run."""
     saver = keep_all(tmp_path, monitor="val_loss", every_n_train_steps=1)
-    trainer = fake(saver, val_check_interval=3)
+    trainer = fake(saver, val_check_interval=interval)
+    trainer.on_validation = lambda t: t.log(val_loss=1.0)
     trainer.start()
     trainer.on_train_batch = lambda t: t.stop("enough")
     trainer.run_batch(0)
-    assert trainer.saved == []
+    assert trainer.saved == saved
 
 
 def test_a_save_put_off_belongs_to_its_epoch(fake, tmp_path):
@@ -253,14 +249,3 @@ def test_counting_starts_anew_with_a_new_training(fake, tmp_path):
         trainer = fake(saver)
         trainer.fit(2)
         assert trainer.saved == ["step=3.ckpt", "step=6.ckpt"]
-
-
-def test_no_waiting_where_the_validation_has_run(fake, tmp_path):
-    """On the batch that stops the run, a validation that has just run on it is not waited for."""
-    saver = keep_all(tmp_path, monitor="val_loss", every_n_train_steps=1)
-    trainer = fake(saver, val_check_interval=1)
-    trainer.on_validation = lambda t: t.log(val_loss=1.0)
-    trainer.start()
-    trainer.on_train_batch = lambda t: t.stop("enough")
-    trainer.run_batch(0)
-    assert trainer.saved == ["epoch=0-step=1.ckpt"]

@@ -63,49 +63,33 @@ def test_counters_advance_before_the_end_events(make) -> None:
     ]
 
 
-@pytest.mark.slow
-def test_stop_training_ends_after_the_batch(make, recorder) -> None:
-    """`state.stop_training()` lets the batch and its events be; the epoch has no end events."""
+@pytest.mark.parametrize(
+    ("event", "at", "batches", "longest", "ends"),
+    [
+        ("batch_end", 2, 2, 2, []),
+        ("batch_end", 4, 4, 4, ["epoch_end", "epoch_checkpoint"]),
+        ("epoch_start", 4, 5, 4, []),
+    ],
+    ids=["in an epoch", "on its last batch", "as it begins"],
+)
+def test_stop_training_ends_after_the_batch(make, recorder, event, at, batches, longest, ends):
+    """The batch that `state.stop_training()` comes in, or before, is trained with its events.
+
+    The epoch has end events only where it is its last batch.
+    """
 
     class Stop(Callback):
-        def batch_end(self, state, logger):
-            if state.timestamp.batch == 2:
+        def run_event(self, now, state, logger):
+            if now.value == event and state.timestamp.batch == at:
                 state.stop_training()
 
     trainer = make(Stop(), recorder, max_duration="3ep")
     trainer.fit()
-    assert recorder.names[-3:] == ["batch_end", "batch_checkpoint", "fit_end"]
-    assert trainer.state.timestamp.batch == 2
-    assert trainer.state.max_duration == Time(2, "ba")
-
-
-def test_stop_training_on_the_last_batch_closes_the_epoch(make, recorder) -> None:
-    """Where the batch is the epoch's last, the epoch's end events fire."""
-
-    class Stop(Callback):
-        def batch_end(self, state, logger):
-            if state.timestamp.batch == 4:
-                state.stop_training()
-
-    make(Stop(), recorder, max_duration="3ep").fit()
-    assert recorder.names[-5:] == [
-        "batch_end", "batch_checkpoint", "epoch_end", "epoch_checkpoint", "fit_end",
-    ]  # fmt: skip
-
-
-def test_stop_training_as_an_epoch_begins(make, recorder) -> None:
-    """The first batch of the epoch is trained; the epoch has no end events."""
-
-    class Stop(Callback):
-        def epoch_start(self, state, logger):
-            if state.timestamp.epoch == 1:
-                state.stop_training()
-
-    trainer = make(Stop(), recorder, max_duration="3ep")
-    trainer.fit()
-    assert recorder.names[-3:] == ["batch_end", "batch_checkpoint", "fit_end"]
-    assert (trainer.state.timestamp.batch, trainer.state.timestamp.epoch) == (5, 1)
-    assert trainer.state.max_duration == Time(4, "ba")
+    last = ["batch_end", "batch_checkpoint", *ends, "fit_end"]
+    assert recorder.names[-len(last) :] == last
+    now = trainer.state.timestamp
+    assert (now.epoch, now.batch) == (batches // 4, batches)
+    assert trainer.state.max_duration == Time(longest, "ba")
 
 
 def test_evaluations_by_batches_come_before_the_slot(make, recorder, loader) -> None:
