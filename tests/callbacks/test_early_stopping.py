@@ -191,13 +191,6 @@ def test_new_threshold_counts_on_resume(fake, scores):
     assert not resumed(fake, EarlyStopping("val_loss"), state, progress).should_stop
 
 
-def test_fresh_run_forgets_the_earlier_one(fake, scores):
-    """A second training of the same callback starts with nothing seen."""
-    stopper = EarlyStopping("val_loss", patience=1)
-    for _ in range(2):
-        assert run(fake, scores, stopper, [1.0, 2.0, 2.0]).current_epoch == 2
-
-
 def test_state_is_safe_and_takes_lightnings(tmp_path):
     """The state loads with weights_only=True, and one with Lightning's keys only is taken."""
     stopper = EarlyStopping("val_loss")

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from datetime import timedelta
 from types import MappingProxyType
 
@@ -16,14 +15,6 @@ from trainer_hooks.connector.connector import CallbackConnector
 from trainer_hooks.errors import OptionError
 from trainer_hooks.hooks.band import Band
 from trainer_hooks.testing import TinyModule
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """A clock that stands still until it is moved."""
-    now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    return now
 
 
 def ten_seconds_a_batch(trainer, clock):

@@ -20,7 +20,7 @@ import pytest
 import torch
 from samples import one_in
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
 
 from trainer_hooks import Callback, Module, callbacks
 from trainer_hooks.callbacks import ExportForInferenceCallback, export_for_inference
@@ -108,16 +108,6 @@ def _one_table_of_operators():
             made = staticmethod(functools.cache(ONNXRegistry.from_torchlib))
             patch.setattr(ONNXRegistry, "from_torchlib", made)
         yield
-
-
-@pytest.fixture(scope="module")
-def digits():
-    from sklearn.datasets import load_digits
-
-    found = load_digits()
-    return TensorDataset(
-        torch.tensor(found.data, dtype=torch.float32) / 16, torch.tensor(found.target)
-    )
 
 
 def loader_of(data, size=128):

@@ -13,14 +13,6 @@ from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.errors import CallbackError
 from trainer_hooks.hooks.spec import overrides
 
-KINDS = [TQDMProgressBar, RichProgressBar]
-
-
-@pytest.fixture(params=KINDS)
-def kind(request):
-    """Each of the bars that are drawn."""
-    return request.param
-
 
 def holds(line: str, *parts: str) -> bool:
     """Whether a line of the screen has these parts, in this order."""

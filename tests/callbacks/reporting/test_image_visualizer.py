@@ -126,15 +126,6 @@ def test_several_validation_loaders(fit):
     }
 
 
-def test_a_resumed_run_shows_what_the_uncut_one_does(fit, tmp_path):
-    """A run that was cut right before a batch that is due shows it, and no other first batch."""
-    options = {"interval": "6ba", "trainer": {"enable_checkpointing": True}}
-    fit(digits(), **options)
-    (path,) = tmp_path.rglob("*.ckpt")
-    options["trainer"]["max_epochs"] = 3
-    assert steps(fit(digits(), ckpt_path=path, **options)) == [6, 12]
-
-
 def pixels(event):
     return np.asarray(Image.open(io.BytesIO(event.encoded_image_string)))
 

@@ -50,16 +50,6 @@ class Blind(Classifier):
         pass
 
 
-@pytest.fixture(scope="module")
-def digits():
-    from sklearn.datasets import load_digits
-
-    found = load_digits()
-    return TensorDataset(
-        torch.tensor(found.data, dtype=torch.float32) / 16, torch.tensor(found.target)
-    )
-
-
 def train_loader_of(digits):
     generator = torch.Generator().manual_seed(1)
     return DataLoader(digits, 256, shuffle=True, generator=generator)

@@ -1,21 +1,11 @@
 from __future__ import annotations
 
-import time
 from datetime import timedelta
 
 import pytest
 
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.errors import MetricError, TrainerHooksWarning
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """A clock that stands still until it is moved."""
-    now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    return now
-
 
 RANKED = {"monitor": "val_loss"}
 
