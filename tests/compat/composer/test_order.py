@@ -14,32 +14,28 @@ from trainer_hooks.compat.composer import Callback, Evaluator, Event, Time
 from trainer_hooks.compat.composer.callbacks import CheckpointSaver
 
 
-def test_the_loader_is_asked_once_more_an_epoch(make, recorder) -> None:
+@pytest.mark.parametrize(
+    ("longest", "asked", "given", "ends", "now"),
+    [
+        ("2ep", 10, 8, 2, (2, 8, 0, 32)),
+        # the loop breaks off before the loader is asked
+        ("8ba", 9, 8, 2, (2, 8, 0, 32)),
+        # the batch's last event fires, an end of the epoch does not
+        ("6ba", 7, 6, 1, (1, 6, 2, 24)),
+    ],
+    ids=["whole epochs", "ends with an epoch's last batch", "ends inside an epoch"],
+)
+def test_the_loader_is_asked_once_more_an_epoch(make, recorder, longest, asked, given, ends, now):
     """`BEFORE_DATALOADER` fires n + 1 times an epoch, `AFTER_DATALOADER` n times."""
-    make(recorder, max_duration="2ep").fit()
-    count = Counter(recorder.names)
-    assert (count["before_dataloader"], count["after_dataloader"]) == (10, 8)
-    assert (count["epoch_start"], count["epoch_end"], count["epoch_checkpoint"]) == (2, 2, 2)
-    assert (count["iteration_start"], count["iteration_end"]) == (1, 0)
-
-
-def test_it_is_not_where_the_training_ends_with_the_last_batch(make, recorder) -> None:
-    """Where `max_duration` is reached on an epoch's last batch, the loop breaks off before."""
-    make(recorder, max_duration="8ba").fit()
-    count = Counter(recorder.names)
-    assert (count["before_dataloader"], count["after_dataloader"]) == (9, 8)
-    assert (count["epoch_end"], count["epoch_checkpoint"]) == (2, 2)
-
-
-def test_an_epoch_that_is_broken_off_has_no_end(make, recorder) -> None:
-    """Six batches of four an epoch: `BATCH_CHECKPOINT` fires, `EPOCH_END` does not."""
-    trainer = make(recorder, max_duration="6ba")
+    trainer = make(recorder, max_duration=longest)
     trainer.fit()
     count = Counter(recorder.names)
-    assert (count["batch_checkpoint"], count["before_dataloader"]) == (6, 7)
-    assert (count["epoch_end"], count["epoch_checkpoint"], count["fit_end"]) == (1, 1, 1)
-    now = trainer.state.timestamp
-    assert (now.epoch, now.batch, now.batch_in_epoch, now.sample) == (1, 6, 2, 24)
+    assert (count["before_dataloader"], count["after_dataloader"]) == (asked, given)
+    assert count["batch_checkpoint"] == given
+    assert (count["epoch_start"], count["epoch_end"], count["epoch_checkpoint"]) == (2, ends, ends)
+    assert (count["iteration_start"], count["iteration_end"], count["fit_end"]) == (1, 0, 1)
+    time = trainer.state.timestamp
+    assert (time.epoch, time.batch, time.batch_in_epoch, time.sample) == now
 
 
 def test_counters_advance_before_the_end_events(make) -> None:
