@@ -9,6 +9,7 @@ import pty
 import struct
 import termios
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ import pytest
 import torch
 from quiet_trainers import QUIET_OPTIONS
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.data import TensorDataset
 
 from trainer_hooks import Trainer
 from trainer_hooks.callbacks import Checkpoint
@@ -170,6 +172,25 @@ def fake(tmp_path):
         return FakeTrainer(tmp_path, *callbacks, **options)
 
     return make
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that stands still until it is moved."""
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """Images of digits as rows of numbers from 0 to 1, and the digits."""
+    from sklearn.datasets import load_digits
+
+    found = load_digits()
+    return TensorDataset(
+        torch.tensor(found.data, dtype=torch.float32) / 16, torch.tensor(found.target)
+    )
 
 
 @pytest.fixture

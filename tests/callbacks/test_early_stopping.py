@@ -9,35 +9,8 @@ import torch
 from trainer_hooks import Module, Trainer
 from trainer_hooks.callbacks import EarlyStopping, ModelCheckpoint
 from trainer_hooks.connector.connector import CallbackConnector
-from trainer_hooks.errors import MetricError, OptionError, StateKeyError, TrainerHooksWarning
+from trainer_hooks.errors import MetricError, StateKeyError, TrainerHooksWarning
 from trainer_hooks.hooks.band import Band
-
-BAD = [
-    ({"monitor": ""}, r"monitor '' of EarlyStopping"),
-    ({"monitor": None}, r"monitor None of EarlyStopping"),
-    ({"mode": "auto"}, r"mode 'auto' of EarlyStopping"),
-    ({"patience": -1}, r"patience -1 of EarlyStopping"),
-    ({"patience": 1.5}, r"patience 1\.5 of"),
-    ({"patience": True}, r"patience True of"),
-    ({"min_delta": math.nan}, r"min_delta nan of"),
-    ({"min_delta": "0"}, r"min_delta '0' of"),
-    ({"stopping_threshold": math.inf}, r"stopping_threshold inf of"),
-    ({"divergence_threshold": "big"}, r"divergence_threshold 'big' of"),
-    ({"strict": 1}, r"strict 1 of"),
-    ({"check_finite": None}, r"check_finite None of"),
-    ({"verbose": "no"}, r"verbose 'no' of"),
-    ({"check_on_train_epoch_end": "yes"}, r"check_on_train_epoch_end 'yes' of"),
-    ({"log_rank_zero_only": 1}, r"log_rank_zero_only 1 of"),
-    ({"name": ""}, r"name '' of EarlyStopping"),
-    ({"name": 1}, r"name 1 of EarlyStopping"),
-]
-
-
-@pytest.mark.parametrize(("options", "message"), BAD, ids=str)
-def test_bad_option_is_named(options, message):
-    """Each argument outside its rule is an OptionError that names it, its value and the rule."""
-    with pytest.raises(OptionError, match=message):
-        EarlyStopping(**{"monitor": "val_loss", **options})
 
 
 def test_missing_monitor_is_an_error(fake):
@@ -197,15 +170,6 @@ def resumed(fake, stopper, state, progress):
     return trainer
 
 
-def test_resumed_run_that_had_stopped_stops_again(fake, scores):
-    """The decision survives a resume, with the same state."""
-    state, progress = stopped_state(fake, scores, patience=2)
-    again = EarlyStopping("val_loss", patience=2)
-    trainer = resumed(fake, again, state, progress)
-    assert trainer.should_stop
-    assert str(again.state_dict()) == str(state)
-
-
 def test_new_patience_counts_on_resume(fake, scores):
     """With more patience than was waited, the resumed run goes on; the wait goes on counting."""
     state, progress = stopped_state(fake, scores, patience=2)
@@ -225,13 +189,6 @@ def test_new_threshold_counts_on_resume(fake, scores):
         fake, EarlyStopping("val_loss", divergence_threshold=1.5), state, progress
     ).should_stop
     assert not resumed(fake, EarlyStopping("val_loss"), state, progress).should_stop
-
-
-def test_fresh_run_forgets_the_earlier_one(fake, scores):
-    """A second training of the same callback starts with nothing seen."""
-    stopper = EarlyStopping("val_loss", patience=1)
-    for _ in range(2):
-        assert run(fake, scores, stopper, [1.0, 2.0, 2.0]).current_epoch == 2
 
 
 def test_state_is_safe_and_takes_lightnings(tmp_path):
@@ -271,33 +228,15 @@ def test_verbose(fake, scores, caplog):
     ]
 
 
-def test_improvement_before_min_epochs_withdraws_the_request(fake, scores):
-    """While the trainer may not stop yet, an improvement takes the request back."""
-    stopper = EarlyStopping("val_loss", patience=1)
-    trainer = fake(stopper, min_epochs=3)
-    trainer.on_validation = scores(2.0, 3.0, 1.0, 0.5, 0.6)
-    trainer.fit(9)
-    assert trainer.current_epoch == 5
-    assert stopper.stopped_epoch == 4
-
-
-def test_somebody_elses_request_is_not_withdrawn(fake, scores):
-    """A stop that another asked for stands, whatever the metric does."""
+@pytest.mark.parametrize("step", [1, 9], ids=["before", "after"])
+def test_somebody_elses_request_is_not_withdrawn(fake, scores, step):
+    """A stop that another asked for, before this callback or after it, is not taken back."""
     trainer = fake(EarlyStopping("val_loss", patience=1), min_epochs=3)
     trainer.on_validation = scores(2.0, 3.0, 1.0, 0.5, 0.6)
-    trainer.on_train_batch = lambda t: t.stop("other") if t.global_step == 1 else None
+    trainer.on_train_batch = lambda t: t.stop("other") if t.global_step == step else None
     trainer.fit(9)
     assert trainer.current_epoch == 3
     assert trainer.stop_reason == "other"
-
-
-def test_a_later_request_of_somebody_else_is_not_withdrawn(fake, scores):
-    """A stop that another asked for after this callback had is not taken back with it."""
-    trainer = fake(EarlyStopping("val_loss", patience=1), min_epochs=3)
-    trainer.on_validation = scores(2.0, 3.0, 1.0, 0.5, 0.6)
-    trainer.on_train_batch = lambda t: t.stop("other") if t.current_epoch == 2 else None
-    trainer.fit(9)
-    assert trainer.current_epoch == 3
 
 
 def test_one_process_logs(fake, scores, caplog):

@@ -9,11 +9,13 @@ import trainer_hooks.callbacks
 from trainer_hooks.callback import Callback
 from trainer_hooks.callbacks import (
     Checkpoint,
+    EMAWeightAveraging,
     ModelCheckpoint,
     OnExceptionCheckpoint,
     ProgressBar,
     RichProgressBar,
     TQDMProgressBar,
+    WeightAveraging,
     WSDCheckpointCallback,
 )
 from trainer_hooks.compat.accelerated.callbacks import (
@@ -58,6 +60,7 @@ def test_few_classes_stand_between_a_built_in_and_callback(kind: type[Callback])
         (SaveBestModelCallback, [ModelEmaCallback]),
         (ProgressBar, [TQDMProgressBar, RichProgressBar, ProgressBarCallback]),
         (TQDMProgressBar, [ProgressBarCallback]),
+        (WeightAveraging, [EMAWeightAveraging]),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",
 )

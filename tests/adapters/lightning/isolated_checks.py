@@ -73,37 +73,29 @@ def seen_by(name, look, **options):
     return found
 
 
-def test_an_attribute_that_is_lacking_is_named():
+def error_of(reach):
+    """Return the error's text where a callback reaches for something of Lightning's Trainer."""
+
     def look(trainer, module):
         try:
-            return trainer.weather
-        except AttributeError as error:
+            return reach(trainer)
+        except (AttributeError, trainer_hooks.TrainerHooksError) as error:
             return str(error)
 
     (message,) = seen_by("on_fit_start", look)
+    return message
+
+
+def test_an_attribute_that_is_lacking_is_named():
+    message = error_of(lambda trainer: trainer.weather)
     assert "'weather' of Lightning's Trainer" in message
     assert "on_fit_start of callback Looking (state_key 'lightning:Looking'" in message
-
-
-def test_so_is_one_of_a_part():
-    def look(trainer, module):
-        try:
-            return trainer.strategy.weather
-        except AttributeError as error:
-            return str(error)
-
-    (message,) = seen_by("on_fit_start", look)
+    message = error_of(lambda trainer: trainer.strategy.weather)
     assert "'weather' of Lightning's Trainer.strategy" in message
 
 
 def test_batches_without_a_backward_are_refused():
-    def look(trainer, module):
-        try:
-            trainer.fit_loop._skip_backward = True
-        except trainer_hooks.TrainerHooksError as error:
-            return str(error)
-
-    (message,) = seen_by("on_fit_start", look)
+    message = error_of(lambda trainer: setattr(trainer.fit_loop, "_skip_backward", True))
     assert "StochasticWeightAveraging" in message
 
 

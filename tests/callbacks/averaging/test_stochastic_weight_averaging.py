@@ -20,44 +20,6 @@ from trainer_hooks.errors import (
 )
 from trainer_hooks.testing import TinyModule
 
-BAD = [
-    ({"swa_lrs": 0.0}, "swa_lrs 0.0"),
-    ({"swa_lrs": -1.0}, "swa_lrs -1.0"),
-    ({"swa_lrs": "0.1"}, "swa_lrs '0.1'"),
-    ({"swa_lrs": []}, r"swa_lrs \[\]"),
-    ({"swa_lrs": [0.1, 0.0]}, r"swa_lrs \[0.1, 0.0\]"),
-    ({"swa_lrs": math.inf}, "swa_lrs inf"),
-    ({"swa_lrs": True}, "swa_lrs True"),
-    ({"swa_epoch_start": 0}, "swa_epoch_start 0"),
-    ({"swa_epoch_start": 1.5}, "swa_epoch_start 1.5"),
-    ({"swa_epoch_start": True}, "swa_epoch_start True"),
-    ({"annealing_epochs": -1}, "annealing_epochs -1"),
-    ({"annealing_epochs": 2.0}, "annealing_epochs 2.0"),
-    ({"annealing_strategy": "cosine"}, "annealing_strategy 'cosine'"),
-    ({"avg_fn": 1}, "avg_fn 1"),
-    ({"device": "nowhere"}, "device 'nowhere'"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "message"), BAD)
-def test_arguments_that_make_no_sense(arguments, message) -> None:
-    """Each is refused at once, by name and value."""
-    with pytest.raises(OptionError, match=message):
-        StochasticWeightAveraging(**{"swa_lrs": 0.1, **arguments})
-
-
-@pytest.mark.parametrize(
-    ("device", "rule"), [("cuda:99", "finds no such device"), ("meta", "holds no data")]
-)
-def test_a_device_that_is_not_there(quiet_trainer, device, rule):
-    """It is refused before the training, and not at the first epoch to average at."""
-    trainer = quiet_trainer(callbacks=[StochasticWeightAveraging(0.1, device=device)])
-    with pytest.raises(
-        OptionError, match=rf"device '{device}' of StochasticWeightAveraging: .*{rule}.*Use 'cpu'"
-    ):
-        trainer.fit(TinyModule())
-    assert trainer.global_step == 0
-
 
 class Rates(Callback):
     """Notes the learning rate that each epoch is trained with."""

@@ -9,7 +9,7 @@ import torch
 from samples import one_in
 from torch.optim.swa_utils import get_ema_avg_fn
 
-from trainer_hooks import Callback, StopTraining, callbacks
+from trainer_hooks import Callback, StopTraining
 from trainer_hooks.callbacks import (
     EarlyStopping,
     EMAWeightAveraging,
@@ -17,48 +17,12 @@ from trainer_hooks.callbacks import (
     StochasticWeightAveraging,
     WeightAveraging,
 )
-from trainer_hooks.errors import CallbackError, OptionError, TrainerHooksWarning
+from trainer_hooks.errors import CallbackError, TrainerHooksWarning
 from trainer_hooks.testing import TinyModule
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:a checkpoint was saved in the hook"  # what these look at does not depend on the place
 )
-
-BAD = [
-    (WeightAveraging, {"device": "nowhere"}, "device 'nowhere'"),
-    (WeightAveraging, {"device": True}, "device True"),
-    (WeightAveraging, {"use_buffers": 1}, "use_buffers 1"),
-    (WeightAveraging, {"avg_fn": 3}, "avg_fn 3"),
-    (WeightAveraging, {"multi_avg_fn": "mean"}, "multi_avg_fn 'mean'"),
-    (WeightAveraging, {"avg_fn": max, "multi_avg_fn": max}, "only one of them"),
-    (EMAWeightAveraging, {"decay": 1.5}, "decay 1.5"),
-    (EMAWeightAveraging, {"decay": -0.1}, "decay -0.1"),
-    (EMAWeightAveraging, {"decay": "0.9"}, "decay '0.9'"),
-    (EMAWeightAveraging, {"update_every_n_steps": -1}, "update_every_n_steps -1"),
-    (EMAWeightAveraging, {"update_every_n_steps": 0}, "nothing would ever be averaged"),
-    (EMAWeightAveraging, {"update_starting_at_step": -1}, "update_starting_at_step -1"),
-    (EMAWeightAveraging, {"update_starting_at_epoch": 1.0}, "update_starting_at_epoch 1.0"),
-]
-
-
-@pytest.mark.parametrize(("kind", "arguments", "message"), BAD)
-def test_arguments_that_make_no_sense(kind, arguments, message) -> None:
-    """Each is refused at once, by name and value."""
-    with pytest.raises(OptionError, match=message):
-        kind(**arguments)
-
-
-@pytest.mark.parametrize(
-    ("device", "rule"), [("cuda:99", "finds no such device"), ("meta", "holds no data")]
-)
-def test_a_device_that_is_not_there(quiet_trainer, device, rule):
-    """It is refused before the training."""
-    trainer = quiet_trainer(callbacks=[EMAWeightAveraging(device=device)])
-    with pytest.raises(
-        OptionError, match=rf"device '{device}' of EMAWeightAveraging: .*{rule}.*Use 'cpu'"
-    ):
-        trainer.fit(TinyModule())
-    assert trainer.global_step == 0
 
 
 def test_the_mean_of_all_steps(quiet_trainer, weights, mean) -> None:
@@ -376,12 +340,6 @@ def test_two_that_average_are_refused(other, quiet_trainer) -> None:
     trainer = quiet_trainer(callbacks=[WeightAveraging(), other()])
     with pytest.raises(CallbackError, match="WeightAveraging beside"):
         trainer.fit(TinyModule())
-
-
-def test_they_are_public() -> None:
-    """Both names are where Lightning has them."""
-    assert callbacks.WeightAveraging is WeightAveraging
-    assert issubclass(callbacks.EMAWeightAveraging, WeightAveraging)
 
 
 def test_a_module_that_builds_itself_late(quiet_trainer) -> None:

@@ -16,41 +16,6 @@ from trainer_hooks.testing import TinyModule
 
 L1 = "l1_unstructured"
 STRUCTURED = {"use_global_unstructured": False}
-BAD = [
-    ({"pruning_fn": "l1"}, "pruning_fn 'l1'"),
-    ({"pruning_fn": prune.l1_unstructured}, "pruning_fn <function"),
-    ({"pruning_fn": prune.L1Unstructured(0.5)}, "pruning_fn <torch"),
-    ({"pruning_fn": prune.LnStructured}, "PRUNING_TYPE is 'structured'"),
-    ({"pruning_fn": prune.L1Unstructured, **STRUCTURED}, "use_global_unstructured False"),
-    ({"pruning_fn": "random_structured", "pruning_dim": 0}, "use_global_unstructured True"),
-    ({"pruning_fn": "random_structured", **STRUCTURED}, "pruning_dim None"),
-    ({"pruning_fn": "ln_structured", "pruning_dim": 0, **STRUCTURED}, "pruning_norm None"),
-    (
-        {"pruning_fn": "random_structured", "pruning_dim": 0, "pruning_norm": 2, **STRUCTURED},
-        "pruning_norm 2",
-    ),
-    ({"pruning_dim": 0}, "pruning_dim 0"),
-    ({"use_global_unstructured": 1}, "use_global_unstructured 1"),
-    ({"parameters_to_prune": [("layer", "weight")]}, "parameters_to_prune"),
-    ({"parameters_to_prune": nn.Linear(1, 1)}, "parameters_to_prune"),
-    ({"parameter_names": ["gain"]}, "parameter_names 'gain'"),
-    ({"amount": 1.5}, "amount 1.5"),
-    ({"amount": -1}, "amount -1"),
-    ({"amount": True}, "amount True"),
-    ({"apply_pruning": "yes"}, "apply_pruning 'yes'"),
-    ({"make_pruning_permanent": 1}, "make_pruning_permanent 1"),
-    ({"use_lottery_ticket_hypothesis": None}, "use_lottery_ticket_hypothesis None"),
-    ({"resample_parameters": 0}, "resample_parameters 0"),
-    ({"verbose": 3}, "verbose 3"),
-    ({"prune_on_train_epoch_end": 1}, "prune_on_train_epoch_end 1"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "message"), BAD)
-def test_arguments_that_make_no_sense(arguments, message) -> None:
-    """Each is refused at once, by name and value."""
-    with pytest.raises(OptionError, match=message):
-        ModelPruning(**{"pruning_fn": L1, **arguments})
 
 
 class Wide(TinyModule):

@@ -20,7 +20,7 @@ import pytest
 import torch
 from samples import one_in
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
 
 from trainer_hooks import Callback, Module, callbacks
 from trainer_hooks.callbacks import ExportForInferenceCallback, export_for_inference
@@ -110,16 +110,6 @@ def _one_table_of_operators():
         yield
 
 
-@pytest.fixture(scope="module")
-def digits():
-    from sklearn.datasets import load_digits
-
-    found = load_digits()
-    return TensorDataset(
-        torch.tensor(found.data, dtype=torch.float32) / 16, torch.tensor(found.target)
-    )
-
-
 def loader_of(data, size=128):
     return DataLoader(
         data, size, shuffle=True, generator=torch.Generator().manual_seed(1), drop_last=True
@@ -167,34 +157,6 @@ def read_elsewhere(readers, tmp_path):
 
 
 # --- bad input ---
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"save_format": "onxx"}, "Did you mean 'onnx'"),
-        ({"save_format": None}, "save_format None of ExportForInferenceCallback"),
-        ({"save_path": ""}, "save_path ''"),
-        ({"save_path": 3}, "save_path 3"),
-        ({"save_path": "models/"}, "path of a file"),
-        ({"save_path": "nowhere://a/b.pt"}, "there is no store called nowhere://"),
-        ({"save_object_store": "folder"}, "save_object_store 'folder'"),
-        ({"save_object_store": 3}, "save_object_store 3"),
-        ({"save_object_store": "nowhere://a"}, "there is no store called nowhere://"),
-        ({"transforms": ["float"]}, "transforms"),
-        ({"input_names": "x"}, "input_names 'x'"),
-        ({"input_names": []}, r"input_names \[\]"),
-        ({"output_names": [1]}, "output_names"),
-        ({"tolerance": -1}, "tolerance -1"),
-        ({"tolerance": True}, "tolerance True"),
-    ],
-)
-def test_a_bad_argument_is_told(options, text):
-    """Each argument outside its rule is an OptionError that names it, when it is made."""
-    with pytest.raises(OptionError, match=text):
-        ExportForInferenceCallback(
-            **{"save_format": "torchscript", "save_path": "net.pt", **options}
-        )
 
 
 @pytest.mark.parametrize("missing", ["onnx", "onnxscript", "onnxruntime"])

@@ -12,27 +12,6 @@ from trainer_hooks.callbacks import BackboneFinetuning
 from trainer_hooks.errors import CallbackError, OptionError
 from trainer_hooks.testing import TinyModule
 
-BAD = [
-    {"unfreeze_backbone_at_epoch": -1},
-    {"unfreeze_backbone_at_epoch": 1.5},
-    {"lambda_func": 2.0},
-    {"backbone_initial_ratio_lr": -0.1},
-    {"backbone_initial_lr": "0.1"},
-    {"should_align": None},
-    {"initial_denom_lr": 0},
-    {"train_bn": 1},
-    {"verbose": 2},
-    {"rounding": -1},
-]
-
-
-@pytest.mark.parametrize("arguments", BAD, ids=str)
-def test_arguments_that_make_no_sense(arguments) -> None:
-    """Each is refused at once, by name and value."""
-    ((name, value),) = arguments.items()
-    with pytest.raises(OptionError, match=f"{name} {value!r}"):
-        BackboneFinetuning(**arguments)
-
 
 class Rates(Callback):
     """Notes the learning rates of each epoch."""

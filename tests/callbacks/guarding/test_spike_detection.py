@@ -18,28 +18,6 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"mode": "mean"}, "mode 'mean' of SpikeDetection"),
-        ({"window": 0}, "window 0 of SpikeDetection"),
-        ({"window": 2.0}, "window 2.0 of SpikeDetection"),
-        ({"warmup": -1}, "warmup -1 of SpikeDetection"),
-        ({"atol": -0.5}, "atol -0.5 of SpikeDetection"),
-        ({"atol": "1"}, "atol '1' of SpikeDetection"),
-        ({"rtol": float("nan")}, "rtol nan of SpikeDetection"),
-        ({"finite_only": 1}, "finite_only 1 of SpikeDetection"),
-        ({"exclude_batches_path": ""}, "exclude_batches_path '' of SpikeDetection"),
-        ({"exclude_batches_path": 3}, "exclude_batches_path 3 of SpikeDetection"),
-        ({"on_spike": "stop"}, "on_spike 'stop' of SpikeDetection"),
-    ],
-)
-def test_bad_option(options, message):
-    """Each argument outside its rule is an OptionError that names it."""
-    with pytest.raises(OptionError, match=message):
-        SpikeDetection(**options)
-
-
 class Told(Module):
     """A module whose losses are told; its weight counts the steps that it took."""
 

@@ -9,7 +9,7 @@ from torch.optim.lr_scheduler import StepLR
 
 from trainer_hooks import Callback, Time, Trainer, every, once
 from trainer_hooks.callbacks import LearningRateMonitor
-from trainer_hooks.errors import OptimizationError, OptionError, TrainerHooksWarning, UsageError
+from trainer_hooks.errors import OptimizationError, TrainerHooksWarning, UsageError
 from trainer_hooks.loggers import CSVLogger
 from trainer_hooks.testing import TinyModule
 
@@ -21,20 +21,6 @@ def weight():
 def config(optimizer, interval="epoch", name=None):
     scheduler = StepLR(optimizer, step_size=1, gamma=0.5)
     return SimpleNamespace(scheduler=scheduler, interval=interval, name=name)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"logging_interval": "batch"}, "logging_interval 'batch' of LearningRateMonitor"),
-        ({"log_momentum": 1}, "log_momentum 1 of LearningRateMonitor"),
-        ({"log_weight_decay": None}, "log_weight_decay None of LearningRateMonitor"),
-    ],
-)
-def test_bad_option(options, message):
-    """Each argument outside its rule is an OptionError that names it."""
-    with pytest.raises(OptionError, match=message):
-        LearningRateMonitor(**options)
 
 
 def test_without_a_logger(fake):

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from trainer_hooks.callbacks import ThroughputMonitor
-from trainer_hooks.errors import CallbackError, MetricError, OptionError
+from trainer_hooks.errors import CallbackError, MetricError
 from trainer_hooks.testing import TinyModule
 
 
@@ -39,23 +39,6 @@ class Timed(TinyModule):
 
     def on_predict_batch_start(self, batch, batch_idx):
         self.clock[0] += 4
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"batch_size_fn": 3}, "batch_size_fn 3 of ThroughputMonitor"),
-        ({"batch_size_fn": None}, "batch_size_fn None of ThroughputMonitor"),
-        ({"length_fn": 3}, "length_fn 3 of ThroughputMonitor"),
-        ({"window_size": 1}, "window_size 1 of Throughput"),
-        ({"separator": 1}, "separator 1 of Throughput"),
-        ({"available_flops": -1}, "available_flops -1 of Throughput"),
-    ],
-)
-def test_bad_option(options, message):
-    """Each argument outside its rule is an OptionError that names it."""
-    with pytest.raises(OptionError, match=message):
-        ThroughputMonitor(**{"batch_size_fn": size, **options})
 
 
 @pytest.mark.parametrize("returned", [None, -1, 2.5, True])

@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from trainer_hooks.callbacks import RichProgressBar, TQDMProgressBar
 from trainer_hooks.clock.progress import EpochStage, Progress
 
 if TYPE_CHECKING:
     from trainer_hooks import Time
+
+
+@pytest.fixture(params=[TQDMProgressBar, RichProgressBar])
+def kind(request):
+    """Each of the bars that are drawn."""
+    return request.param
 
 
 @pytest.fixture

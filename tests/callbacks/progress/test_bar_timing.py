@@ -4,15 +4,8 @@ import math
 
 import pytest
 
-from trainer_hooks.callbacks import RichProgressBar, TQDMProgressBar
 from trainer_hooks.callbacks.progress.display import Pace
 from trainer_hooks.clock.progress import EpochStage
-
-
-@pytest.fixture(params=[TQDMProgressBar, RichProgressBar])
-def kind(request):
-    """Each of the bars that are drawn."""
-    return request.param
 
 
 def ticking(clock, pace, counts, seconds=1.0):

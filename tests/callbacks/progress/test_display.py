@@ -4,6 +4,7 @@ import io
 import math
 import re
 import sys
+import threading
 
 import pytest
 
@@ -11,14 +12,6 @@ from trainer_hooks.callbacks import RichProgressBar, TQDMProgressBar
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.errors import CallbackError
 from trainer_hooks.hooks.spec import overrides
-
-KINDS = [TQDMProgressBar, RichProgressBar]
-
-
-@pytest.fixture(params=KINDS)
-def kind(request):
-    """Each of the bars that are drawn."""
-    return request.param
 
 
 def holds(line: str, *parts: str) -> bool:
@@ -182,22 +175,6 @@ def test_length_that_becomes_known(kind, terminal, run):
     fired.trainer.num_training_batches = 8
     fired.epoch()
     assert holds(terminal.screen[0], "8/8")
-
-
-def test_resume_inside_an_epoch(kind, terminal, run):
-    """Resumed inside an epoch, whose start is not told again, the bar starts at what is done."""
-    fired = run(kind(), num_training_batches=20, max_epochs=4)
-    progress = fired.trainer.progress
-    progress.epochs_completed, progress.batches_in_epoch = 3, 15
-    progress.stage = EpochStage.BATCHES
-    screens = []
-    fired.at_batch = lambda count: screens.append(terminal.screen)
-    fired.start()
-    fired.bar.on_train_start(*fired.args)
-    assert holds(terminal.screen[0], "Epoch 3/3", "15/20")
-    fired.batches()
-    assert holds(screens[0][0], "Epoch 3/3", "16/20")
-    assert holds(screens[-1][0], "Epoch 3/3", "20/20")
 
 
 def test_resume_at_the_end_of_an_epoch(kind, terminal, run):
@@ -407,6 +384,17 @@ def test_batches_that_are_not_drawn_touch_nothing(kind, terminal, run, clock):
 def test_hooks_of_the_hot_path_that_a_bar_leaves_alone(kind, hook):
     """A bar listens once a batch."""
     assert not overrides(kind(), hook)
+
+
+def test_no_thread_is_started(kind, terminal, run):
+    """The libraries' own threads would be in the way of workers that are forked."""
+    fired = run(kind(), max_epochs=1)
+    threads, before = [], set(threading.enumerate())  # another test may have started one
+    fired.at_batch = lambda count: threads.extend(threading.enumerate())
+    fired.fit()
+    assert len(threads) >= 4
+    modules = {type(thread).__module__.partition(".")[0] for thread in set(threads) - before}
+    assert not modules & {"rich", "tqdm"}
 
 
 # --- Where there is no terminal

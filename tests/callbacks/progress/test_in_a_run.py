@@ -144,14 +144,6 @@ def test_prints_of_a_run(bar, terminal, trainer, loader):
     assert "10/10" in screen[-1]
 
 
-def test_log_of_a_run(bar, capsys, trainer, loader):
-    """Without a terminal a fit writes one line an epoch, its validation's metrics included."""
-    trainer(bar, enable_model_summary=False).fit(Line(), loader, loader)
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split(" [")[0] for line in lines] == ["Epoch 0/1: 10/10", "Epoch 1/1: 10/10"]
-    assert all("train_loss=9" in line and "val_loss=2.25" in line for line in lines)
-
-
 def test_summary_changes_nothing(trainer, loader, capsys):
     """A run with the summary, its example input and a bar has the weights of one without."""
     weights = []

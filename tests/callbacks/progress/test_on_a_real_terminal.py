@@ -326,27 +326,6 @@ print("the end")
     assert sum(line.count("metric_number_") for line in lines) == 6, lines
 
 
-def test_several_validation_loaders(program, bar):
-    """While the second loader is validated, its own line says which it is, below the epoch's."""
-    running = program(
-        f"""
-seen = 0
-def at_validation(module, batch_idx):
-    global seen
-    seen += 1
-    if seen == 3:
-        wait("go")
-fit({bar}(), loaders=2, num_sanity_val_steps=0)
-"""
-    )
-    lines = running.until_asked("go")
-    epoch = next(n for n, line in enumerate(lines) if line.startswith("Epoch 0/0"))
-    assert "10/10" in lines[epoch]
-    running.send("go\n")
-    lines = running.end()
-    assert not any("Validation" in line for line in lines)
-
-
 def test_nested_bar_of_the_user(program):
     """A tqdm bar that the user draws inside a step has a line of its own, below."""
     running = program(

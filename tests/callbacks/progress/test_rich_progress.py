@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import threading
 from dataclasses import FrozenInstanceError
 
 import pytest
@@ -176,16 +175,6 @@ def test_length_that_becomes_unknown(terminal, run):
     [task] = fired.bar.progress.tasks
     assert (task.total, task.completed) == (None, 2)
     fired.bar.teardown(*fired.args, "fit")
-
-
-def test_no_thread_is_started(terminal, run):
-    """rich's refresher is not started: a second thread is in the way of workers that are forked."""
-    fired = run(RichProgressBar(), max_epochs=1)
-    threads = []
-    fired.at_batch = lambda count: threads.extend(threading.enumerate())
-    fired.fit()
-    assert len(threads) >= 4
-    assert not any(type(thread).__module__.startswith("rich") for thread in threads)
 
 
 def test_plain_prints_do_not_tear_the_bar(terminal, run):

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from types import SimpleNamespace
 from weakref import WeakSet
 
@@ -258,14 +257,3 @@ def test_rate_counts_the_batches_of_this_run(terminal, run):
     fired.trainer.progress.batches_in_epoch = 15
     bar.on_train_epoch_start(*fired.args)
     assert (bar.train_progress_bar.n, bar.train_progress_bar.initial) == (15, 15)
-
-
-def test_no_thread_is_started(terminal, run):
-    """tqdm's monitor is not started: a second thread is in the way of workers that are forked."""
-    fired = run(TQDMProgressBar(), max_epochs=1)
-    threads, before = [], set(threading.enumerate())  # another test may have started it
-    fired.at_batch = lambda count: threads.extend(threading.enumerate())
-    fired.fit()
-    assert len(threads) >= 4
-    new = set(threads) - before
-    assert not any(type(thread).__module__.startswith("tqdm") for thread in new)

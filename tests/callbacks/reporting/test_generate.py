@@ -7,7 +7,7 @@ import torch
 
 from trainer_hooks import Trainer
 from trainer_hooks.callbacks import Generate
-from trainer_hooks.errors import ModuleError, OptionError
+from trainer_hooks.errors import ModuleError
 from trainer_hooks.loggers import InMemoryLogger
 from trainer_hooks.testing import TinyModule
 
@@ -59,21 +59,6 @@ def trained(folder, module, callback, **options):
     )
     trainer.fit(module)
     return trainer, logger
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (([], "1ep"), r"prompts \[\] of Generate"),
-        (([1], "1ep"), r"prompts \[1\] of Generate"),
-        (("a", "often"), "interval 'often' of Generate"),
-        (("a", "1ep", 0), "batch_size 0 of Generate"),
-    ],
-)
-def test_bad_option_is_named(args, message):
-    """Each argument outside its rule is an OptionError that names it and its value."""
-    with pytest.raises(OptionError, match=message):
-        Generate(*args)
 
 
 @pytest.mark.parametrize(

@@ -13,26 +13,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from trainer_hooks import Evaluator, Module, every, once
 from trainer_hooks.callbacks import ImageVisualizer
 from trainer_hooks.callbacks.reporting.sample_images import class_masks, color_mask, side_by_side
-from trainer_hooks.errors import DataError, ModuleError, OptionError
+from trainer_hooks.errors import DataError, ModuleError
 from trainer_hooks.loggers import InMemoryLogger, TensorBoardLogger
-
-BAD = [
-    ({"interval": 0}, r"interval 0 of ImageVisualizer"),
-    ({"interval": "often"}, r"interval 'often' of ImageVisualizer"),
-    ({"mode": "Input"}, r"mode 'Input' of ImageVisualizer: .*Did you mean 'input'"),
-    ({"num_images": 0}, r"num_images 0 of ImageVisualizer"),
-    ({"channels_last": 1}, r"channels_last 1 of ImageVisualizer"),
-    ({"input_key": 0.5}, r"input_key 0\.5 of ImageVisualizer"),
-    ({"target_key": True}, r"target_key True of ImageVisualizer"),
-    ({"target_key": None}, r"target_key None of ImageVisualizer"),
-]
-
-
-@pytest.mark.parametrize(("options", "message"), BAD, ids=str)
-def test_bad_option_is_named(options, message):
-    """Each argument outside its rule is an OptionError that names it, its value and the rule."""
-    with pytest.raises(OptionError, match=message):
-        ImageVisualizer(**options)
 
 
 class InkSegmentation(Module):
@@ -142,15 +124,6 @@ def test_several_validation_loaders(fit):
         "Images/Eval/easy",
         "Images/Eval/hard",
     }
-
-
-def test_a_resumed_run_shows_what_the_uncut_one_does(fit, tmp_path):
-    """A run that was cut right before a batch that is due shows it, and no other first batch."""
-    options = {"interval": "6ba", "trainer": {"enable_checkpointing": True}}
-    fit(digits(), **options)
-    (path,) = tmp_path.rglob("*.ckpt")
-    options["trainer"]["max_epochs"] = 3
-    assert steps(fit(digits(), ckpt_path=path, **options)) == [6, 12]
 
 
 def pixels(event):

@@ -412,17 +412,3 @@ def test_a_kill_in_mid_write_leaves_the_file_before(fit, tmp_path):
 
     uncut = fit(enable_checkpointing=False, max_epochs=2)
     assert torch.equal(uncut.module.layer.weight, trainer.module.layer.weight)
-
-
-def test_a_fit_ends_where_no_thread_can_be_started(fit, monkeypatch) -> None:
-    """A limit on processes is raised from `fit`, which does not wait for what never began."""
-    start = threading.Thread.start
-
-    def refused(thread) -> None:
-        if thread.name == "checkpoint writer":
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", refused)
-    with pytest.raises(CheckpointError, match="can't start new thread"):
-        fit(ModelCheckpoint(async_save=True))

@@ -6,7 +6,6 @@ import pytest
 
 from trainer_hooks import Time, after, every, once
 from trainer_hooks.callbacks import ModelCheckpoint
-from trainer_hooks.errors import OptionError
 
 
 @pytest.mark.parametrize(
@@ -40,20 +39,6 @@ def test_a_resumed_run_goes_on_counting(fit, tmp_path) -> None:
     fit(saver(), max_epochs=1)
     fit(saver(), max_epochs=2, ckpt_path=tmp_path / "kept" / "step=3.ckpt")
     assert sorted(path.stem for path in (tmp_path / "kept").iterdir()) == ["step=3", "step=6"]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"save_interval": "x"}, "save_interval 'x' of ModelCheckpoint"),
-        ({"save_interval": "1iter"}, "save_interval '1iter' of ModelCheckpoint"),
-        ({"save_interval": "1ep", "every_n_epochs": 1}, "every_n_epochs, save_interval"),
-    ],
-)
-def test_bad_options(options, message) -> None:
-    """What is no interval, and a second trigger, are refused by name."""
-    with pytest.raises(OptionError, match=message):
-        ModelCheckpoint(**options)
 
 
 def test_the_state_key_says_it_where_it_is_given() -> None:

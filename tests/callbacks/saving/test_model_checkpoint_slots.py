@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from datetime import timedelta
 
 import pytest
@@ -8,13 +7,7 @@ import pytest
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.errors import MetricError, TrainerHooksWarning
 
-
-@pytest.fixture
-def clock(monkeypatch):
-    """A clock that stands still until it is moved."""
-    now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    return now
+RANKED = {"monitor": "val_loss"}
 
 
 def keep_all(tmp_path, **options):
@@ -45,37 +38,50 @@ def test_nothing_is_saved_outside_fit_or_in_the_sanity_check(fake, tmp_path):
     assert trainer.saved == []
 
 
-def test_every_n_epochs(fake, tmp_path):
-    """every_n_epochs=2 saves after the second and the fourth epoch."""
-    trainer = fake(keep_all(tmp_path, every_n_epochs=2))
-    trainer.fit(5)
-    assert trainer.saved == ["epoch=1-step=8.ckpt", "epoch=3-step=16.ckpt"]
+@pytest.mark.parametrize(
+    ("options", "by_trainer", "epochs", "saved"),
+    [
+        ({"every_n_epochs": 2}, {}, 5, [(1, 8), (3, 16)]),
+        ({"every_n_epochs": 0}, {}, 2, []),
+        ({"every_n_train_steps": 3}, {}, 2, [(0, 3), (1, 6)]),
+        ({"every_n_train_steps": 3}, {"steps_per_batch": 2}, 1, [(0, 4), (0, 6)]),
+        (RANKED, {"val_check_interval": 0.5}, 2, [(0, 2), (0, 4), (1, 6), (1, 8)]),
+        (RANKED, {"val_check_interval": 1, "batches": 2}, 1, [(0, 1), (0, 2)]),
+        (RANKED, {"check_val_every_n_epoch": 2}, 5, [(1, 8), (3, 16)]),
+        ({}, {"val_batches": 0, "val_check_interval": 0.5}, 1, [(0, 4)]),
+        ({"save_on_train_epoch_end": True}, {"val_check_interval": 0.5}, 2, [(0, 4), (1, 8)]),
+        ({}, {"steps_per_batch": 0}, 2, [(0, 0), (1, 0)]),
+    ],
+    ids=[
+        "epochs",
+        "never",
+        "steps across epochs",
+        "a multiple that two optimizers jump over",
+        "after each validation",
+        "after each batch, though 1 == 1.0",
+        "after the validation of every second epoch",
+        "epochs, where there is no validation",
+        "once an epoch, whatever the validations",
+        "epochs whose steps cannot be counted",
+    ],
+)
+def test_when_it_saves(fake, scores, tmp_path, options, by_trainer, epochs, saved):
+    """Where the options say so it saves, once each, by epoch and step."""
+    trainer = fake(keep_all(tmp_path, **options), **by_trainer)
+    trainer.on_validation = scores(*range(9))
+    trainer.fit(epochs)
+    assert trainer.saved == [f"epoch={epoch}-step={step}.ckpt" for epoch, step in saved]
 
 
-def test_zero_switches_the_trigger_off(fake, tmp_path):
-    """every_n_epochs=0 alone saves never."""
-    trainer = fake(keep_all(tmp_path, every_n_epochs=0))
-    trainer.fit(2)
-    assert trainer.saved == []
-
-
-def test_every_n_train_steps(fake, tmp_path):
-    """every_n_train_steps counts steps across epochs, and saves at no epoch's end besides."""
-    trainer = fake(keep_all(tmp_path, every_n_train_steps=3))
-    trainer.fit(2)
-    assert trainer.saved == ["epoch=0-step=3.ckpt", "epoch=1-step=6.ckpt"]
-
-
-def test_steps_that_jump_over_the_multiple(fake, tmp_path):
-    """With two optimizers a multiple that is jumped over counts."""
-    trainer = fake(keep_all(tmp_path, every_n_train_steps=3), steps_per_batch=2)
-    trainer.fit(1)
-    assert trainer.saved == ["epoch=0-step=4.ckpt", "epoch=0-step=6.ckpt"]
-
-
-def test_batches_without_a_step_save_once(fake, tmp_path):
+@pytest.mark.parametrize(
+    "options",
+    [{"every_n_train_steps": 1}, {"train_time_interval": timedelta(seconds=5)}],
+    ids=["steps", "time"],
+)
+def test_batches_without_a_step_save_once(fake, tmp_path, clock, options):
     """While gradients accumulate, the step does not change and nothing is saved again."""
-    trainer = fake(keep_all(tmp_path, every_n_train_steps=1))
+    trainer = fake(keep_all(tmp_path, **options))
+    trainer.on_train_batch = lambda t: clock.__setitem__(0, clock[0] + 10)
     trainer.start()
     trainer.run_batch(0)
     trainer.steps_per_batch = 0
@@ -89,66 +95,6 @@ def test_time_interval(fake, tmp_path, clock):
     trainer.on_train_batch = lambda t: clock.__setitem__(0, clock[0] + 10)
     trainer.fit(2)
     assert trainer.saved == ["epoch=0-step=3.ckpt", "epoch=1-step=6.ckpt"]
-
-
-def test_time_interval_needs_a_new_step(fake, tmp_path, clock):
-    """Time alone, without a step since the last save, saves nothing."""
-    trainer = fake(keep_all(tmp_path, train_time_interval=timedelta(seconds=5)))
-    trainer.start()
-    clock[0] += 10
-    trainer.run_batch(0)
-    trainer.steps_per_batch = 0
-    clock[0] += 10
-    trainer.run_batch(1)
-    assert trainer.saved == ["epoch=0-step=1.ckpt"]
-
-
-def test_validation_inside_the_epoch_is_followed_by_a_save(fake, scores, tmp_path):
-    """With several validations an epoch, each one is followed by a save, the last not twice."""
-    trainer = fake(keep_all(tmp_path, monitor="val_loss"), val_check_interval=0.5)
-    trainer.on_validation = scores(1.0, 2.0, 3.0, 4.0)
-    trainer.fit(2)
-    assert trainer.saved == [f"epoch={s // 5}-step={s}.ckpt" for s in (2, 4, 6, 8)]
-
-
-def test_interval_of_one_batch_is_not_one_epoch(fake, scores, tmp_path):
-    """val_check_interval=1 means each batch, although it equals 1.0."""
-    trainer = fake(keep_all(tmp_path, monitor="val_loss"), val_check_interval=1, batches=2)
-    trainer.on_validation = scores(1.0, 2.0)
-    trainer.fit(1)
-    assert trainer.saved == ["epoch=0-step=1.ckpt", "epoch=0-step=2.ckpt"]
-
-
-def test_validation_of_every_second_epoch(fake, scores, tmp_path):
-    """With check_val_every_n_epoch=2, saves follow the validations and not the other epochs."""
-    trainer = fake(keep_all(tmp_path, monitor="val_loss"), check_val_every_n_epoch=2)
-    trainer.on_validation = scores(1.0, 2.0)
-    trainer.fit(5)
-    assert trainer.saved == ["epoch=1-step=8.ckpt", "epoch=3-step=16.ckpt"]
-
-
-def test_without_validation_the_epoch_counts(fake, tmp_path):
-    """Where there is no validation, saves follow the epochs, whatever the interval."""
-    trainer = fake(keep_all(tmp_path), val_batches=0, val_check_interval=0.5)
-    trainer.fit(1)
-    assert trainer.saved == ["epoch=0-step=4.ckpt"]
-
-
-def test_choice_of_the_train_epoch_end_counts(fake, tmp_path):
-    """save_on_train_epoch_end=True saves once an epoch, with several validations in it, too."""
-    trainer = fake(keep_all(tmp_path, save_on_train_epoch_end=True), val_check_interval=0.5)
-    trainer.fit(2)
-    assert trainer.saved == ["epoch=0-step=4.ckpt", "epoch=1-step=8.ckpt"]
-
-
-def test_save_on_the_last_batch_waits_for_the_epochs_validation(fake, scores, tmp_path):
-    """A step save on an epoch's last batch is ranked by the epoch's validation, not the former."""
-    saver = keep_all(tmp_path, monitor="val_loss", every_n_train_steps=4)
-    trainer = fake(saver)
-    trainer.on_validation = scores(3.0, 2.0)
-    trainer.fit(2)
-    assert trainer.saved == ["epoch=0-step=4.ckpt", "epoch=1-step=8.ckpt"]
-    assert [score.item() for score in saver.best_k_models.values()] == [3.0, 2.0]
 
 
 def test_save_on_the_batch_that_stops_waits_too(fake, scores, tmp_path):
@@ -225,13 +171,6 @@ def test_same_moment_is_not_saved_twice(fake, tmp_path):
     assert trainer.saved == ["epoch=0-step=4.ckpt"]
 
 
-def test_manual_steps_that_are_not_counted_still_save(fake, tmp_path):
-    """An epoch whose steps the trainer could not count is saved like any other."""
-    trainer = fake(keep_all(tmp_path), steps_per_batch=0)
-    trainer.fit(2)
-    assert trainer.saved == ["epoch=0-step=0.ckpt", "epoch=1-step=0.ckpt"]
-
-
 def last_batch_done(fake, saver, **options):
     trainer = fake(saver, **options)
     trainer.on_validation = lambda t: t.log(val_loss=1.0)
@@ -270,14 +209,16 @@ def test_stop_that_is_not_heeded_yet_is_not_waited_for(fake, scores, tmp_path):
     assert trainer.saved == [f"epoch={e}-step={2 * e + n}.ckpt" for e in (0, 1) for n in (1, 2)]
 
 
-def test_stop_is_waited_for_though_validation_counts_batches(fake, tmp_path):
-    """A run that stops validates once more, whatever the interval, and the save waits for that."""
+@pytest.mark.parametrize(("interval", "saved"), [(3, []), (1, ["epoch=0-step=1.ckpt"])])
+def test_stop_is_waited_for_though_validation_counts_batches(fake, tmp_path, interval, saved):
+    """A run that stops validates once more, and the save waits, unless that has just run."""
     saver = keep_all(tmp_path, monitor="val_loss", every_n_train_steps=1)
-    trainer = fake(saver, val_check_interval=3)
+    trainer = fake(saver, val_check_interval=interval)
+    trainer.on_validation = lambda t: t.log(val_loss=1.0)
     trainer.start()
     trainer.on_train_batch = lambda t: t.stop("enough")
     trainer.run_batch(0)
-    assert trainer.saved == []
+    assert trainer.saved == saved
 
 
 def test_a_save_put_off_belongs_to_its_epoch(fake, tmp_path):
@@ -298,14 +239,3 @@ def test_counting_starts_anew_with_a_new_training(fake, tmp_path):
         trainer = fake(saver)
         trainer.fit(2)
         assert trainer.saved == ["step=3.ckpt", "step=6.ckpt"]
-
-
-def test_no_waiting_where_the_validation_has_run(fake, tmp_path):
-    """On the batch that stops the run, a validation that has just run on it is not waited for."""
-    saver = keep_all(tmp_path, monitor="val_loss", every_n_train_steps=1)
-    trainer = fake(saver, val_check_interval=1)
-    trainer.on_validation = lambda t: t.log(val_loss=1.0)
-    trainer.start()
-    trainer.on_train_batch = lambda t: t.stop("enough")
-    trainer.run_batch(0)
-    assert trainer.saved == ["epoch=0-step=1.ckpt"]

@@ -53,28 +53,6 @@ def test_saved_state_counts_the_file_it_is_in(fake, tmp_path):
     assert same(inside, {**saver.state_dict(), "files": files})
 
 
-@pytest.mark.parametrize("cut", [1, 2, 3])
-def test_resumed_run_ends_as_the_uncut_one(fake, scores, tmp_path, cut):
-    """A run resumed from its last file has the same files and state as one that was not cut."""
-    values = [5.0, 4.0, 6.0, 3.0]
-    ends = []
-    for name, at in (("whole", None), ("cut", cut)):
-        (tmp_path / name).mkdir()
-        saver = best_of(tmp_path / name, save_last=True)
-        trainer = fake(saver)
-        trainer.on_validation = scores(*values)
-        trainer.fit(4 if at is None else at)
-        if at is not None:
-            saver = best_of(tmp_path / name, save_last=True)
-            trainer = fake(saver)
-            trainer.resume(tmp_path / name / "last.ckpt")
-            trainer.progress.complete_epoch()
-            trainer.on_validation = scores(*values[at:])
-            trainer.fit(4)
-        ends.append((files(tmp_path / name), str(saver.state_dict()).replace(name, "")))
-    assert ends[0] == ends[1]
-
-
 def test_fresh_run_forgets_the_earlier_one(fake, scores, tmp_path):
     """A second training of the same callback starts with empty books and leaves the old files."""
     saver = best_of(tmp_path, k=1, save_last=True)
@@ -191,14 +169,20 @@ def test_deferred_save_survives_a_cut_before_the_validation(fake, scores, tmp_pa
     assert resumed.saved == ["epoch=0.ckpt"]
 
 
+def broken_off(fake, saver, error=None):
+    """Break a fit off after its first batch; return the trainer."""
+    trainer = fake(saver)
+    trainer.start()
+    trainer.run_batch(0)
+    saver.on_exception(trainer, None, error or RuntimeError())
+    return trainer
+
+
 @pytest.mark.parametrize("error", [RuntimeError(), KeyboardInterrupt(), TerminationSignal(15)])
 def test_exception_leaves_a_checkpoint(fake, tmp_path, error):
     """Whatever breaks the fit off, Ctrl-C and SIGTERM too, a file is left that is no best."""
     saver = ModelCheckpoint(tmp_path, save_on_exception=True)
-    trainer = fake(saver)
-    trainer.start()
-    trainer.run_batch(0)
-    saver.on_exception(trainer, None, error)
+    broken_off(fake, saver, error)
     assert saver.last_exception_path == str(tmp_path / "exception-epoch=0-step=1.ckpt")
     assert files(tmp_path) == ["exception-epoch=0-step=1.ckpt"]
     assert saver.best_model_path == ""
@@ -208,10 +192,7 @@ def test_exception_leaves_a_checkpoint_under_the_filename(fake, tmp_path):
     """As in Lightning; a file of that name that is there already stays as it is."""
     for expected in ("own.ckpt", "own-v1.ckpt"):
         saver = ModelCheckpoint(tmp_path, filename="own", save_on_exception=True)
-        trainer = fake(saver)
-        trainer.start()
-        trainer.run_batch(0)
-        saver.on_exception(trainer, None, RuntimeError())
+        broken_off(fake, saver)
         assert saver.last_exception_path == str(tmp_path / expected)
     assert files(tmp_path) == ["own-v1.ckpt", "own.ckpt"]
 
@@ -219,10 +200,7 @@ def test_exception_leaves_a_checkpoint_under_the_filename(fake, tmp_path):
 def test_exception_is_not_named_by_a_metric(fake, tmp_path):
     """Its last value is that of another state, and before the first validation there is none."""
     saver = ModelCheckpoint(tmp_path, filename="{epoch}-{val_loss:.2f}", save_on_exception=True)
-    trainer = fake(saver)
-    trainer.start()
-    trainer.run_batch(0)
-    saver.on_exception(trainer, None, RuntimeError())
+    broken_off(fake, saver)
     assert files(tmp_path) == ["exception-epoch=0-step=1.ckpt"]
 
 
@@ -245,10 +223,7 @@ def test_exception_whose_file_cannot_be_written_leaves_no_trace(fake, tmp_path, 
 def test_exception_without_the_option_leaves_nothing(fake, tmp_path):
     """Without save_on_exception nothing is saved."""
     saver = ModelCheckpoint(tmp_path)
-    trainer = fake(saver)
-    trainer.start()
-    trainer.run_batch(0)
-    saver.on_exception(trainer, None, RuntimeError())
+    trainer = broken_off(fake, saver)
     assert (trainer.saved, saver.last_exception_path) == ([], "")
 
 

@@ -8,7 +8,7 @@ from new_processes import forget_trainings
 
 from trainer_hooks import Callback
 from trainer_hooks.callbacks import OnExceptionCheckpoint
-from trainer_hooks.errors import OptionError, TrainerHooksWarning
+from trainer_hooks.errors import TrainerHooksWarning
 from trainer_hooks.testing import TinyModule
 
 
@@ -34,23 +34,6 @@ class Crash(Callback):
         if trainer.progress.batches_completed == self.after:
             self.after = -1
             raise self.error("on purpose")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((None,), "dirpath None of OnExceptionCheckpoint"),
-        (("",), "dirpath '' of OnExceptionCheckpoint"),
-        ((3,), "dirpath 3 of OnExceptionCheckpoint"),
-        (("a", ""), "filename '' of OnExceptionCheckpoint"),
-        (("a", "b/c"), "filename 'b/c' of OnExceptionCheckpoint"),
-        (("a", None), "filename None of OnExceptionCheckpoint"),
-    ],
-)
-def test_bad_option(arguments, message):
-    """Each argument outside its rule is an OptionError that names it."""
-    with pytest.raises(OptionError, match=message):
-        OnExceptionCheckpoint(*arguments)
 
 
 def crashed(bare, tmp_path, error=ZeroDivisionError):

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from trainer_hooks import Callback, Module, Trainer
 from trainer_hooks.callbacks import EarlyStopping, LearningRateMonitor, ModelCheckpoint, Timer
-from trainer_hooks.errors import MetricError, TrainerHooksWarning, UsageError
+from trainer_hooks.errors import TrainerHooksWarning
 from trainer_hooks.loggers import CSVLogger
 
 
@@ -92,13 +92,6 @@ def test_best_two_and_last(tmp_path):
     assert trainer.checkpoint_callback is saver
     trainer.validate(module, points(2), ckpt_path="best", verbose=False)
     assert module.validations == 3  # two when the best was saved, and this one
-
-
-def test_monitor_that_is_not_logged(tmp_path):
-    """A misspelt monitor ends the first epoch with the names that were logged."""
-    trainer = trainer_with(tmp_path, ModelCheckpoint(monitor="val_los"), max_epochs=1)
-    with pytest.raises(MetricError, match=r"'loss', .*'val_loss'.* Did you mean 'val_loss'"):
-        fit(trainer, Scored(1.0))
 
 
 @pytest.mark.parametrize(
@@ -224,7 +217,7 @@ def test_early_stopping_heeds_min_epochs_and_recovers(tmp_path):
     stopper = EarlyStopping("val_loss", patience=1)
     trainer = trainer_with(tmp_path, stopper, min_epochs=3, max_epochs=9)
     fit(trainer, Scored(2.0, 3.0, 1.0, 0.5, 0.6))
-    assert trainer.current_epoch == 5
+    assert (trainer.current_epoch, stopper.stopped_epoch) == (5, 4)
 
 
 def test_timer_without_time_trains_nothing(tmp_path):
@@ -232,20 +225,6 @@ def test_timer_without_time_trains_nothing(tmp_path):
     trainer = fit(trainer_with(tmp_path, Timer(timedelta(0)), max_epochs=2), Scored(1.0, 1.0))
     assert trainer.global_step == 0
     assert "is up" in trainer.stop_reason
-
-
-def test_timer_adds_up_over_a_resume(tmp_path):
-    """The seconds of the run that is resumed are counted."""
-    saver = ModelCheckpoint(save_last=True)
-    fit(trainer_with(tmp_path, timer := Timer("00:01:00:00"), saver, max_epochs=1), Scored(1.0))
-    first = timer.time_elapsed("train")
-    assert 0 < first < 60
-    resumed = trainer_with(
-        tmp_path, timer := Timer("00:01:00:00"), ModelCheckpoint(save_last=True), max_epochs=2
-    )
-    fit(resumed, Scored(1.0, 1.0), saver.last_model_path)
-    state = torch.load(saver.last_model_path, weights_only=True)["callbacks"][timer.state_key]
-    assert timer.time_elapsed("train") > state["time_elapsed"]["train"] > 0
 
 
 @pytest.mark.slow
@@ -263,12 +242,6 @@ def test_learning_rates_stand_beside_the_losses(tmp_path):
     assert rates == {1: 0.1, 3: 0.1, 5: 0.05, 7: 0.05}
     assert [int(row["step"]) for row in rows if row["loss"]] == list(rates)
     assert {row["lr-SGD-momentum"] for row in rows} == {"0.9", ""}
-
-
-def test_learning_rates_need_a_logger(tmp_path):
-    """Without a logger the fit is refused before anything happens."""
-    with pytest.raises(UsageError, match="without a logger"):
-        fit(trainer_with(tmp_path, LearningRateMonitor(), max_epochs=1), Scored(1.0))
 
 
 def test_default_checkpointing(tmp_path):

@@ -19,25 +19,6 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"mode": "linear"}, "mode 'linear' of BatchSizeFinder"),
-        ({"steps_per_trial": 0}, "steps_per_trial 0 of BatchSizeFinder"),
-        ({"init_val": 0}, "init_val 0 of BatchSizeFinder"),
-        ({"max_trials": 0}, "max_trials 0 of BatchSizeFinder"),
-        ({"batch_arg_name": ""}, "batch_arg_name '' of BatchSizeFinder"),
-        ({"margin": 1.0}, "margin 1.0 of BatchSizeFinder"),
-        ({"margin": -0.1}, "margin -0.1 of BatchSizeFinder"),
-        ({"max_val": 0}, "max_val 0 of BatchSizeFinder"),
-    ],
-)
-def test_bad_option(options, message):
-    """Each argument outside its rule is an OptionError that names it."""
-    with pytest.raises(OptionError, match=message):
-        BatchSizeFinder(**options)
-
-
-@pytest.mark.parametrize(
     ("limit", "options", "expected"),
     [
         (100, {"mode": "power"}, [2, 4, 8, 16, 32, 64, 128]),

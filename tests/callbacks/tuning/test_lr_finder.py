@@ -17,25 +17,6 @@ FEW = {"min_lr": 1e-4, "num_training_steps": 30, "early_stop_threshold": None}
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"min_lr": 0}, "min_lr 0 and max_lr 1 of LearningRateFinder"),
-        ({"min_lr": 2}, "min_lr 2 and max_lr 1 of LearningRateFinder"),
-        ({"max_lr": "1"}, "max_lr '1' of LearningRateFinder"),
-        ({"num_training_steps": 1}, "num_training_steps 1 of LearningRateFinder"),
-        ({"mode": "log"}, "mode 'log' of LearningRateFinder"),
-        ({"early_stop_threshold": 1}, "early_stop_threshold 1 of LearningRateFinder"),
-        ({"update_attr": "lr"}, "update_attr 'lr' of LearningRateFinder"),
-        ({"attr_name": None}, "attr_name None of LearningRateFinder"),
-    ],
-)
-def test_bad_option(options, message):
-    """Each argument outside its rule is an OptionError that names it."""
-    with pytest.raises(OptionError, match=message):
-        LearningRateFinder(**options)
-
-
-@pytest.mark.parametrize(
     ("mode", "expected"),
     [
         ("exponential", [1e-4, 10**-3.6, 10**-3.4, 10**-3.2]),

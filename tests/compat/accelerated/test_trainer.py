@@ -312,39 +312,6 @@ def test_a_handler_of_ones_own_takes_instances_and_classes() -> None:
         handler.add_callback(3)
 
 
-class TrainerWithCustomCallbackEvent(Trainer):
-    """As on the page of pytorch-accelerated, but for the import."""
-
-    def calculate_train_batch_loss(self, batch):
-        xb, yb = batch
-        self.callback_handler.call_event("verify_train_batch", trainer=self, xb=xb, yb=yb)
-        return super().calculate_train_batch_loss(batch)
-
-
-class VerifyBatchCallback(TrainerCallback):
-    """Has a method for the event above."""
-
-    def __init__(self):
-        self.shapes = []
-
-    def verify_train_batch(self, trainer, xb, yb):
-        assert trainer.training
-        self.shapes.append((xb.shape, yb.shape))
-
-
-def test_the_custom_event_of_their_page_runs() -> None:
-    """Each batch fires the event, with keywords, and the training is what it is without."""
-    callback = VerifyBatchCallback()
-    # a callback without a method for the event is passed over
-    verified = trainer_of(callback, TrainerCallback(), kind=TrainerWithCustomCallbackEvent)
-    plain = trainer_of()
-    verified.train(data(), 2, **QUICK)
-    plain.train(data(), 2, **QUICK)
-    assert callback.shapes == [((2, 3), (2, 1))] * 8
-    for ours, theirs in zip(plain.model.parameters(), verified.model.parameters(), strict=True):
-        assert torch.equal(ours, theirs)
-
-
 def test_a_batch_loss_that_is_computed_otherwise_is_what_is_learned_from() -> None:
     """An overridden method computes the loss of the training, and of the evaluation too."""
 

@@ -52,6 +52,32 @@ def batches(samples=16, size=4):
     return DataLoader(data, batch_size=size)
 
 
+MICROBATCH = (
+    "before_forward", "after_forward", "before_loss", "after_loss", "before_backward",
+    "after_backward",
+)  # fmt: skip
+
+
+@pytest.fixture
+def events_of_a_batch():
+    """A function that returns the events of a fit of one batch, of so many parts, and evaluation.
+
+    They are those of the pseudocode in Composer's page of the events.
+    """
+
+    def events(parts=1):
+        return [
+            "init", "before_load", "after_load", "fit_start", "iteration_start", "epoch_start",
+            "before_dataloader", "after_dataloader", "batch_start", "before_train_batch",
+            *MICROBATCH * parts, "after_train_batch", "batch_end", "batch_checkpoint",
+            "before_dataloader", "epoch_end", "eval_before_all", "eval_start",
+            "eval_batch_start", "eval_before_forward", "eval_after_forward", "eval_batch_end",
+            "eval_end", "eval_after_all", "epoch_checkpoint", "fit_end",
+        ]  # fmt: skip
+
+    return events
+
+
 @pytest.fixture
 def loader():
     return batches

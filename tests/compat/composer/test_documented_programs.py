@@ -194,7 +194,7 @@ def test_there_are_the_events_of_the_page_and_no_others(seen) -> None:
     assert set(METHODS) | {"close", "post_close"} == set(seen)
 
 
-def test_the_order_is_that_of_the_pseudocode(make, recorder, loader) -> None:
+def test_the_order_is_that_of_the_pseudocode(make, recorder, loader, events_of_a_batch) -> None:
     """One epoch of one batch in two microbatches, and an evaluation, as the page's code says."""
     make(
         recorder,
@@ -202,22 +202,7 @@ def test_the_order_is_that_of_the_pseudocode(make, recorder, loader) -> None:
         eval_dataloader=loader(4),
         device_train_microbatch_size=2,
     ).fit()
-    micro = (
-        "before_forward", "after_forward", "before_loss", "after_loss",
-        "before_backward", "after_backward",
-    )  # fmt: skip
-    assert recorder.names == [
-        "init", "before_load", "after_load", "fit_start", "iteration_start", "epoch_start",
-        "before_dataloader", "after_dataloader", "batch_start", "before_train_batch",
-        *micro, *micro,
-        "after_train_batch", "batch_end", "batch_checkpoint",
-        "before_dataloader",
-        "epoch_end",
-        "eval_before_all", "eval_start",
-        "eval_batch_start", "eval_before_forward", "eval_after_forward", "eval_batch_end",
-        "eval_end", "eval_after_all",
-        "epoch_checkpoint", "fit_end",
-    ]  # fmt: skip
+    assert recorder.names == events_of_a_batch(2)
 
 
 def test_each_evaluator_has_its_own_pair(make, recorder, loader) -> None:

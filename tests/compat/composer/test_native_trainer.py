@@ -29,20 +29,12 @@ class Plain(Module):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-def test_the_order_is_composers(bare, recorder, loader) -> None:
+def test_the_order_is_composers(bare, recorder, loader, events_of_a_batch) -> None:
     """One batch and a validation: the events and their order are those of Composer's trainer."""
     trainer = bare(recorder)
     trainer.fit(Plain(), loader(4), loader(4))
     trainer.close()
-    assert recorder.names == [
-        "init", "before_load", "after_load", "fit_start", "iteration_start", "epoch_start",
-        "before_dataloader", "after_dataloader", "batch_start", "before_train_batch",
-        "before_forward", "after_forward", "before_loss", "after_loss",
-        "before_backward", "after_backward", "after_train_batch", "batch_end", "batch_checkpoint",
-        "before_dataloader", "epoch_end", "eval_before_all", "eval_start",
-        "eval_batch_start", "eval_before_forward", "eval_after_forward", "eval_batch_end",
-        "eval_end", "eval_after_all", "epoch_checkpoint", "fit_end", "close", "post_close",
-    ]  # fmt: skip
+    assert recorder.names == [*events_of_a_batch(), "close", "post_close"]
 
 
 def test_a_window_is_a_batch(bare, recorder, loader) -> None:

@@ -14,32 +14,28 @@ from trainer_hooks.compat.composer import Callback, Evaluator, Event, Time
 from trainer_hooks.compat.composer.callbacks import CheckpointSaver
 
 
-def test_the_loader_is_asked_once_more_an_epoch(make, recorder) -> None:
+@pytest.mark.parametrize(
+    ("longest", "asked", "given", "ends", "now"),
+    [
+        ("2ep", 10, 8, 2, (2, 8, 0, 32)),
+        # the loop breaks off before the loader is asked
+        ("8ba", 9, 8, 2, (2, 8, 0, 32)),
+        # the batch's last event fires, an end of the epoch does not
+        ("6ba", 7, 6, 1, (1, 6, 2, 24)),
+    ],
+    ids=["whole epochs", "ends with an epoch's last batch", "ends inside an epoch"],
+)
+def test_the_loader_is_asked_once_more_an_epoch(make, recorder, longest, asked, given, ends, now):
     """`BEFORE_DATALOADER` fires n + 1 times an epoch, `AFTER_DATALOADER` n times."""
-    make(recorder, max_duration="2ep").fit()
-    count = Counter(recorder.names)
-    assert (count["before_dataloader"], count["after_dataloader"]) == (10, 8)
-    assert (count["epoch_start"], count["epoch_end"], count["epoch_checkpoint"]) == (2, 2, 2)
-    assert (count["iteration_start"], count["iteration_end"]) == (1, 0)
-
-
-def test_it_is_not_where_the_training_ends_with_the_last_batch(make, recorder) -> None:
-    """Where `max_duration` is reached on an epoch's last batch, the loop breaks off before."""
-    make(recorder, max_duration="8ba").fit()
-    count = Counter(recorder.names)
-    assert (count["before_dataloader"], count["after_dataloader"]) == (9, 8)
-    assert (count["epoch_end"], count["epoch_checkpoint"]) == (2, 2)
-
-
-def test_an_epoch_that_is_broken_off_has_no_end(make, recorder) -> None:
-    """Six batches of four an epoch: `BATCH_CHECKPOINT` fires, `EPOCH_END` does not."""
-    trainer = make(recorder, max_duration="6ba")
+    trainer = make(recorder, max_duration=longest)
     trainer.fit()
     count = Counter(recorder.names)
-    assert (count["batch_checkpoint"], count["before_dataloader"]) == (6, 7)
-    assert (count["epoch_end"], count["epoch_checkpoint"], count["fit_end"]) == (1, 1, 1)
-    now = trainer.state.timestamp
-    assert (now.epoch, now.batch, now.batch_in_epoch, now.sample) == (1, 6, 2, 24)
+    assert (count["before_dataloader"], count["after_dataloader"]) == (asked, given)
+    assert count["batch_checkpoint"] == given
+    assert (count["epoch_start"], count["epoch_end"], count["epoch_checkpoint"]) == (2, ends, ends)
+    assert (count["iteration_start"], count["iteration_end"], count["fit_end"]) == (1, 0, 1)
+    time = trainer.state.timestamp
+    assert (time.epoch, time.batch, time.batch_in_epoch, time.sample) == now
 
 
 def test_counters_advance_before_the_end_events(make) -> None:
@@ -63,49 +59,33 @@ def test_counters_advance_before_the_end_events(make) -> None:
     ]
 
 
-@pytest.mark.slow
-def test_stop_training_ends_after_the_batch(make, recorder) -> None:
-    """`state.stop_training()` lets the batch and its events be; the epoch has no end events."""
+@pytest.mark.parametrize(
+    ("event", "at", "batches", "longest", "ends"),
+    [
+        ("batch_end", 2, 2, 2, []),
+        ("batch_end", 4, 4, 4, ["epoch_end", "epoch_checkpoint"]),
+        ("epoch_start", 4, 5, 4, []),
+    ],
+    ids=["in an epoch", "on its last batch", "as it begins"],
+)
+def test_stop_training_ends_after_the_batch(make, recorder, event, at, batches, longest, ends):
+    """The batch that `state.stop_training()` comes in, or before, is trained with its events.
+
+    The epoch has end events only where it is its last batch.
+    """
 
     class Stop(Callback):
-        def batch_end(self, state, logger):
-            if state.timestamp.batch == 2:
+        def run_event(self, now, state, logger):
+            if now.value == event and state.timestamp.batch == at:
                 state.stop_training()
 
     trainer = make(Stop(), recorder, max_duration="3ep")
     trainer.fit()
-    assert recorder.names[-3:] == ["batch_end", "batch_checkpoint", "fit_end"]
-    assert trainer.state.timestamp.batch == 2
-    assert trainer.state.max_duration == Time(2, "ba")
-
-
-def test_stop_training_on_the_last_batch_closes_the_epoch(make, recorder) -> None:
-    """Where the batch is the epoch's last, the epoch's end events fire."""
-
-    class Stop(Callback):
-        def batch_end(self, state, logger):
-            if state.timestamp.batch == 4:
-                state.stop_training()
-
-    make(Stop(), recorder, max_duration="3ep").fit()
-    assert recorder.names[-5:] == [
-        "batch_end", "batch_checkpoint", "epoch_end", "epoch_checkpoint", "fit_end",
-    ]  # fmt: skip
-
-
-def test_stop_training_as_an_epoch_begins(make, recorder) -> None:
-    """The first batch of the epoch is trained; the epoch has no end events."""
-
-    class Stop(Callback):
-        def epoch_start(self, state, logger):
-            if state.timestamp.epoch == 1:
-                state.stop_training()
-
-    trainer = make(Stop(), recorder, max_duration="3ep")
-    trainer.fit()
-    assert recorder.names[-3:] == ["batch_end", "batch_checkpoint", "fit_end"]
-    assert (trainer.state.timestamp.batch, trainer.state.timestamp.epoch) == (5, 1)
-    assert trainer.state.max_duration == Time(4, "ba")
+    last = ["batch_end", "batch_checkpoint", *ends, "fit_end"]
+    assert recorder.names[-len(last) :] == last
+    now = trainer.state.timestamp
+    assert (now.epoch, now.batch) == (batches // 4, batches)
+    assert trainer.state.max_duration == Time(longest, "ba")
 
 
 def test_evaluations_by_batches_come_before_the_slot(make, recorder, loader) -> None:

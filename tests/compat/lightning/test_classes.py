@@ -48,7 +48,10 @@ def test_a_built_in_callback_is_one_of_lightnings(name):
 
 
 def test_a_hook_for_lightning_1_gets_the_index_of_its_only_loader():
-    """Also in a subclass of a built-in callback; where there are several loaders, their indices."""
+    """So do a module's steps and hooks, and a subclass of a built-in callback.
+
+    Where there are several loaders, they get their indices.
+    """
     seen = []
 
     class Bar(pl.callbacks.TQDMProgressBar):
@@ -68,16 +71,24 @@ def test_a_hook_for_lightning_1_gets_the_index_of_its_only_loader():
         def on_validation_batch_start(self, trainer, module, batch, batch_idx, dataloader_idx):
             seen.append(("plain", dataloader_idx))
 
+    class Old(demos.BoringModel):
+        def validation_step(self, batch, batch_idx, dataloader_idx):
+            seen.append(("step", dataloader_idx))
+
+        def on_validation_batch_start(self, batch, batch_idx, dataloader_idx):
+            """Note it."""
+            seen.append(("module", dataloader_idx))
+
+    assert Old.on_validation_batch_start.__doc__ == "Note it."
+    heard = ("bar", "module", "own", "plain", "step")
     options = {**QUIET, "enable_progress_bar": True, "num_sanity_val_steps": 0}
     trainer = pl.Trainer(callbacks=[Bar(), Own(), Plain()], **options)
-    trainer.validate(demos.BoringModel(), verbose=False)
-    assert sorted(seen) == [("bar", 0), ("own", 0), ("plain", 0)]
+    trainer.fit(Old())
+    assert sorted(seen) == [(who, 0) for who in heard]
     seen.clear()
     loader = torch.utils.data.DataLoader(boring_classes.RandomDataset(32, 2))
-    module = demos.BoringModel()
-    module.validation_step = lambda batch, batch_idx, dataloader_idx=0: module.step(batch)
-    trainer.validate(module, [loader, loader], verbose=False)
-    assert sorted(seen) == [(who, index) for who in ("bar", "own", "plain") for index in (0, 1)]
+    trainer.validate(Old(), [loader, loader], verbose=False)
+    assert sorted(seen) == [(who, index) for who in heard for index in (0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -267,6 +278,7 @@ def test_a_module_can_be_summarized():
     assert summary.training_modes == [True, True, True]
     assert summary.total_training_modes == {"train": 3, "eval": 0}
     assert summary.total_flops == 16
+    assert ModelSummary(torch.nn.Sequential(torch.nn.Linear(4, 2))).in_sizes == ["?"]
     assert summary.summarize()["0"].parameters == 10
     assert isinstance(summarize(module), ModelSummary)
     assert str(summarize(module)) == str(ModelSummary(module))

@@ -18,7 +18,6 @@ from trainer_hooks.compat.lightning.loggers import CSVLogger, Logger, TensorBoar
 from trainer_hooks.compat.lightning.loggers.logger import DummyExperiment, DummyLogger
 from trainer_hooks.compat.lightning.utilities import rank_zero_experiment
 from trainer_hooks.compat.lightning.utilities.exceptions import MisconfigurationException
-from trainer_hooks.compat.lightning.utilities.model_summary import ModelSummary
 
 QUIET = {
     "accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False,
@@ -54,33 +53,6 @@ def test_the_default_logger_is_lightnings(tmp_path, monkeypatch, has_tensorboard
     assert Path(trainer.log_dir) == tmp_path / "lightning_logs/version_0"
     (path,) = tmp_path.rglob("*.ckpt")
     assert path.relative_to(trainer.log_dir) == Path("checkpoints/epoch=0-step=2.ckpt")
-
-
-def test_a_required_loader_number_is_given_as_in_lightning_1():
-    """Steps and hooks of modules and callbacks are given 0 where there is one loader."""
-    seen = []
-
-    class Old(Line):
-        def validation_step(self, batch, batch_idx, dataloader_idx):
-            seen.append(("step", dataloader_idx))
-
-        def on_validation_batch_start(self, batch, batch_idx, dataloader_idx):
-            """Note it."""
-            seen.append(("module", dataloader_idx))
-
-    class Notes(pl.Callback):
-        def on_validation_batch_end(
-            self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx
-        ):
-            seen.append((type(pl_module).__name__, dataloader_idx))
-
-    assert Old.on_validation_batch_start.__doc__ == "Note it."
-    trainer = pl.Trainer(**QUIET, logger=False, enable_checkpointing=False, callbacks=[Notes()])
-    trainer.fit(Old(), DATA, DATA[:1])
-    assert seen == [("module", 0), ("step", 0), ("Old", 0)]
-    seen.clear()
-    trainer.validate(Old(), [torch.utils.data.DataLoader(DATA[:1]) for _ in range(2)])
-    assert [number for _, number in seen] == [0, 0, 0, 1, 1, 1]
 
 
 def test_errors_are_lightnings():
@@ -335,13 +307,3 @@ def test_a_validation_in_an_epoch_sees_its_batch_completed():
         num_sanity_val_steps=0, enable_checkpointing=False, **quiet,
     ).fit(Sees())  # fmt: skip
     assert seen == [0, 1, 2, 2, 3, 4]
-
-
-def test_a_summary_has_sizes_as_lists_and_counts_submodules():
-    """`?` where no example was run; the model itself is none of its submodules."""
-    module = boring_classes.BoringModel()
-    module.example_input_array = torch.zeros(2, 32)
-    summary = ModelSummary(module)
-    assert (summary.in_sizes, summary.out_sizes) == ([[2, 32]], [[2, 2]])
-    assert summary.total_training_modes == {"train": 1, "eval": 0}
-    assert ModelSummary(boring_classes.BoringModel()).in_sizes == ["?"]

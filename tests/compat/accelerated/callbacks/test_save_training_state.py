@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 from trainer_hooks import Trainer
 from trainer_hooks.compat.accelerated.callbacks import SaveTrainingStateCallback
-from trainer_hooks.errors import OptionError
 from trainer_hooks.testing import TinyModule
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: SaveTrainingStateCallback(save_every_n_epochs=0),
-        lambda: SaveTrainingStateCallback(max_checkpoints=-1, save_every_n_steps=1),
-        lambda: SaveTrainingStateCallback(save_at_end=False),
-    ],
-)
-def test_arguments_outside_their_rule_are_refused(make) -> None:
-    """Each is an OptionError that names the argument's owner and what to do."""
-    with pytest.raises(OptionError, match=r" of \w+Callback|ModelCheckpoint"):
-        make()
 
 
 def test_training_states_are_named_and_the_newest_kept(trained, tmp_path) -> None:

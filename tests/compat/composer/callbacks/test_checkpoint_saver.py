@@ -218,30 +218,6 @@ def test_files_in_another_store(fit):
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        {"folder": 3},
-        {"filename": "{epoch"},
-        {"filename": "../{epoch}"},
-        {"filename": None},
-        {"latest_filename": ""},
-        {"save_interval": "10 moons"},
-        {"save_interval": None},
-        {"num_checkpoints_to_keep": 0},
-        {"num_checkpoints_to_keep": -2},
-        {"overwrite": 1},
-        {"weights_only": None},
-        {"async_save": "yes"},
-    ],
-    ids=str,
-)
-def test_arguments_that_are_refused(arguments):
-    """A bad argument is named with its value and owner."""
-    with pytest.raises(OptionError, match="CheckpointSaver"):
-        CheckpointSaver(**arguments)
-
-
-@pytest.mark.parametrize(
     ("saver", "message"),
     [
         (lambda: CheckpointSaver("{run_name}/x"), "run_name.*compat.composer has a run's name"),

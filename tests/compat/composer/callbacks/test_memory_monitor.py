@@ -31,21 +31,6 @@ LOGGED = {
     "memory/peak_reserved_mem": 85.899,
     "memory/alloc_retries": 3,
 }
-BAD = [
-    ({"memory_keys": []}, r"memory_keys \[\] of MemoryMonitor: it must be a dict"),
-    ({"memory_keys": {}}, r"memory_keys {} of MemoryMonitor"),
-    ({"memory_keys": {"a": 1}}, r"memory_keys {'a': 1} of MemoryMonitor"),
-    ({"memory_keys": {"a": "x", "b": "x"}}, r"of MemoryMonitor: no two may have the same name"),
-    ({"dist_aggregate_batch_interval": 0}, r"dist_aggregate_batch_interval 0 of MemoryMonitor"),
-    ({"dist_aggregate_batch_interval": "x"}, r"dist_aggregate_batch_interval 'x' of MemoryMon"),
-]
-
-
-@pytest.mark.parametrize(("options", "message"), BAD, ids=str)
-def test_bad_option_is_named(options, message):
-    """Each argument outside its rule is an OptionError that names it, its value and the rule."""
-    with pytest.raises(OptionError, match=message):
-        MemoryMonitor(**options)
 
 
 def of(logger):
