@@ -508,20 +508,16 @@ def error_summary_with_notes(error: BaseException) -> str:
     return error_summary(error) + (f" ({joined})" if joined else "")
 
 
-def current_hook(frame: FrameType | None = None) -> str:
-    """Return the innermost hook that is being fired; an empty string if none is.
-
-    It is read from the stack, so that firing a hook costs nothing for it.
-
-    Args:
-        frame: the innermost frame to look at, as of another thread; the caller's if None.
-    """
-    firing = _firing_frame(sys._getframe(1) if frame is None else frame)  # noqa: SLF001 - documented
-    return "" if firing is None else str(firing.f_locals["hook"])
+def current_hook() -> str:
+    """Return the innermost hook that is being fired; an empty string if none is."""
+    return current_hook_and_label()[0]
 
 
 def current_hook_and_label() -> tuple[str, str]:
-    """Return the innermost hook that is being fired and the label of its member; else two ''."""
+    """Return the innermost hook that is being fired and the label of its member; else two ''.
+
+    They are read from the stack, so that firing a hook costs nothing for it.
+    """
     firing = _firing_frame(sys._getframe(1))  # noqa: SLF001 - documented
     if firing is None:
         return "", ""

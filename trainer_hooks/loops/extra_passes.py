@@ -19,7 +19,7 @@ from trainer_hooks.context.run_state import RunningStage
 from trainer_hooks.data.data_hooks import defines
 from trainer_hooks.errors import OptionError, UsageError
 from trainer_hooks.loops.evaluation import EvaluationLoop
-from trainer_hooks.loops.module_steps import has_evaluation
+from trainer_hooks.loops.module_steps import has_validation_step
 from trainer_hooks.metrics.store import LogScope, MetricStore
 from trainer_hooks.module.module import Module
 
@@ -161,7 +161,7 @@ def _require_end_of_epoch(context: RunContext | None) -> RunContext:
             "on_train_epoch_end or on_epoch_end, trainer.request_validation() elsewhere in fit, "
             "and trainer.validate(...) outside of it."
         )
-    if not context.data.evaluation["validate"] or not has_evaluation(context.module, "validate"):
+    if not context.data.evaluation["validate"] or not has_validation_step(context.module):
         raise UsageError(
             f"{_METHOD}: fit has nothing to validate. Pass it val_dataloaders=, define "
             "validation_step, and see that the limits leave a batch."

@@ -65,9 +65,9 @@ def _default_training_step(context: RunContext) -> Step:
     return step
 
 
-def has_evaluation(module: Module, stage: str) -> bool:
-    """Return whether a module can be validated or tested, by its own step or the default."""
-    return defines(module, _STEPS[stage], Module) or _has_default(module, _STEPS[stage])
+def has_validation_step(module: Module) -> bool:
+    """Return whether a module can be validated, by its own step or the default."""
+    return defines(module, "validation_step", Module) or _has_default(module, "validation_step")
 
 
 def build_evaluation_step(context: RunContext, stage: str, hooks: HookRelay) -> Step:

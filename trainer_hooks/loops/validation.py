@@ -8,7 +8,7 @@ from trainer_hooks._log import warn
 from trainer_hooks.context.run_state import RunningStage
 from trainer_hooks.errors import TrainerHooksWarning
 from trainer_hooks.loops.evaluation import EvaluationLoop
-from trainer_hooks.loops.module_steps import has_evaluation
+from trainer_hooks.loops.module_steps import has_validation_step
 from trainer_hooks.loops.validation_schedule import ValidationSchedule
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class FitValidation:
 def _why_nothing_validates(context: RunContext) -> str:
     """Return why there is nothing to validate, and how to change that."""
     data, name = context.data.evaluation["validate"], type(context.module).__qualname__
-    if not has_evaluation(context.module, "validate"):
+    if not has_validation_step(context.module):
         return f"{name} has no validation_step, so nothing is validated: define it"
     if not data.loaders and context.plan.limit_val_batches:
         return (

@@ -213,9 +213,9 @@ def isolated() -> Iterator[None]:
         restore(state)
 
 
-def draw_seed(generator: torch.Generator | None = None) -> int:
-    """Draw a seed from 0 to 2**32 - 1 from a generator, or from torch's global one."""
-    return int(torch.randint(_MAX_SEED + 1, (), generator=generator))
+def draw_seed() -> int:
+    """Draw a seed from 0 to 2**32 - 1 from torch's global generator."""
+    return int(torch.randint(_MAX_SEED + 1, ()))
 
 
 _LIBRARIES = ("python", "torch", "numpy")

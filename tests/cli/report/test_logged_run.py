@@ -66,7 +66,7 @@ def test_of_a_folder_of_runs_the_newest_is_taken(depth, tmp_path, capsys) -> Non
         folder = make(tmp_path / depth / f"version_{number}", "0,0,1")
         os.utime(folder / "metrics.csv", (age, age))
     newest = tmp_path / depth / "version_9"
-    assert newest_runs([tmp_path, newest], "plot") == [newest]
+    assert newest_runs([tmp_path, newest]) == [newest]
     told = capsys.readouterr().err
     assert told == (
         f"trainer-hooks plot: took {str(newest)!r}, the newest of 3 runs in {str(tmp_path)!r}\n"

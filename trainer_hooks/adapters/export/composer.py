@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from trainer_hooks.adapters.export.hook_driver import HookDriver, find_caller
+from trainer_hooks.adapters.export.hook_driver import HookDriver, find_calling_trainer
 from trainer_hooks.adapters.export.host_trainer import (
     LOADS_OUR_FILES,
     HostLogger,
@@ -235,7 +235,7 @@ class ComposerDriver(HookDriver):
         if rest is not None:
             state.callbacks = rest
             return
-        self.trainer.composer_trainer = theirs = find_caller("composer", "Trainer")
+        self.trainer.composer_trainer = theirs = find_calling_trainer("composer")
         if "on_init_end" in self.calls:
             self.calls["on_init_end"](self.trainer)
         fit = theirs.fit

@@ -606,20 +606,19 @@ def _resolve_masks(module: Any, state_dict: dict[str, Any], *_: Any) -> None:
     state_dict.update(plain)
 
 
-def find_caller(package: str, name: str) -> Any:
-    """Return the nearest caller's `self` that is of a class of another framework; None without one.
+def find_calling_trainer(package: str) -> Any:
+    """Return the nearest caller's `self` that is another framework's Trainer; None without one.
 
     Some frameworks hand their callbacks no trainer, and it is what an error passes and what saves.
 
     Args:
         package: the framework's package.
-        name: the name of the class.
     """
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - documented
     while frame is not None:
         owner = frame.f_locals.get("self")
         for kind in type(owner).__mro__:
-            if kind.__name__ == name and kind.__module__.partition(".")[0] == package:
+            if kind.__name__ == "Trainer" and kind.__module__.partition(".")[0] == package:
                 return owner
         frame = frame.f_back
     return None

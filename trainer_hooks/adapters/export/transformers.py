@@ -12,7 +12,7 @@ import torch
 from trainer_hooks.adapters.export.hook_driver import (
     HookDriver,
     call_after_backward,
-    find_caller,
+    find_calling_trainer,
     largest_limit,
 )
 from trainer_hooks.adapters.export.host_trainer import (
@@ -309,7 +309,7 @@ class TransformersDriver(HookDriver):
     def on_init_end(self, arguments: dict[str, Any]) -> None:
         """Call `on_init_end`, and take part in the Trainer's making of optimizers."""
         trainer = self.trainer
-        trainer.proxy_target = theirs = find_caller("transformers", "Trainer")
+        trainer.proxy_target = theirs = find_calling_trainer("transformers")
         rest = None if theirs is None else self.without_twin(theirs.callback_handler.callbacks)
         if rest is not None:
             theirs.callback_handler.callbacks = rest
@@ -382,7 +382,7 @@ class TransformersDriver(HookDriver):
         """Call the hooks of a fit's start, and watch the model's forward for its batches."""
         trainer, model = self.trainer, arguments["model"]
         if not self._is_prepared:  # added to the Trainer after it was made
-            trainer.proxy_target = find_caller("transformers", "Trainer")
+            trainer.proxy_target = find_calling_trainer("transformers")
             self._begin_run(model)
             self._restore()
         self._is_prepared = False

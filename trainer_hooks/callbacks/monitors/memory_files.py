@@ -54,16 +54,15 @@ class _Frame:
     calls: dict[str, _Frame] = field(default_factory=dict)
 
 
-def flame_graph(stacks: str, title: str, unit: str = "bytes") -> str:
+def flame_graph(stacks: str, title: str) -> str:
     """Draw call stacks as a flame graph in SVG.
 
     A frame is as wide as its amount and stands on the frame that called it. A tooltip shows its
     name, amount and share. Frames that are too thin to be seen are left out.
 
     Args:
-        stacks: lines of frame names joined by `;`, the outermost first, a space and the amount.
+        stacks: lines of frame names joined by `;`, the outermost first, a space and the bytes.
         title: the title.
-        unit: the unit of the amounts.
     """
     root = _Frame("all")
     for line in stacks.splitlines():
@@ -75,7 +74,7 @@ def flame_graph(stacks: str, title: str, unit: str = "bytes") -> str:
     height = _HEAD_HEIGHT + (deepest + 1) * _ROW_HEIGHT
     drawings = [
         _draw_frame(
-            frame, left, height - (depth + 1) * _ROW_HEIGHT, width, f"{frame.amount} {unit}", root
+            frame, left, height - (depth + 1) * _ROW_HEIGHT, width, f"{frame.amount} bytes", root
         )
         for frame, left, depth, width in boxes
     ]
@@ -83,7 +82,7 @@ def flame_graph(stacks: str, title: str, unit: str = "bytes") -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH:.0f}" height="{height}" '
         f'viewBox="0 0 {_WIDTH:.0f} {height}" font-family="monospace" font-size="11">'
     )
-    caption = f'<text x="4" y="15" font-size="13">{escape(title)}: {root.amount} {unit}</text>'
+    caption = f'<text x="4" y="15" font-size="13">{escape(title)}: {root.amount} bytes</text>'
     return "\n".join([head, caption, *drawings, "</svg>", ""])
 
 

@@ -270,7 +270,7 @@ def _plot(arguments: argparse.Namespace) -> int:
     folders, names = _split_words(arguments.words)
     try:
         draw_metrics(
-            newest_runs(folders, "plot"),
+            newest_runs(folders),
             names,
             PlotOptions(
                 is_log=arguments.log, smoothing=arguments.smooth, is_by_epoch=arguments.x == "epoch"

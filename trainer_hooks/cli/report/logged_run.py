@@ -193,12 +193,11 @@ class RunFolderError(TrainerHooksError):
     """Raised for a folder that is not the folder of a run."""
 
 
-def newest_runs(folders: Iterable[Path], command: str) -> list[Path]:
+def newest_runs(folders: Iterable[Path]) -> list[Path]:
     """Replace each folder of several runs by its newest run; print on stderr which was taken.
 
     Args:
         folders: folders of runs, or folders that hold such folders.
-        command: the name of the command that reads them, for the message.
 
     Returns:
         The folders of runs, each once.
@@ -212,9 +211,9 @@ def newest_runs(folders: Iterable[Path], command: str) -> list[Path]:
         runs[run] = None
         if count:
             choice = "the only run" if count == 1 else f"the newest of {count} runs"
-            # told on stderr: stdout holds the path of the page, for scripts
+            # on stderr: stdout is for the plot
             message = f"took {str(run)!r}, {choice} in {str(folder)!r}"
-            print(f"trainer-hooks {command}: {printable(message)}", file=sys.stderr)
+            print(f"trainer-hooks plot: {printable(message)}", file=sys.stderr)
     return list(runs)
 
 

@@ -29,7 +29,7 @@ from trainer_hooks.errors import (
     TrainerHooksWarning,
     foreign_hint,
 )
-from trainer_hooks.loops.module_steps import has_evaluation
+from trainer_hooks.loops.module_steps import has_validation_step
 from trainer_hooks.module.datamodule import DataModule
 from trainer_hooks.module.module import Module, require_init
 from trainer_hooks.module.torch_wrappers import uncompiled
@@ -264,7 +264,7 @@ def _validation(inputs: RunInputs, context: RunContext) -> EvalLoaders:
         return EvalLoaders(num_batches=[math.inf])
     if context.plan.limit_val_batches == 0 and inputs.evaluation is None:
         return EvalLoaders()  # without asking for loaders: with a limit of 0 there may be none
-    if has_evaluation(inputs.module, "validate"):
+    if has_validation_step(inputs.module):
         return _evaluation(inputs, context, "validate")
     return EvalLoaders()
 

@@ -28,7 +28,7 @@ from trainer_hooks.errors import (
     TrainerHooksWarning,
     did_you_mean,
 )
-from trainer_hooks.loops.module_steps import has_evaluation
+from trainer_hooks.loops.module_steps import has_validation_step
 from trainer_hooks.module.datamodule import DataModule
 from trainer_hooks.module.module import Module
 from trainer_hooks.trainer.messages.resume_line import resume_line, shown_path
@@ -315,7 +315,7 @@ def warn_of_half_a_validation(core: TrainerCore, inputs: RunInputs, context: Run
     module, datamodule = inputs.module, inputs.datamodule
     makers = [maker for maker in (datamodule, module) if maker and defines(maker, "val_dataloader")]
     name = type(module).__qualname__
-    if not has_evaluation(module, "validate"):
+    if not has_validation_step(module):
         if inputs.evaluation is not None:
             data = "was given val_dataloaders"
         elif makers:
