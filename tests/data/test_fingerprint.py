@@ -35,6 +35,12 @@ def test_equal_batches_have_equal_fingerprints() -> None:
     ]
 
 
+def test_a_sample_of_a_column_has_the_fingerprint_of_its_number() -> None:
+    """The last batch may hold one sample, and be a column of a table: it does not lie alone."""
+    column = torch.arange(6.0).reshape(2, 3)[:1, 1]
+    assert fingerprint(column) == fingerprint(torch.tensor([1.0])) != fingerprint(column + 1)
+
+
 @pytest.mark.parametrize("kind", ["drawn", "largest"])
 @pytest.mark.parametrize("size", [0, 1, 1023, 2**15 - 1, 2**15, 2**15 + 1, 100_003, 2**22])
 def test_a_large_tensor_has_the_sum_of_the_plain_formula(size, kind) -> None:

@@ -99,6 +99,8 @@ def train_loader(o: Options) -> Any:
         source = Subset(samples, range(o["samples"]))
     if o["collate"] == "with a state":
         worked["collate_fn"] = data.Collate()
+    elif o["collate"] == "columns":
+        worked["collate_fn"] = data.columns
     return loader(source, **ordered(o, source), **worked)
 
 

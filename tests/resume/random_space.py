@@ -33,7 +33,7 @@ SPACE: dict[str, tuple[Any, ...]] = {
         "stateful stream",
         "stateful stream with state",
     ),
-    "samples": (20, 15, 16, 30),  # so that no batch is of one sample, which BatchNorm refuses
+    "samples": (20, 15, 16, 30, 13),
     "augment": ("none", "torch", "numpy", "python", "all", "own generators"),
     "is_deep": (False, True),
     "order": (
@@ -57,7 +57,7 @@ SPACE: dict[str, tuple[Any, ...]] = {
         "own batches: shuffles its list",
         "own batches: counts its passes",
     ),
-    "collate": ("of torch", "with a state"),
+    "collate": ("of torch", "with a state", "columns"),
     "drop_last": (False, True),
     "workers": (0, 0, 0, 0, 1, 2),
     "persistent": (False, True),
@@ -164,7 +164,7 @@ RULES: tuple[tuple[Callable[[Options], bool], tuple[str, ...]], ...] = (
     (lambda o: o["data"] == "list", ("augment",)),
     (lambda o: o["data"] != "map", ("collate",)),
     # each worker has a copy of its own, whose state no checkpoint holds
-    (lambda o: o["workers"] > 0, ("collate",)),
+    (lambda o: o["workers"] > 0 and o["collate"] == "with a state", ("collate",)),
     (lambda o: o["workers"] == 0, ("persistent", "prefetch")),
     (lambda o: o["augment"] == "none", ("is_deep",)),
     (lambda o: o["data"] in WITHOUT_LENGTH and o["average"] == "swa", ("average",)),
@@ -175,6 +175,8 @@ RULES: tuple[tuple[Callable[[Options], bool], tuple[str, ...]], ...] = (
     (lambda o: o["optimization"] != "automatic" and o["average"] == "swa", ("average",)),
     # a part of one sample is too small for it
     (lambda o: o["batch_norm"], ("microbatch_size",)),
+    # a last batch of one sample, which BatchNorm refuses
+    (lambda o: o["batch_norm"] and o["samples"] == 13, ("samples",)),
     # so may be the last batch of a worker's share, if an epoch has other samples than the first
     (lambda o: o["batch_norm"] and o["workers"] and "stream" in o["data"], ("renews",)),
     (lambda o: o["optimizer"] == "LBFGS", MANUAL),

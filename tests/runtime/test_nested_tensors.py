@@ -12,7 +12,7 @@ import torch
 
 from trainer_hooks.data.batch_counts import count_samples_and_tokens
 from trainer_hooks.data.resume_checks import fingerprint
-from trainer_hooks.runtime.nested_tensors import first_tensor, map_tensors, move_to_device
+from trainer_hooks.runtime.nested_tensors import bytes_of, first_tensor, map_tensors, move_to_device
 
 META = torch.device("meta")
 
@@ -145,6 +145,28 @@ def test_tensors_can_be_changed():
     changed = map_tensors([torch.ones(1), Movable()], lambda tensor: tensor * 2)
     assert changed[0].item() == 2
     assert changed[1].device == "cpu"
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.arange(3.0)[None, :][:, 1],
+        torch.tensor(1.5).expand(1),
+        torch.tensor(1.5).expand(3),
+        torch.arange(12).reshape(3, 4).T,
+        torch.arange(9, dtype=torch.uint8)[1:],
+        torch.tensor([1 + 2j, 3j]).conj(),
+        torch.ones(2, dtype=torch.bfloat16, requires_grad=True),
+        torch.tensor(2.0),
+        torch.zeros(0, 3),
+    ],
+    ids=["lone", "expanded lone", "expanded", "turned", "view", "conj", "grad", "0-dim", "empty"],
+)
+def test_bytes_are_those_of_the_elements_in_order(tensor):
+    """However they lie in memory; so also one that torch calls contiguous and will not view."""
+    in_order = torch.empty(tensor.shape, dtype=tensor.dtype)
+    in_order.copy_(tensor.detach())
+    assert bytes_of(tensor).tolist() == in_order.reshape(-1).view(torch.uint8).tolist()
 
 
 def test_the_first_tensor_with_a_dimension_is_found():

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from trainer_hooks._files import replace_file
+from trainer_hooks.runtime.nested_tensors import bytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -319,7 +320,7 @@ def _describe(rows: Rows, number: int) -> Column:
 
 def _bytes(tensor: Tensor) -> bytes:
     """Return the numbers of a tensor as bytes; NumPy has no bfloat16."""
-    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return bytes_of(tensor).numpy().tobytes()
 
 
 def _shown(names: Iterable[str]) -> str:

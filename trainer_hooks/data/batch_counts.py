@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def count_samples(batch: Any) -> int:
     """Return the first dimension of the first tensor in a batch; 1 without a tensor."""
     tensor = first_tensor(batch)
-    return 1 if tensor is None else tensor.shape[0]
+    return 1 if tensor is None else tensor.size(0)
 
 
 def count_tokens(batch: Any) -> int:
@@ -35,7 +35,7 @@ def count_samples_and_tokens(batch: Any) -> tuple[int, int]:
             first = batch[0]
             # no look for "input_ids": only a mapping can hold them
             if type(first) is Tensor:
-                return first.shape[0], 0
+                return first.size(0), 0
         except IndexError:  # an empty batch or a tensor without dimensions is handled below
             pass
     return count_samples(batch), count_tokens(batch)

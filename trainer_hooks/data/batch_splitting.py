@@ -28,7 +28,7 @@ def samples_in(batch: Any) -> int:
             f"a batch of type {type(batch).__qualname__} cannot be split into microbatches: it "
             f"holds no tensor that says how many samples there are. {_ADVICE}"
         )
-    return tensor.shape[0]
+    return tensor.size(0)
 
 
 def split_batch(batch: Any, size: int) -> list[Any]:

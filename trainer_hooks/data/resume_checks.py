@@ -14,7 +14,7 @@ from torch.utils.data import BatchSampler, IterableDataset
 from trainer_hooks._log import warn
 from trainer_hooks.data.loaders import describe_loader, individual_loaders, number_of_batches
 from trainer_hooks.errors import DataError, TrainerHooksWarning
-from trainer_hooks.runtime.nested_tensors import field_names
+from trainer_hooks.runtime.nested_tensors import bytes_of, field_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -71,11 +71,9 @@ def fingerprint(batch: Any) -> dict[str, list[int]]:
         if isinstance(part, torch.Tensor):
             # inference tensors have no version counter
             version = 0 if part.is_inference() else part._version  # noqa: SLF001 - torch's name
-            # conjugated and negated views store other bytes than their values
-            flat = part.resolve_conj().resolve_neg().reshape(-1)
+            flat = part.reshape(-1)
             # every n-th number, before the copy to the host; so few cannot overflow the sum
-            flat = flat[:: flat.numel() // _MAX_NUMBERS + 1].cpu().contiguous()
-            checksum = _weighted_sum(flat.view(torch.uint8))
+            checksum = _weighted_sum(bytes_of(flat[:: flat.numel() // _MAX_NUMBERS + 1].cpu()))
             text = f"{part.dtype} {tuple(part.shape)} {checksum}"
         # not `hash`: for a text it differs from process to process
         digests[path] = [version, crc32((text or repr(part)).encode())]

@@ -206,7 +206,7 @@ class MetricStore:
                 # looked for once a batch: it searches nested containers for a tensor
                 if self._sized_batch is not self.batch:
                     tensor = first_tensor(self.batch)
-                    self._size = 1 if tensor is None else tensor.shape[0]
+                    self._size = 1 if tensor is None else tensor.size(0)
                     self._sized_batch = self.batch
                     if not self._are_sizes_settled:
                         self._compare_sizes()

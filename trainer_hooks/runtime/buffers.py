@@ -12,6 +12,7 @@ from torch.nn.parameter import is_lazy
 
 from trainer_hooks._log import warn
 from trainer_hooks.errors import TrainerHooksWarning
+from trainer_hooks.runtime.nested_tensors import bytes_of
 from trainer_hooks.runtime.parameter_names import plain_name
 
 if TYPE_CHECKING:
@@ -193,8 +194,8 @@ def _non_persistent(module: nn.Module) -> Iterator[tuple[str, Tensor | None]]:
 
 
 def _has(buffer: Tensor | None) -> TypeGuard[Tensor]:
-    """Return whether a buffer holds values."""
-    return buffer is not None and not is_lazy(buffer) and not buffer.is_meta
+    """Return whether a buffer holds values that can be read; those of nested tensors cannot."""
+    return buffer is not None and not is_lazy(buffer) and not (buffer.is_meta or buffer.is_nested)
 
 
 def _is_small(buffer: Tensor) -> bool:
@@ -220,7 +221,7 @@ def _digest(buffer: Tensor) -> str:
 
 def _mix(values: Tensor) -> int:
     """Return a number of 64 bits that depends on each bit of a dense tensor and its place."""
-    data = values.contiguous().reshape(-1).view(torch.uint8)
+    data = bytes_of(values)
     missing = -data.numel() % 8
     if missing:
         data = torch.cat([data, data.new_zeros(missing)])

@@ -1,4 +1,4 @@
-"""Move or convert the tensors of a batch, in containers of any nesting."""
+"""Move, convert and read the tensors of a batch, in containers of any nesting."""
 
 from __future__ import annotations
 
@@ -95,8 +95,18 @@ def first_tensor(batch: Any) -> Tensor | None:
 def leading_sizes(batch: Any) -> tuple[int, ...]:
     """Return the size of the first dimension of each tensor in `batch` that has one."""
     if isinstance(batch, Tensor):
-        return tuple(batch.shape[:1])
+        return (batch.size(0),) if batch.ndim else ()
     return tuple(size for item in _items(batch) for size in leading_sizes(item))
+
+
+def bytes_of(tensor: Tensor) -> Tensor:
+    """Return the bytes of a dense tensor's elements in their order, as a flat tensor of uint8.
+
+    They are copied only where the elements do not lie in memory like that.
+    """
+    flat = tensor.detach().resolve_conj().resolve_neg().contiguous().view(-1)
+    # a lone element counts as contiguous whatever its stride is, and torch would not view it
+    return flat.as_strided(flat.shape, (1,)).view(torch.uint8)
 
 
 def lies_on(batch: Any, device: torch.device) -> bool:

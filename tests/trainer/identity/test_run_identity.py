@@ -402,6 +402,14 @@ def over(dataset, **options):
     return DataLoader(dataset, batch_size=2, **options)
 
 
+def quantized(value):
+    return torch.quantize_per_tensor(torch.full((3,), value), 0.1, 0, torch.qint8)
+
+
+def nested(value):
+    return torch.nested.nested_tensor([X[0], torch.full((2,), value)], layout=torch.jagged)
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -431,10 +439,14 @@ def over(dataset, **options):
         (lambda: over(Custom(part="a")), lambda: over(Custom(part="b"))),
         (lambda: over(Custom(f=Frame([["a", 1]]))), lambda: over(Custom(f=Frame([["b", 1]])))),
         (lambda: [X], lambda: [X + 1]),
+        (lambda: [X[:1][:, 1]], lambda: [X[1:2][:, 1]]),
+        (lambda: [quantized(1.0)], lambda: [quantized(2.0)]),
+        (lambda: [nested(1.0)], lambda: [nested(2.0)]),
         (lambda: {"a": over(TensorDataset(X))}, lambda: {"b": over(TensorDataset(X))}),
         (lambda: [torch.zeros(2**25)], lambda: [torch.ones(2**25)]),
     ],
 )
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
 def test_other_data_have_another_digest(one, other) -> None:
     """The same data have the same digest each time they are made, and others another one."""
     assert data_digest(one())

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from trainer_hooks._text import count_with_noun
+from trainer_hooks.runtime.nested_tensors import bytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,14 +84,9 @@ def _difference(one: Tensor | None, other: Tensor | None) -> str:
     if one.dtype != other.dtype or one.shape != other.shape:
         return f"{one.dtype} {tuple(one.shape)} and {other.dtype} {tuple(other.shape)}"
     # as bytes, because 0.0 == -0.0 and nan != nan, also for torch.testing.assert_close
-    if torch.equal(_bytes(one), _bytes(other)):
+    if torch.equal(bytes_of(one.cpu()), bytes_of(other.cpu())):
         return ""
     return f"by up to {(one.double() - other.double()).abs().max().item():.3g}"
-
-
-def _bytes(tensor: Tensor) -> Tensor:
-    # view(dtype) reads memory as it lies, which must be in the order of the elements
-    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
 
 
 _SHOWN = (

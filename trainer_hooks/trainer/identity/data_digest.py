@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from trainer_hooks._lazy import class_if_loaded
 from trainer_hooks.data.loaders import CombinedLoader
+from trainer_hooks.runtime.nested_tensors import bytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,15 +115,20 @@ class _DataDigest:
                 self.add(item, depth)
 
     def _add_tensor(self, tensor: torch.Tensor) -> None:
-        is_plain = type(tensor) is torch.Tensor and tensor.layout is torch.strided
+        if tensor.is_nested:  # which has no shape of numbers
+            self._add_items(tensor.unbind(), _MAX_DEPTH)
+            return
         self._update(f"{tensor.dtype} {tuple(tensor.shape)}")
-        if is_plain and not (tensor.is_meta or tensor.is_quantized) and tensor.is_contiguous():
-            flat = tensor.detach().resolve_conj().resolve_neg().reshape(-1)
+        if tensor.is_quantized:
+            tensor = tensor.int_repr()
+        is_plain = type(tensor) is torch.Tensor and tensor.layout is torch.strided
+        if not is_plain or tensor.is_meta:
+            return
+        if tensor.is_contiguous():
+            flat = tensor.detach().reshape(-1)
             for part in self._chosen(flat, tensor.element_size()):
-                self._update(part.cpu().contiguous().view(torch.uint8).numpy().data)
-        elif (
-            is_plain and not tensor.is_meta and tensor.numel() * tensor.element_size() < _MAX_BYTES
-        ):
+                self._update(bytes_of(part.cpu()).numpy().data)
+        elif tensor.numel() * tensor.element_size() < _MAX_BYTES:
             self._add_tensor(tensor.detach().contiguous())
 
     def _add_array(self, cells: Any) -> None:

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from trainer_hooks.errors import CheckpointError
 from trainer_hooks.runtime import rng
-from trainer_hooks.runtime.nested_tensors import map_tensors
+from trainer_hooks.runtime.nested_tensors import bytes_of, map_tensors
 from trainer_hooks.runtime.process_group import ProcessGroup
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class _PackedPart:
             return cls(None, values)
         # not of a pickle, in which objects that are equal or the same one differ
         text = repr(skeleton).encode("utf-8", "surrogatepass")
-        values = torch.cat([values, *map(_bytes_of, tensors)])
+        values = torch.cat([values, *(bytes_of(tensor.cpu()) for tensor in tensors)])
         digests = hashlib.sha256(text).digest(), hashlib.sha256(values.numpy().data).digest()
         return cls(digests, values)
 
@@ -184,12 +184,6 @@ class _PackedPart:
 def _can_be_packed(tensor: Tensor) -> bool:
     is_in_memory = tensor.layout is torch.strided and not (tensor.is_meta or tensor.is_quantized)
     return is_in_memory and tensor.numel() * tensor.element_size() <= _SMALL
-
-
-def _bytes_of(tensor: Tensor) -> Tensor:
-    plain = tensor.detach().cpu().resolve_conj().resolve_neg()
-    # a clone: one element of a longer tensor counts as contiguous, but cannot be viewed as bytes
-    return plain.clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8)
 
 
 def _difference(
