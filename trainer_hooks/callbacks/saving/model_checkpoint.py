@@ -647,7 +647,7 @@ class SaveSchedule:
 
         The values mean the same as those of `decide_after_batch`.
         """
-        is_interval_due = self._interval is not None and self._is_interval_due(trainer)
+        is_interval_due = self._is_interval_due(trainer)
         if self._deferred_at == trainer.progress.batches_completed or is_interval_due:
             return True
         is_turn = self._at_train_epoch_end or _is_validated(trainer)
