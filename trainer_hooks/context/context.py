@@ -273,11 +273,11 @@ class RunContext:
                 self.training.optimization.optimizers = before
                 raise
 
-    def let_go(self) -> None:
+    def end_run(self) -> None:
         """End the run: keep the counts of its loaders, and drop them."""
         stream = self.data.stream
         if self.state.fn == "fit" and stream is not None:
             self.training.num_batches = stream.num_batches
             self.training.length = stream.length
             self.training.samples = sample_counts(stream.loader, stream.length)
-        self.data.let_go()
+        self.data.drop_loaders()

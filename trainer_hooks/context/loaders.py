@@ -179,7 +179,7 @@ class RunLoaders:
             return iterator
         return self.train_stream.open(epoch)
 
-    def let_go(self) -> None:
+    def drop_loaders(self) -> None:
         """Drop the loaders; keep the numbers of batches of the evaluation loaders."""
         # a loader's worker processes live as long as there is a reference to the loader
         if self.stream is not None:

@@ -81,7 +81,7 @@ class LoopPosition:
             if _ATTRIBUTES in state:
                 self.attributes[place].restore(state[_ATTRIBUTES])
 
-    def let_go(self) -> None:
+    def drop_loaders(self) -> None:
         """Drop the loaders, whose workers live as long as there is a reference."""
         self.generators = self.loader_states()
         self.loaders, self.attributes = {}, {}

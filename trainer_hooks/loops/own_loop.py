@@ -182,7 +182,7 @@ class OwnLoop(FitLoop):
         self._forward.leave()
         if isinstance(error, Exception) and self._batch is not None and not self._batch.is_ended:
             add_note(error, f"in {self._describe_batch(self._batch)}")
-        self._position.let_go()
+        self._position.drop_loaders()
         with ending_in_order(self.context):
             with self._stopping_in_order():
                 if error is not None:

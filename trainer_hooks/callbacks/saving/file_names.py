@@ -178,14 +178,14 @@ class FixedSavePath:
         self.folder = folder or str(path.parent)
         self.stem, self.suffix = path.stem, path.suffix
 
-    def among(self, path: str, files: list[str], for_now: str) -> list[str]:
+    def among(self, path: str, files: list[str], leaving_template: str) -> list[str]:
         """Return the file, if it exists, and the files that were saved before leaving.
 
         Args:
             path: the file's path.
             files: the files in the folder.
-            for_now: the template of names of files saved before leaving.
+            leaving_template: the template of names of files saved before leaving.
         """
-        begin = for_now.partition("{")[0]
+        begin = leaving_template.partition("{")[0]
         left = [file for file in files if Path(file).name.startswith(begin)]
         return [path, *left] if exists(path) else left

@@ -454,12 +454,12 @@ class ModelCheckpoint(Saver):
             return self._with_last(None, [], metrics, ranking), ranking
         path = self._free_path(metrics, self.CHECKPOINT_NAME_PREEMPTED, is_versioned=True)
         if not self.save_last:
-            return SavePlan.for_now(path), ranking
+            return SavePlan.temporary(path), ranking
         # until the resumed run has saved, the last checkpoint is this one, and not an older file
         previous = ranking.last_model_path
         last = self._free_path(metrics, self.CHECKPOINT_NAME_LAST, reusable=(previous,))
         ranking.last_model_path = last
-        return SavePlan.for_now(path, previous, last), ranking
+        return SavePlan.temporary(path, previous, last), ranking
 
     def _with_last(
         self,

@@ -74,7 +74,7 @@ class SavePlan:
     is_temporary: bool = False
 
     @classmethod
-    def for_now(cls, path: str, replaced: str = "", link: str | None = None) -> SavePlan:
+    def temporary(cls, path: str, replaced: str = "", link: str | None = None) -> SavePlan:
         """Return the plan of a temporary file, which a resumed run deletes at its first save.
 
         Args:

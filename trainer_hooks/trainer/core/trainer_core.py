@@ -160,7 +160,7 @@ class TrainerCore:
     extra_states: list[RegisteredState] = field(default_factory=list)
     entry_point: str = "fit"
 
-    def take(self, inputs: RunInputs) -> None:
+    def begin_run(self, inputs: RunInputs) -> None:
         """Begin a run; a fit with another module than before starts from zero."""
         self.inputs = inputs
         self.module, self.compiled, self.datamodule = (
@@ -186,13 +186,13 @@ class TrainerCore:
         self.state.stop_reason = self.broken_off = ""
         self.training.metrics.begin_run()
 
-    def let_go(self) -> None:
+    def end_run(self) -> None:
         """End a run and drop its context and loaders."""
         if self.context is not None:
             if self.context.state.fn == "fit":
                 # before the loaders are dropped: a checkpoint that is saved after the run needs it
                 self.training.ended = end_position(self.context)
-            self.context.let_go()
+            self.context.end_run()
             # copied, since users ask for them after the run, whose context is dropped below
             self.was_stopping = self.context.requests.is_stopping
             self.evaluation = self.context.data.evaluation

@@ -313,7 +313,7 @@ class TrainerRun:
         finally:
             # in any case: the trainer must be free for its next run, and the watchdog must end
             try:
-                self.core.let_go()
+                self.core.end_run()
             finally:
                 self._restore_modes()  # after that, which takes down the modes of the run
                 if self._fit_loop is not None:
@@ -403,7 +403,7 @@ class TrainerRun:
         self._modes = [(part, part.training) for part in module.modules()]
         # as in Lightning, from the beginning on: hooks of the set-up ask what the run will do
         core.state.begin(inputs.fn)
-        core.take(inputs)
+        core.begin_run(inputs)
         core.guards.install(core.loggers)
         # before `has_run` is set: the profile of a first run also has what came before the run
         begin_profiled_run(core)

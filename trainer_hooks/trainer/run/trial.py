@@ -82,7 +82,7 @@ def run_trial(
             loop = begin(_TrialRun, inner, brief).prepare()
             loop.run()
         finally:
-            inner.let_go()
+            inner.end_run()
 
 
 @contextmanager
@@ -120,7 +120,7 @@ class _TrialRun(TrainerRun):
         core, inputs = self.core, self.inputs
         module = inputs.module
         core.state.begin(inputs.fn)
-        core.take(inputs)
+        core.begin_run(inputs)
         ours(module).attach(self.trainer, core.log_target)
         if inputs.datamodule is not None:
             inputs.datamodule.trainer = self.trainer
