@@ -205,6 +205,20 @@ def test_a_resumed_run_stores_names_as_before(tmp_path, monkeypatch):
     assert resumed._names["metric"].name_for("acc@1") == "acc_1_2"
 
 
+def test_a_run_of_another_experiment_is_another_loggers(tmp_path, monkeypatch):
+    """Each goes on in its own experiment; a run that the user chose is that in any."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    first, other = (MLflowLogger(name, save_dir=tmp_path) for name in ("first", "other"))
+    state = {**first.run_state(), "run_id": "1f"}
+    assert (first.owns_run(state), other.owns_run(state)) == (True, False)
+    other.resume_run(state)
+    assert other.version != "1f"
+    del state["experiment"]  # as older versions have saved it
+    assert other.owns_run(state)
+    assert MLflowLogger("other", save_dir=tmp_path, run_id="1f").owns_run(state)
+    assert not MLflowLogger("first", save_dir=tmp_path, run_id="2e").owns_run(state)
+
+
 class Server:
     """MLflow's server on this machine."""
 

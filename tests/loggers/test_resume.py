@@ -15,7 +15,7 @@ import warm_python
 
 from trainer_hooks import Callback, Module, Trainer
 from trainer_hooks.errors import TrainerHooksWarning
-from trainer_hooks.loggers import CSVLogger, InMemoryLogger, TensorBoardLogger
+from trainer_hooks.loggers import ConsoleLogger, CSVLogger, InMemoryLogger, TensorBoardLogger
 
 if TYPE_CHECKING:
     import subprocess
@@ -158,6 +158,77 @@ def test_another_folder_of_the_users_choice_begins_a_run(train, save_each, tmp_p
     train(again, TensorBoardLogger(tmp_path / "two"), ckpt_path=save_each.folder / "batch-06.ckpt")
     assert rows(again.log_dir) == whole[3:]
     assert rows(logger.log_dir) == whole
+
+
+DIFFER = "the checkpoint and this run's loggers differ: "
+
+
+@pytest.mark.parametrize("kind", [CSVLogger, TensorBoardLogger])
+@pytest.mark.parametrize("names", ["ba", "b", "abc", "cb", "ab"])
+def test_loggers_in_another_order_go_on_each_in_its_folder(
+    train, save_each, tmp_path, steps, caplog, kind, names
+):
+    """A logger finds its own folder, whichever stand beside it; one line tells what differs."""
+    caplog.set_level("INFO", "trainer_hooks")
+    train(*(kind(tmp_path, name) for name in "ab"), callbacks=[save_each])
+    caplog.clear()
+    again = {name: kind(tmp_path, name) for name in names}
+    train(*again.values(), ckpt_path=save_each.folder / "batch-06.ckpt")
+    for name in set("ab") & set(names):
+        assert again[name].version == 0
+        assert steps(tmp_path / name / "version_0") == [1, 3, 5, 7, 9, 11]
+    a, c = (f"{kind.__name__} of {str(tmp_path / name)!r}" for name in "ac")
+    told = [text.removeprefix(DIFFER) for text in caplog.messages if text.startswith(DIFFER)]
+    assert (
+        told
+        == {
+            "ba": [],
+            "ab": [],
+            "b": [f"no logger goes on with {a}"],
+            "abc": [],
+            "cb": [f"no logger goes on with {a}; {c} begins a run of its own"],
+        }[names]
+    )
+
+
+def test_loggers_of_one_folder_go_on_in_order_and_a_chosen_version_comes_first(
+    train, save_each, tmp_path, steps
+):
+    """Of two with equal folders the first has the first run, unless one names its own."""
+    train(CSVLogger(tmp_path), CSVLogger(tmp_path), callbacks=[save_each])
+    path = save_each.folder / "batch-06.ckpt"
+    for versions in ([None, None], [None, 0], [1, None]):
+        again = [CSVLogger(tmp_path, version=version) for version in versions]
+        train(*again, ckpt_path=path)
+        expected = [1, 0] if versions != [None, None] else [0, 1]
+        assert [logger.version for logger in again] == expected
+        for number in (0, 1):
+            assert steps(tmp_path / f"trainer_logs/version_{number}") == [1, 3, 5, 7, 9, 11]
+
+
+def test_loggers_that_are_left_out_are_named_unless_they_have_nothing_to_go_on_with(
+    train, save_each, tmp_path, caplog
+):
+    """A log on the console is no run that could go on; values in memory are lost."""
+    caplog.set_level("INFO", "trainer_hooks")
+    train(ConsoleLogger(), InMemoryLogger(), callbacks=[save_each])
+    train(CSVLogger(tmp_path), ckpt_path=save_each.folder / "batch-06.ckpt")
+    assert f"{DIFFER}no logger goes on with InMemoryLogger" in caplog.messages
+    caplog.clear()
+    train(fast_dev_run=True, ckpt_path=save_each.folder / "batch-06.ckpt")
+    assert not [text for text in caplog.messages if text.startswith(DIFFER)]
+
+
+@pytest.fixture
+def steps(rows, scalars):
+    """A function that reads the steps of a folder's values of `loss_step`."""
+
+    def read(folder: Path) -> list[int]:
+        if (folder / "metrics.csv").exists():
+            return [int(row["step"]) for row in rows(folder) if "loss_step" in row]
+        return [step for step, _ in scalars(folder)["loss_step"]]
+
+    return read
 
 
 def test_a_folder_that_is_gone_is_made_anew(train, save_each, tmp_path, rows, scalars):

@@ -78,9 +78,13 @@ class TrainingState:
         identity: what tells the run from others of its origin.
         command: the beginning of the command line, for messages about its checkpoints; computed
             with the origin.
-        saved_batches: completed batches when the last checkpoint was saved that can be resumed.
-        newest_path: that checkpoint, or the one from which the last fit resumed; empty without one.
+        saved_batches: completed batches when the last save began of a checkpoint that can be
+            resumed.
+        newest_path: the newest such checkpoint that is durable, or the one from which the last fit
+            resumed; empty without one.
         newest_batches: completed batches in that checkpoint.
+        awaited_save: the path of such a checkpoint that is written in the background, and the
+            completed batches in it; None if it is durable, or older than a resume.
     """
 
     module: Module | None = None
@@ -107,6 +111,7 @@ class TrainingState:
     saved_batches: int = -1
     newest_path: str = ""
     newest_batches: int = 0
+    awaited_save: tuple[str, int] | None = None
 
     def __post_init__(self) -> None:
         # the history reads these very counters: a resume changes them in place
@@ -116,3 +121,16 @@ class TrainingState:
         """Record the newest checkpoint that can be resumed from, and the batches in it."""
         self.saved_batches = self.newest_batches = self.progress.batches_completed
         self.newest_path = path
+
+    def begin_save(self, path: str) -> None:
+        """Note that such a checkpoint is being written; `end_save` records it."""
+        # at once, unlike the others: only the rank that writes learns of a failure, and all ranks
+        # decide by this number whether to save
+        self.saved_batches = self.progress.batches_completed
+        self.awaited_save = path, self.saved_batches
+
+    def end_save(self, path: str) -> None:
+        """Record the checkpoint that was awaited, once `path` is durable."""
+        if self.awaited_save is not None and self.awaited_save[0] == path:
+            self.newest_path, self.newest_batches = self.awaited_save
+            self.awaited_save = None

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-OWN_NAMES = frozenset({"in_background", "on_error", "resume_run", "run_state", "unwritten_steps"})
+OWN_NAMES = frozenset(
+    {"in_background", "on_error", "owns_run", "resume_run", "run_state", "unwritten_steps"}
+)
 """Names that a logger of the user's cannot use for anything else."""
 
 
@@ -211,6 +213,17 @@ class Logger(ABC):
         Every checkpoint holds it.
         """
         return {}
+
+    def owns_run(self, state: dict[str, Any]) -> bool:  # noqa: ARG002 - for those who override it
+        """Return whether the run of a checkpoint is one that `resume_run` would continue.
+
+        Of several loggers of one class, each gets a state that is its own, and else the one in its
+        place.
+
+        Args:
+            state: the return value of `run_state` of a logger of this class.
+        """
+        return True
 
     def resume_run(self, state: dict[str, Any]) -> None:  # noqa: B027 - optional
         """Continue the run of a checkpoint, unless the user has chosen another run.

@@ -134,10 +134,15 @@ class CometLogger(ConvertingLogger):
         """Return the project, the experiment's key and the number of calls."""
         return {"project": self._project, "key": self._key, "logged": self._calls}
 
+    def owns_run(self, state: dict[str, Any]) -> bool:
+        """Return whether the experiment of a checkpoint is of this project, and not another's."""
+        is_free = not self._is_chosen or state["key"] == self._key
+        return bool(state["project"] == self._project) and is_free
+
     def resume_run(self, state: dict[str, Any]) -> None:
         """Continue the experiment of a checkpoint, unless the user chose another."""
         key = state["key"]
-        if state["project"] != self._project or (self._is_chosen and key != self._key):
+        if not self.owns_run(state):
             return
         with self._lock:
             if key != self._key:

@@ -182,8 +182,9 @@ class CSVLogger(FolderLogger):
 
     def resume_run(self, state: dict[str, Any]) -> None:
         """Continue in the folder of a checkpoint, after the rows that the checkpoint counts."""
-        if not self.run_folder.resume(state):
+        if not self.owns_run(state):
             return
+        self.run_folder.resume(state)
         self._folder, self._cut = None, (state["rows"], state["last"])
         self._cut_label = _AFTER_RESUME
         path = self.run_folder.path / _METRICS

@@ -301,8 +301,18 @@ class Guard:
             for call in self.buffer
             if call.name == "log_metrics" and call.args
         ]
-        kind = type(self.logger).__qualname__
-        return {"kind": kind, "state": state, "unwritten": unwritten}
+        return {"kind": self.kind, "state": state, "unwritten": unwritten}
+
+    @property
+    def kind(self) -> str:
+        """The name of the logger's class, which its part of a checkpoint has."""
+        return type(self.logger).__qualname__
+
+    def owns_run(self, saved: dict[str, Any]) -> bool:
+        """Return whether the logger's class has saved a state, and the logger calls it its own."""
+        if saved["kind"] != self.kind:
+            return False
+        return not saved["state"] or ours(self.logger).owns_run(saved["state"])
 
     def resume_run(self, saved: dict[str, Any]) -> None:
         """Restore the return value of `run_state` in the logger, and its unwritten metrics."""

@@ -59,12 +59,47 @@ class LoggerGuards:
         """Return each logger's part of a checkpoint."""
         return [guard.run_state() for guard in self._guards]
 
-    def resume(self, states: Sequence[dict[str, Any]]) -> None:
-        """Let each logger continue its run: the n-th of a class with the n-th state of it."""
-        left = list(states)
-        for guard in self._guards:
-            kind = type(guard.logger).__qualname__
-            state = next((state for state in left if state["kind"] == kind), None)
+    def resume(self, states: Sequence[dict[str, Any]]) -> str:
+        """Let each logger continue its run, and return in words what differs; empty if nothing.
+
+        A logger gets a state that it calls its own, else the n-th of a class the n-th that is left
+        of it: a logger that refuses its run takes its unwritten rows all the same.
+
+        Args:
+            states: the loggers' parts of a checkpoint.
+        """
+        left, new = list(states), list(self._guards)
+        # those first that may choose among the fewest, as one whose version the user gave
+        for guard in sorted(self._guards, key=lambda guard: sum(map(guard.owns_run, states))):
+            state = next(filter(guard.owns_run, left), None)
+            if state is not None:
+                left.remove(state)
+                new.remove(guard)
+                guard.resume_run(state)
+        ended = [state for state in left if state["state"] or state["unwritten"]]
+        kinds = {state["kind"] for state in ended}
+        parts = []
+        if ended:
+            places = (_named(state["kind"], _place_of(state["state"])) for state in ended)
+            parts.append(f"no logger goes on with {', '.join(places)}")
+        for guard in new:
+            if guard.kind in kinds:
+                # no `log_dir`: asking for it would fix the folder's number
+                name = _named(guard.kind, guard.logger.root_dir or guard.logger.name)
+                parts.append(f"{name} begins a run of its own")
+            state = next((state for state in left if state["kind"] == guard.kind), None)
             if state is not None:
                 left.remove(state)
                 guard.resume_run(state)
+        return "; ".join(parts)
+
+
+def _place_of(state: dict[str, Any]) -> str | None:
+    """Return the entry of a logger's state that tells where its run is, if there is one."""
+    places = (state.get(key) for key in ("root", "project", "experiment"))
+    return next((place for place in places if isinstance(place, str)), None)
+
+
+def _named(kind: str, place: str | None) -> str:
+    # the name of a logger without one is its class
+    return f"{kind} of {place!r}" if place and place != kind else kind

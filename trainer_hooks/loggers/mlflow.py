@@ -303,13 +303,20 @@ class MLflowLogger(ConvertingLogger):
         """Return the address, the id and the progress of the run."""
         ids = {"run_id": self._run_id, "token": self._token}
         names = {kind: names.state() for kind, names in self._names.items()}
-        return {"uri": self._uri, **ids, "logged": self._logged, "names": names}
+        place = {"uri": self._uri, "experiment": self._experiment_name}
+        return {**place, **ids, "logged": self._logged, "names": names}
+
+    def owns_run(self, state: dict[str, Any]) -> bool:
+        """Return whether the run of a checkpoint is of this experiment, or the chosen one."""
+        if state["uri"] != self._uri:  # a server's ids mean nothing to another one
+            return False
+        if self._is_chosen:
+            return bool(state["run_id"] == self._run_id)
+        return bool(state.get("experiment", self._experiment_name) == self._experiment_name)
 
     def resume_run(self, state: dict[str, Any]) -> None:
         """Continue the run of a checkpoint."""
-        is_ours = not self._is_chosen or state["run_id"] == self._run_id
-        # a server's ids mean nothing to another one
-        if is_ours and state["uri"] == self._uri:
+        if self.owns_run(state):
             with self._lock:
                 self._run_id, self._token = state["run_id"], state["token"]
                 self._is_open, self._is_running, self._is_resumed = False, False, True

@@ -188,15 +188,15 @@ class RunFolder:
         # resolved: the resumed run may have another working directory
         return {"root": str(self.root.resolve()), "version": self.version}
 
-    def resume(self, state: dict[str, Any]) -> bool:
-        """Use the folder of a checkpoint; return False if the user chose another one."""
-        if state.get("root") != str(self.root.resolve()):
-            return False
-        if self.is_chosen and state["version"] != self._version:
-            return False
+    def owns(self, state: dict[str, Any]) -> bool:
+        """Return whether the folder of a checkpoint is this one, or one that the user may mean."""
+        is_here = state.get("root") == str(self.root.resolve())
+        return is_here and (not self.is_chosen or state["version"] == self._version)
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Use the folder of a checkpoint."""
         self._version, self._path = state["version"], None
         self._is_resumed = True
-        return True
 
     def start_new(self) -> None:
         """Use the next free number instead: the resumed folder does not match the checkpoint."""
@@ -292,6 +292,10 @@ class FolderLogger(Logger):
     def log_dir(self) -> str:
         """Return the folder of this run; nothing is created."""
         return str(self.run_folder.path)
+
+    def owns_run(self, state: dict[str, Any]) -> bool:
+        """Return whether the folder of a checkpoint is this logger's."""
+        return self.run_folder.owns(state)
 
     def set_earlier_run_aside(self) -> None:
         """Rename the files of an earlier run in this run's folder, at the next write.

@@ -308,10 +308,15 @@ class TensorBoardLogger(FolderLogger, ConvertingLogger):
             "unwritten": [list(row) for row in self._unconfirmed_rows],
         }
 
+    def owns_run(self, state: dict[str, Any]) -> bool:
+        """Return whether the folder of a checkpoint is this logger's."""
+        return bool(state["sub_dir"] == self._sub_dir) and super().owns_run(state)
+
     def resume_run(self, state: dict[str, Any]) -> None:
         """Continue in the folder of a checkpoint, at the file sizes that the checkpoint holds."""
-        if state["sub_dir"] != self._sub_dir or not self.run_folder.resume(state):
+        if not self.owns_run(state):
             return
+        self.run_folder.resume(state)
         if self._writer is not None:
             self._writer.close()
             self._writer = None

@@ -375,9 +375,14 @@ class WandbLogger(ConvertingLogger):
         """Return the run's id."""
         return {"project": self._project, "id": self._id, "logged": self._logged}
 
+    def owns_run(self, state: dict[str, Any]) -> bool:
+        """Return whether the run of a checkpoint is of this project, and not another chosen one."""
+        is_free = not self._is_chosen or state["id"] == self._id
+        return bool(state["project"] == self._project) and is_free
+
     def resume_run(self, state: dict[str, Any]) -> None:
         """Continue the run of a checkpoint."""
-        if state["project"] != self._project or (self._is_chosen and state["id"] != self._id):
+        if not self.owns_run(state):
             return
         with self._lock:
             if state["id"] != self._id:

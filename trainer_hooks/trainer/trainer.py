@@ -461,6 +461,8 @@ class Trainer:
         """Passed to `BackgroundSaves`, for files of background saves."""
         from trainer_hooks.trainer.run.checkpoint_saving import notify_saved
 
+        # first: a hook of `notify_saved` may raise
+        self._core.training.end_save(path)
         notify_saved(self._core, self, path)
 
     def trial_run(self, *callbacks: Callback, steps: int, validates: bool = False) -> None:

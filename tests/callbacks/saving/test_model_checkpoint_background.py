@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import textwrap
@@ -13,6 +14,7 @@ import pytest
 import torch
 import warm_python
 from small_modules import LinearWithAdam
+from torch.utils.data import DataLoader
 
 from trainer_hooks import Callback
 from trainer_hooks.callbacks import ModelCheckpoint
@@ -84,7 +86,11 @@ class At(Callback):
 
 @pytest.fixture
 def fit_inputs():
-    return SeededRegression, torch.arange(16.0).reshape(8, 2), 1
+    return SeededRegression, fit_samples(), 1
+
+
+def fit_samples() -> torch.Tensor:
+    return torch.arange(16.0).reshape(8, 2)
 
 
 def saver(folder, every=2, **options) -> ModelCheckpoint:
@@ -205,6 +211,61 @@ def test_a_failure_of_the_last_save_is_raised_at_the_end_of_fit(fit, tmp_path, g
     with pytest.raises(CheckpointError, match=r"step=4.ckpt"):
         fit(saving)
     assert Path(saving.best_model_path).name == "step=2.ckpt"
+
+
+END = r"newest checkpoint: .*{}' \(saved {} earlier\); .*to go on: .*{}'\)"
+
+
+@pytest.mark.parametrize("every", [1, 2], ids=["next save", "end"])
+def test_a_failed_save_is_not_the_newest_checkpoint(fit, tmp_path, gate, caplog, every):
+    """The end of the fit names the file before it, and the call that goes on from there."""
+    caplog.set_level("INFO", "trainer_hooks")
+    gate.open.set()
+    last = {1: 3, 2: 4}[every]
+    gate.failing = {f"step={last}.ckpt"}
+    with pytest.raises(CheckpointError, match=f"step={last}.ckpt"):
+        fit(saver(tmp_path, every))
+    line = END.format("step=2.ckpt", "2 batches", "step=2.ckpt")
+    assert re.search(line, "; ".join(caplog.messages))
+
+
+def test_of_two_files_of_a_failed_save_the_written_one_is_the_newest(fit, tmp_path, gate, caplog):
+    """The first of its files is whole, though the second could not be written."""
+    caplog.set_level("INFO", "trainer_hooks")
+    gate.open.set()
+    gate.failing = {"last.ckpt"}
+    with pytest.raises(CheckpointError, match=r"last.ckpt"):
+        fit(saver(tmp_path, save_last=True))
+    line = END.format("step=2.ckpt", "2 batches", "step=2.ckpt")
+    assert re.search(line, "; ".join(caplog.messages))
+
+
+def test_a_save_of_before_a_resume_is_not_its_newest_checkpoint(fit, tmp_path, gate, caplog):
+    """A file that becomes durable in the resumed fit is older than the checkpoint of that."""
+    caplog.set_level("INFO", "trainer_hooks")
+    gate.open.set()
+
+    class Breaks(Callback):
+        is_armed = False
+
+        def on_train_batch_start(self, trainer, module, batch, batch_idx):
+            if self.is_armed:
+                gate.open.set()
+                trainer.finish_saves()
+                raise ValueError("broken")
+
+    breaks = Breaks()
+    trainer = fit(breaks, saver(tmp_path / "own", every=1, async_save=False))
+    gate.open.clear()
+    trainer.save_in_background(tmp_path / "late.ckpt")
+    breaks.is_armed = True
+    start = tmp_path / "own" / "step=2.ckpt"
+    with pytest.raises(ValueError, match="broken"):
+        trainer.fit(trainer.module, DataLoader(fit_samples(), 2), ckpt_path=start)
+    assert (tmp_path / "late.ckpt").exists()
+    assert re.search(
+        r"newest checkpoint: .*step=2.ckpt' \(saved at that", "; ".join(caplog.messages)
+    )
 
 
 def test_a_blocking_save_is_written_although_the_one_before_failed(fit, tmp_path, gate):

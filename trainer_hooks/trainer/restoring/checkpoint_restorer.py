@@ -115,7 +115,7 @@ class CheckpointRestorer:
                 and entry.name not in ("callbacks", "optimization", "added_groups", "loggers")
             )
         )
-        attributes = ("setup", "saved_at", "newest_path", "newest_batches")
+        attributes = ("setup", "saved_at", "newest_path", "newest_batches", "awaited_save")
         before = {name: getattr(training, name) for name in attributes}
         was_restored = training.progress.is_restored
         with restored_on_error(training.optimization):
@@ -247,6 +247,7 @@ class CheckpointRestorer:
             training.progress.is_restored = True
             training.newest_path = self._path
             training.newest_batches = training.progress.batches_completed
+            training.awaited_save = None
             # the loop restores the rest, when it gets there
             context.resumed, context.resumed_path = checkpoint, self._path
             # later saves must count as newer than this one, wherever it was saved

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks._log import warn
+from trainer_hooks._log import log, warn
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.errors import CheckpointError, TrainerHooksWarning
 from trainer_hooks.hooks.spec import may_change_optimizers
@@ -67,7 +67,9 @@ class StartingPoint:
             )
             return
         with restoring_part("loggers", path):
-            self._core.guards.resume(states)  # each logger goes on in the folder of that run
+            difference = self._core.guards.resume(states)
+        if difference and not self._core.config.fast_dev_run:  # which logs nothing
+            log.info("the checkpoint and this run's loggers differ: %s", difference)
 
     @contextmanager
     def restoring(

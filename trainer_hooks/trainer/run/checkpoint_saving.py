@@ -105,9 +105,10 @@ def save_in_background(
         # rank 0 writes the checkpoint of all ranks; this rank's thread only notes the paths, so
         # that `on_checkpoint_saved` is called on every rank
         write = lambda _, path: path  # noqa: E731
+    core.training.awaited_save = None  # of a save that has failed
     save = core.background.start(checkpoint, files, write)
     if not weights_only:
-        core.training.record_save(files[0])
+        core.training.begin_save(files[0])
     return save
 
 
