@@ -293,7 +293,7 @@ def validate_callback(item: object, where: str) -> Callback:
     item = adapt_if_foreign(item)
     if not isinstance(item, Callback):
         raise CallbackError(
-            f"{where} is {item!r} of type {type(item).__qualname__}{_package_note(item)}: a "
+            f"{where} is {item!r} of type {type(item).__qualname__}{package_note(item)}: a "
             "callback must be an instance of trainer_hooks.Callback, or of a class that an "
             "installed adapter takes. Subclass it, wrap functions in "
             "trainer_hooks.callbacks.LambdaCallback, or register an adapter in the entry-point "
@@ -338,7 +338,7 @@ def validate_callback(item: object, where: str) -> Callback:
     return item
 
 
-def _package_note(item: object) -> str:
+def package_note(item: object) -> str:
     """Return the package of a refused object for a message, and that a class must be called."""
     kind = item if isinstance(item, type) else type(item)
     package = kind.__module__.partition(".")[0]

@@ -98,7 +98,8 @@ def to_torchscript(
         options: options of `torch.jit.script` or `torch.jit.trace`.
 
     Raises:
-        OptionError: the method is unknown, or there is no input to trace with.
+        OptionError: the method is unknown, there is no input to trace with, or a callback has
+            replaced a forward by one that can be traced alone.
     """
     from trainer_hooks.checkpoint.paths import absolute_path, open_whole
 
@@ -113,6 +114,7 @@ def to_torchscript(
     with _told_of_torch_export(owner):
         with evaluation_mode(module), hide_run_attributes(module, base):
             if method == "script":
+                _require_scriptable(module, owner)
                 scripted = jit.script(module, **options)
             else:
                 scripted = jit.trace(func=module, example_inputs=inputs, **options)
@@ -122,6 +124,22 @@ def to_torchscript(
         with open_whole(absolute_path(file_path), "export") as file:
             file.write(content.getvalue())
     return scripted
+
+
+def _require_scriptable(module: nn.Module, owner: str) -> None:
+    """Require that no callback has put a forward onto a module that TorchScript cannot script.
+
+    Raises:
+        OptionError: one has; torch's error would be about the code of that forward.
+    """
+    for name, part in module.named_modules():
+        forward_owner = getattr(vars(part).get("forward"), "__self__", None)
+        if reason := getattr(forward_owner, "not_scriptable", ""):
+            where = f"self.{name}" if name else "the module"
+            raise OptionError(
+                f"method 'script' of {owner}: the forward of {where} cannot be scripted: {reason}. "
+                "Pass method='trace' and example_inputs=."
+            )
 
 
 @contextmanager

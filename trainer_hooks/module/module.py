@@ -586,7 +586,8 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
             kwargs: options of `torch.jit.script` or `torch.jit.trace`.
 
         Raises:
-            OptionError: the method is unknown, or there is no input to trace with.
+            OptionError: the method is unknown, there is no input to trace with, or a callback has
+                replaced a forward by one that can be traced alone.
         """
         from trainer_hooks.module.exporting import to_torchscript
 

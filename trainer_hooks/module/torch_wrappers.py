@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -35,9 +36,8 @@ def exclude_run_methods(module: nn.Module) -> Iterator[None]:
     """
     instance_attributes = dict(vars(module))
     for name in _RUN_METHODS:
-        disabled = torch.compiler.disable(getattr(module, name))  # type: ignore[no-untyped-call]
         # on the instance: other modules of the class may not be compiled
-        setattr(module, name, disabled)
+        setattr(module, name, _not_compiled(getattr(module, name)))
     try:
         yield
     finally:
@@ -46,6 +46,14 @@ def exclude_run_methods(module: nn.Module) -> Iterator[None]:
                 setattr(module, name, instance_attributes[name])
             else:
                 delattr(module, name)
+
+
+def _not_compiled(method: Any) -> Any:
+    disable: Any = torch.compiler.disable
+    if not isinstance(method, MethodType):
+        return disable(method)
+    # a method again, which a copy of its module binds to the copy
+    return MethodType(disable(method.__func__), method.__self__)
 
 
 @contextmanager

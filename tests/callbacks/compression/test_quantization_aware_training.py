@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 
 import pytest
@@ -13,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from trainer_hooks import Callback, Module
 from trainer_hooks.callbacks import ModelPruning, QuantizationAwareTraining
-from trainer_hooks.errors import CallbackError
+from trainer_hooks.errors import CallbackError, OptionError
 from trainer_hooks.testing import TinyModule
 
 
@@ -255,3 +256,105 @@ def test_pruning_beside_it_is_refused(quiet_trainer) -> None:
     )
     with pytest.raises(CallbackError, match="beside"):
         trainer.fit(TinyModule())
+
+
+def converted_module(quiet_trainer, **options) -> TinyModule:
+    """Return a module after a fit with the callback."""
+    module = TinyModule()
+    quiet_trainer(callbacks=[QuantizationAwareTraining(**options)]).fit(module)
+    return module
+
+
+@pytest.mark.parametrize("converts", [True, False], ids=["converted", "prepared"])
+def test_a_copy_computes_with_itself(converts, quiet_trainer) -> None:
+    """Its outputs are those of the original, until its own layers are replaced."""
+    module = converted_module(quiet_trainer, quantize_on_fit_end=converts).eval()
+    module.apply(quantization.disable_observer)  # or each forward of the prepared form moves it
+    batch = next(iter(module.test_dataloader()))
+    twin = copy.deepcopy(module)
+    assert torch.equal(twin(batch), module(batch))
+    before = module(batch)
+    twin.layer, twin.dequant = nn.Flatten(), nn.Identity()
+    assert not torch.equal(twin(batch), before)
+    assert torch.equal(module(batch), before)
+
+
+def test_the_forwards_of_a_copy_are_not_counted(quiet_trainer) -> None:
+    """A copy does as the last forward did, and asks no callback."""
+    callback = QuantizationAwareTraining(collect_quantization=2, quantize_on_fit_end=False)
+    module = TinyModule()
+    quiet_trainer(callbacks=[callback]).fit(module)
+    batch = next(iter(module.test_dataloader()))
+    assert torch.equal(copy.deepcopy(module)(batch), module(batch))
+
+    def refuse(trainer):
+        raise AssertionError
+
+    callback._collects = refuse
+    copy.deepcopy(module)(batch)
+
+
+def test_a_pickle_of_an_int8_module(quiet_trainer) -> None:
+    """It computes as the module did, with its own layers."""
+    module = converted_module(quiet_trainer)
+    file = io.BytesIO()
+    torch.save(module, file)
+    file.seek(0)
+    loaded = torch.load(file, weights_only=False)
+    batch = next(iter(module.test_dataloader()))
+    expected = module(batch)
+    assert torch.equal(loaded(batch), expected)
+    loaded.layer, loaded.dequant = nn.Flatten(), nn.Identity()
+    assert not torch.equal(loaded(batch), expected)
+
+
+def test_a_copy_in_a_further_fit(quiet_trainer) -> None:
+    """The prepared form is trained on, and quantizes once; from integers nothing can be trained."""
+    prepared = copy.deepcopy(converted_module(quiet_trainer, quantize_on_fit_end=False))
+    callback = QuantizationAwareTraining()
+    trainer = quiet_trainer(callbacks=[callback])
+    trainer.fit(prepared)
+    assert prepared.layer.weight().dtype == torch.qint8
+    assert callback.state_dict() == {"forward_calls": 5}
+    other = quiet_trainer(callbacks=[QuantizationAwareTraining()])
+    with pytest.raises(CallbackError, match="is converted to int8, which cannot be trained"):
+        other.fit(copy.deepcopy(prepared))
+
+
+def test_int8_weights_into_a_copy(quiet_trainer, tmp_path) -> None:
+    """A converted copy takes them as it is, and its own may be saved."""
+    module = converted_module(quiet_trainer)
+    first = quiet_trainer(callbacks=[QuantizationAwareTraining()])
+    (expected,) = first.validate(module, verbose=False)
+    first.save_checkpoint(tmp_path / "int8.ckpt", weights_only=True)
+    other = quiet_trainer(callbacks=[QuantizationAwareTraining()])
+    twin = copy.deepcopy(module)
+    read = {"ckpt_path": tmp_path / "int8.ckpt", "verbose": False}
+    assert other.validate(twin, **read) == [expected]
+    other.save_checkpoint(tmp_path / "whole.ckpt")
+    saved = torch.load(tmp_path / "whole.ckpt", weights_only=False)["state_dict"]
+    assert saved.keys() == twin.state_dict().keys()
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("compatible", [True, False])
+def test_scripting_is_refused_and_tracing_works(compatible, quiet_trainer) -> None:
+    """The error says to trace, and not that the library's code cannot be scripted."""
+    module = converted_module(quiet_trainer, input_compatible=compatible)
+    with pytest.raises(OptionError, match=r"TinyModule.to_torchscript: .* method='trace'"):
+        module.to_torchscript()
+    points, labels = next(iter(module.test_dataloader()))
+    batch = (points if compatible else module.quant(points), labels)
+    traced = module.to_torchscript(method="trace", example_inputs=(batch,))
+    assert torch.equal(*(f(batch).dequantize() for f in (traced, module)))
+
+
+def test_a_forward_of_ones_own_on_the_instance(quiet_trainer) -> None:
+    """It is called in the quantized module, too."""
+    module = TinyModule()
+    own, calls = module.forward, []
+    module.forward = lambda batch: calls.append(batch) or own(batch)
+    quiet_trainer(callbacks=[QuantizationAwareTraining()]).fit(module)
+    before = len(calls)
+    module(next(iter(module.test_dataloader())))
+    assert len(calls) == before + 1 > 1

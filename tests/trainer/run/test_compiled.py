@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
-from trainer_hooks import Module
+from trainer_hooks import Callback, Module
 from trainer_hooks.callbacks import ModelCheckpoint
 from trainer_hooks.errors import ModuleError
 from trainer_hooks.testing import TinyModule
@@ -102,6 +104,25 @@ def test_all_entry_points_run_it_compiled(bare) -> None:
     before = backend.calls
     assert trainer.predict(dataloaders=DATA) == reference.predict(plain, DATA)  # the last one
     assert backend.calls >= before + 4
+
+
+@pytest.mark.parametrize("by", ["deepcopy", "pickle"])
+def test_a_copy_made_in_a_run_logs_by_itself(by, bare) -> None:
+    """A callback's copy has its own methods, and none of the module that was compiled."""
+    copies = []
+
+    class Copy(Callback):
+        def on_train_epoch_end(self, trainer, module):
+            copies.append(
+                copy.deepcopy(module) if by == "deepcopy" else pickle.loads(pickle.dumps(module))
+            )
+
+    module = LogsInEachStage()
+    bare(Copy()).fit(torch.compile(module, backend="eager"), DATA)
+    (twin,) = copies
+    torch.nn.init.zeros_(twin.layer.weight)
+    torch.nn.init.zeros_(twin.layer.bias)
+    assert bare().validate(twin, DATA, verbose=False) == [{"val_loss": 0.0}]
 
 
 @pytest.mark.slow

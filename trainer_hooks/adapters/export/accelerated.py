@@ -495,8 +495,8 @@ def to_accelerated(callback: Callback, *, log_every_n_steps: int = LOG_EVERY_N_S
         log_every_n_steps: the option of our Trainer, which pytorch-accelerated does not have.
 
     Raises:
-        CallbackError: it needs a hook or an attribute that pytorch-accelerated does not have, or
-            that is not installed.
+        CallbackError: it is none of ours, needs a hook or an attribute that pytorch-accelerated
+            does not have, or that is not installed.
     """
     driver = AcceleratedDriver(callback, "to_accelerated", log_every_n_steps)
     theirs = import_host_framework(

@@ -434,8 +434,8 @@ def to_composer(callback: Callback) -> Any:
         callback: a callback of trainer_hooks.
 
     Raises:
-        CallbackError: it needs a hook or an attribute that Composer does not have, or Composer is
-            not installed.
+        CallbackError: it is none of ours, needs a hook or an attribute that Composer does not have,
+            or Composer is not installed.
     """
     driver = ComposerDriver(callback, "to_composer")
     base = import_host_framework("composer.core", "Composer", "to_composer", "mosaicml").Callback

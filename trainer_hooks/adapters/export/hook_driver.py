@@ -19,7 +19,7 @@ from trainer_hooks._log import log
 from trainer_hooks._names import ours
 from trainer_hooks.adapters.export.host_trainer import HostTrainer, report_of
 from trainer_hooks.adapters.export.plugins import driver_of
-from trainer_hooks.adapters.export.requirements import check_requirements
+from trainer_hooks.adapters.export.requirements import check_callback, check_requirements
 from trainer_hooks.callbacks import ModelPruning
 from trainer_hooks.checkpoint.encoding import Encoder, UnsavableValueError, decode
 from trainer_hooks.clock.progress import EpochStage
@@ -62,7 +62,8 @@ class HookDriver:
         function: the function that the user called, for messages.
 
     Raises:
-        CallbackError: the callback needs a hook or an attribute that the host does not have.
+        CallbackError: it is no callback of ours, or needs a hook or an attribute that the host does
+            not have.
 
     Attributes:
         callback: the callback.
@@ -78,6 +79,7 @@ class HookDriver:
     """Our hooks that are called in this host, and the host's moment at which each is."""
 
     def __init__(self, callback: Callback, function: str, **options: Any) -> None:
+        check_callback(callback, function)
         member = RelayMember(
             callback, type(callback).__qualname__, routes_events=ours(callback).routes_events
         )

@@ -471,8 +471,8 @@ def to_ignite(callback: Callback, *, log_every_n_steps: int = LOG_EVERY_N_STEPS)
         log_every_n_steps: the option of our Trainer, which Ignite does not have.
 
     Raises:
-        CallbackError: it needs a hook or an attribute that Ignite does not have, or Ignite is not
-            installed.
+        CallbackError: it is none of ours, needs a hook or an attribute that Ignite does not have,
+            or Ignite is not installed.
     """
     driver = IgniteDriver(callback, "to_ignite", log_every_n_steps)
     import_host_framework("ignite.engine", "Ignite", "to_ignite", "pytorch-ignite")

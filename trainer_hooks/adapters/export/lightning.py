@@ -443,11 +443,11 @@ def to_lightning(callback: Callback) -> Any:
         callback: one of our callbacks.
 
     Raises:
-        CallbackError: it needs a hook or an attribute that Lightning does not have, or Lightning is
-            not installed.
+        CallbackError: it is none of ours, needs a hook or an attribute that Lightning does not
+            have, or Lightning is not installed.
     """
-    package, kind = _lightning(), type(callback)
     driver = LightningDriver(callback, "to_lightning")
+    package, kind = _lightning(), type(callback)
     methods: dict[str, Any] = {
         hook: _method(driver, hook) for hook in _SAME_HOOKS if hook in _OWN or hook in driver.calls
     }

@@ -1,4 +1,4 @@
-"""Check, as a callback is converted, that a host's trainer has the members that it will use.
+"""Check, as a callback is converted, that it is one, and that a host's trainer has what it uses.
 
 The hooks are those that it overrides. The attributes of the trainer are read from the code of those
 hooks and of the methods and functions that they call: each is loaded from a variable `trainer`.
@@ -11,9 +11,19 @@ import importlib
 from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
+from trainer_hooks.adapters.export.plugins import driver_of
 from trainer_hooks.callback import Callback
+from trainer_hooks.connector.registry import (
+    CallbackEntry,
+    check_hooks,
+    hooks_declared_by_bases,
+    package_note,
+    validate_callback,
+)
 from trainer_hooks.errors import CallbackError
-from trainer_hooks.hooks.spec import declared_hook
+from trainer_hooks.hooks.check import hook_warnings
+from trainer_hooks.hooks.discovery import installed_hooks
+from trainer_hooks.hooks.spec import HOOKS, declared_hook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -52,6 +62,39 @@ _REFUSED_WITH: dict[str, Callable[[Any], bool]] = {
     "SaveBestModelCallback": lambda callback: callback.load_saved_checkpoint,
 }
 """Callbacks among those that a host refuses that it refuses with some options only."""
+
+
+def check_callback(callback: Any, function: str) -> None:
+    """Check what was given to be converted as our Trainer checks its callbacks.
+
+    A hook that is probably misspelt is a warning.
+
+    Args:
+        callback: what the user gave.
+        function: the function that the user called, for messages.
+
+    Raises:
+        CallbackError: it is no callback of ours, or one that cannot be registered.
+    """
+    where = f"the callback of {function}(...)"
+    kind = callback if isinstance(callback, type) else type(callback)
+    if driver_of(callback) is not None or kind.__module__.startswith(__package__):
+        raise CallbackError(
+            f"{where} is {kind.__qualname__}, which is converted already. Pass it to the trainer "
+            "of its framework."
+        )
+    if not issubclass(kind, Callback | str):
+        raise CallbackError(
+            f"{where} is {callback!r} of type {type(callback).__qualname__}"
+            f"{package_note(callback)}: it must be an instance of trainer_hooks.Callback. Pass a "
+            "callback of another framework to that framework's trainer, or to "
+            "trainer_hooks.Trainer, as it is."
+        )
+    validate_callback(callback, where)
+    # packages are imported only if their hooks may be meant
+    is_doubtful = hook_warnings(callback, HOOKS, hooks_declared_by_bases(callback))
+    hooks = {**HOOKS, **installed_hooks()} if is_doubtful else HOOKS
+    check_hooks([CallbackEntry(callback, f"{function}(...)")], hooks, is_strict=False)
 
 
 def check_requirements(

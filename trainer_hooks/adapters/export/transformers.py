@@ -622,8 +622,8 @@ def to_transformers(callback: Callback) -> Any:
         callback: one of our callbacks.
 
     Raises:
-        CallbackError: it needs a hook or an attribute that transformers does not have, or that is
-            not installed.
+        CallbackError: it is none of ours, needs a hook or an attribute that transformers does not
+            have, or that is not installed.
     """
     driver = TransformersDriver(callback, "to_transformers")
     theirs = import_host_framework(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from contextlib import contextmanager
+from functools import partial
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -33,31 +35,126 @@ _QUIET = (
 """Beginnings of torch's warnings that a user of this callback can do nothing about."""
 
 
+class QuantizingForward:
+    """The forward of a quantized module: it quantizes the inputs and dequantizes the outputs.
+
+    The module has its method `forward`. That of an object with a reference to the module, and no
+    closure: a deep copy or a pickle of the module brings its own.
+
+    Args:
+        module: the module; it may have such a forward already, as a copy has.
+        engine: the backend whose kernels it runs with; None for the one that is set in torch.
+        is_compatible: whether the converted module takes and returns ordinary tensors.
+
+    Attributes:
+        module: the module.
+        form: the form of the module, as in `Quantizer`.
+        choose: whether the prepared module's next forward quantizes; None where no run asks, as in
+            a copy, which does as the last forward did.
+    """
+
+    not_scriptable = "it quantizes the inputs of each call, for QuantizationAwareTraining"
+    """The reason why TorchScript cannot script it, which `to_torchscript` tells."""
+
+    def __init__(self, module: nn.Module, engine: str | None, *, is_compatible: bool) -> None:
+        self.module = module
+        self.form = "plain"
+        self.choose: Callable[[], bool] | None = None
+        self._engine = engine
+        self._is_compatible = is_compatible
+        self._assigned: Any = vars(module).get("forward")
+        self._quantizes = True
+        former = getattr(self._assigned, "__self__", None)
+        if isinstance(former, QuantizingForward):
+            self.form, self._assigned = former.form, former._assigned  # noqa: SLF001
+            if self.form == "converted":
+                # its weights are packed for that one
+                self._engine = former._engine  # noqa: SLF001
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the module's own forward, as the form of the module has it."""
+        module, is_converted = self.module, self.form == "converted"
+        forward = self._assigned or MethodType(type(module).forward, module)
+        if self.form == "plain" or (is_converted and not self._is_compatible):
+            with self.engine():
+                return forward(*args, **kwargs)
+        if not is_converted:
+            if self.choose is not None:
+                self._quantizes = self.choose()
+            if not self._quantizes:
+                return forward(*args, **kwargs)
+        quantize: Any = module.quant
+        # integers, such as class indices, stay
+        args, kwargs = map_tensors(
+            (args, kwargs), lambda t: quantize(t) if t.is_floating_point() else t
+        )
+        with self.engine():
+            dequantize: Any = module.dequant
+            return map_tensors(forward(*args, **kwargs), dequantize)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the run out of copies and pickles."""
+        return {**vars(self), "choose": None}
+
+    @contextmanager
+    def engine(self) -> Iterator[None]:
+        """Set torch's quantized engine to the module's backend inside the block."""
+        before = torch.backends.quantized.engine
+        if self._engine is None or before == self._engine:
+            yield
+            return
+        torch.backends.quantized.engine = self._engine
+        try:
+            yield
+        finally:
+            torch.backends.quantized.engine = before
+
+
 class Quantizer:
     """Switches one module between three forms, in place.
 
     The forms are plain, prepared (with fake quantization, for training) and converted (to int8).
 
     Args:
-        module: the module; its layers are replaced, its own parameters are not.
+        forward: the forward, which is put onto its module; the module's layers are replaced, its
+            own parameters are not.
         qconfig: torch's configuration of observers and fake quantization.
-        engine: the backend whose kernels it runs with.
         to_fuse: groups of names of layers that become one layer.
     """
 
     def __init__(
-        self, module: nn.Module, qconfig: Any, engine: str | None, to_fuse: Sequence[Sequence[str]]
+        self, forward: QuantizingForward, qconfig: Any, to_fuse: Sequence[Sequence[str]]
     ) -> None:
-        self.module = module
-        self.form = "plain"
+        self.module = forward.module
+        self.forward = forward
         self._qconfig = qconfig
-        self._engine = engine
         self._to_fuse = [list(group) for group in to_fuse]
         self._parts: dict[str, dict[str, nn.Module]] = {}
+        # of a copy, or for another callback, the module is in one of the other forms already
+        if self.form != "plain":
+            self._parts[self.form] = dict(self.module.named_children())
+        # a method: torch.export reads the code of a function
+        self.module.__dict__["forward"] = forward.forward
+
+    @property
+    def form(self) -> str:
+        """The form of the module: `"plain"`, `"prepared"` or `"converted"`."""
+        return self.forward.form
 
     def prepare(self) -> None:
-        """Switch to the prepared form, which rounds as int8 does and can be trained."""
+        """Switch to the prepared form, which rounds as int8 does and can be trained.
+
+        Raises:
+            CallbackError: the module is converted, and its layers of before are not known.
+        """
         if self.form == "converted":
+            if "prepared" not in self._parts:
+                name = type(self.module).__qualname__
+                raise CallbackError(
+                    f"{_WHERE}: this {name} is converted to int8, which cannot be trained, and its "
+                    "layers of before belong to another callback or to the module it was copied "
+                    f"from. Fit that one, or resume a new {name} from a checkpoint of the fit."
+                )
             self._switch_to("prepared")
             return
         if self.form == "prepared":
@@ -78,7 +175,7 @@ class Quantizer:
             del module.qconfig
             self._observe_weights()
         self.observe(is_on=False)  # until a stage begins: a model summary's forward must not count
-        self.form = "prepared"
+        self.forward.form = "prepared"
         # the children alone, since the user holds the module: another form gets other children
         self._parts["prepared"] = dict(module.named_children())
 
@@ -87,29 +184,21 @@ class Quantizer:
         self.prepare()
         training = self.module.training
         self.module.eval()
-        with _quietly(), self.engine():
+        with _quietly(), self.forward.engine():
             # not in place: convert copies deeply, so the prepared layers stay for a further fit
             converted = quantization.convert(self.module)  # type: ignore[no-untyped-call]
         self.module.train(training)
         self._parts["converted"] = dict(converted.named_children())
         self._switch_to("converted")
 
-    @contextmanager
-    def engine(self) -> Iterator[None]:
-        """Set torch's quantized engine to the module's backend inside the block."""
-        before = torch.backends.quantized.engine
-        if self._engine is None or before == self._engine:
-            yield
-            return
-        torch.backends.quantized.engine = self._engine
-        try:
-            yield
-        finally:
-            torch.backends.quantized.engine = before
-
     def prepared_state(self) -> dict[str, Any]:
-        """Return the state of the prepared form, whatever the current form is."""
+        """Return the state of the prepared form, whatever the current form is.
+
+        It is that of the converted form if no other is known.
+        """
         form = self.form
+        if "prepared" not in self._parts:
+            return self.module.state_dict()
         # the converted layers hold int8 weights, from which no training can go on
         self._switch_to("prepared")
         state = self.module.state_dict()
@@ -143,7 +232,7 @@ class Quantizer:
                 rounding(part.weight)
 
     def _switch_to(self, form: str) -> None:
-        self.form = form
+        self.forward.form = form
         # in place of the child of that name
         for name, part in self._parts[form].items():
             self.module.add_module(name, part)
@@ -217,6 +306,10 @@ class QuantizationAwareTraining(WeightOwner):
     that is saved after the fit holds the int8 weights. To evaluate from either, the trainer needs
     this callback. A further fit goes on from the trained weights and ranges.
 
+    The module can be copied, and the converted one pickled, as by `torch.save(module)`; while it is
+    trained, torch's settings in its layers cannot be pickled. An int8 copy cannot be trained. None
+    can be scripted: pass `method="trace"` and `example_inputs` to `to_torchscript`.
+
     Args:
         qconfig: the backend to convert for, such as `"fbgemm"` or `"x86"` for servers and
             `"qnnpack"` for phones, or a `torch.ao.quantization.QConfig`.
@@ -236,8 +329,8 @@ class QuantizationAwareTraining(WeightOwner):
 
     Raises:
         OptionError: an argument is outside its rule.
-        CallbackError: in a fit, the module has no layer of a name to fuse, or another callback
-            averages or prunes it.
+        CallbackError: in a fit, the module has no layer of a name to fuse, another callback
+            averages or prunes it, or it is converted already and not by this callback.
 
     Example::
 
@@ -314,6 +407,8 @@ class QuantizationAwareTraining(WeightOwner):
         if form == "plain":
             return
         quantizer = self._quantizer_of(trainer, module)
+        if trainer.state.fn != "fit" and quantizer.form == form == "converted":
+            return
         quantizer.prepare()
         quantizer.resize_ranges(weights)
         # a fit trains on, which only the prepared form can
@@ -357,44 +452,23 @@ class QuantizationAwareTraining(WeightOwner):
             quantizer.observe(is_on=stage in self._observed_stages)
 
     def _quantizer_of(self, trainer: Trainer, module: Module) -> Quantizer:
-        """Return the module's quantizer; make it and wrap the module's forward on first use."""
+        """Return the module's quantizer; make it and replace the module's forward on first use."""
         if self._quantizer is None or self._quantizer.module is not module:
             _require_layers(module, self._to_fuse)
-            self._quantizer = Quantizer(module, self._qconfig, self._engine, self._to_fuse)
-            module.__dict__["forward"] = self._wrapped(trainer, self._quantizer, module.forward)
+            forward = QuantizingForward(module, self._engine, is_compatible=self._is_compatible)
+            self._quantizer = Quantizer(forward, self._qconfig, self._to_fuse)
+        self._quantizer.forward.choose = partial(self._choose, trainer)
         return self._quantizer
 
-    def _wrapped(
-        self, trainer: Trainer, quantizer: Quantizer, forward: Callable[..., Any]
-    ) -> Callable[..., Any]:
-        """Return a forward that quantizes its inputs and dequantizes its outputs."""
-
-        def quantizing_forward(*args: Any, **kwargs: Any) -> Any:
-            module = quantizer.module
-            is_converted = quantizer.form == "converted"
-            if quantizer.form == "plain" or (is_converted and not self._is_compatible):
-                with quantizer.engine():
-                    return forward(*args, **kwargs)
-            if not is_converted:
-                if not self._is_collecting(trainer):
-                    return forward(*args, **kwargs)
-                self._forward_calls += 1
-            quantize: Any = module.quant
-            # integers, such as class indices, stay
-            args, kwargs = map_tensors(
-                (args, kwargs), lambda t: quantize(t) if t.is_floating_point() else t
-            )
-            with quantizer.engine():
-                dequantize: Any = module.dequant
-                return map_tensors(forward(*args, **kwargs), dequantize)
-
-        return quantizing_forward
-
-    def _is_collecting(self, trainer: Trainer) -> bool:
+    def _choose(self, trainer: Trainer) -> bool:
+        """Return whether the next forward quantizes its inputs, and count it."""
         collects = self._collects
         if callable(collects):
-            return bool(collects(trainer))
-        return collects is None or self._forward_calls < collects
+            quantizes = bool(collects(trainer))
+        else:
+            quantizes = collects is None or self._forward_calls < collects
+        self._forward_calls += quantizes
+        return quantizes
 
 
 def _check_qconfig(qconfig: Any, observer_type: str) -> tuple[str | None, Any]:
