@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import sys
 
 import pytest
@@ -174,6 +176,26 @@ def test_the_configs_optimizer_goes_before_the_modules(own) -> None:
             args=["fit", "--optimizer=Adam", "--optimizer.lr=0.01"],
         )  # fmt: skip
     assert isinstance(cli.trainer.optimizers[0], torch.optim.Adam)
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))],
+    ids=["copy", "pickle"],
+)
+def test_a_copy_of_the_module_has_the_configs_optimizer(own, copied) -> None:
+    """A pickle too, as processes that are spawned get it: the module's own would be silent."""
+    with pytest.warns(UserWarning, match="takes the place of Trained.configure_optimizers"):
+        cli = TrainerCLI(
+            own.Trained, own.Points, trainer_defaults=OFF, run=False,
+            args=["--optimizer=RMSprop", "--lr_scheduler=StepLR", "--lr_scheduler.step_size=3"],
+        )  # fmt: skip
+    model = copied(cli.model)
+    (optimizer,), (scheduler,) = model.configure_optimizers()
+    assert isinstance(optimizer, torch.optim.RMSprop)
+    assert scheduler.step_size == 3
+    assert optimizer.param_groups[0]["params"] == [*model.parameters()]
+    assert next(model.parameters()) is not next(cli.model.parameters())
 
 
 def test_a_mistake_is_an_error_where_it_is_asked_for(own) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from torch.optim import lr_scheduler
@@ -110,15 +109,37 @@ def configure_from_config(
         {optimizer_key: optimizer, scheduler_key: scheduler}, list(model.parameters())
     )
 
-    # it is made when the training asks for it: the parameters may be others by then
-    def configure_optimizers(self: Module) -> Any:
-        optimizer_object = _instantiate(optimizer, self.parameters())
-        if scheduler is None:
-            return configure(self, optimizer_object, None)
-        return configure(self, optimizer_object, _instantiate(scheduler, optimizer_object))
-
     # a method of the object, so that its copies have their own
-    model.configure_optimizers = MethodType(configure_optimizers, model)  # type: ignore[method-assign]
+    model.configure_optimizers = _OptimizersOfConfig(  # type: ignore[method-assign]
+        model, optimizer, scheduler, configure
+    ).configure_optimizers
+
+
+@dataclass(frozen=True)
+class _OptimizersOfConfig:
+    """Makes the optimizer and the scheduler of a config for a module, whose copies bring their own.
+
+    No function inside another: a pickle of the module, as for processes that are spawned, would
+    find the method of its class in the place of one.
+
+    Attributes:
+        model: the module.
+        optimizer: class path and arguments of the optimizer.
+        scheduler: those of the scheduler, if there is one.
+        configure: combines the two.
+    """
+
+    model: Module
+    optimizer: Any
+    scheduler: Any
+    configure: Callable[[Module, Any, Any], Any]
+
+    def configure_optimizers(self) -> Any:
+        """Return them; they are made now, as the parameters may be others than at the start."""
+        optimizer = _instantiate(self.optimizer, self.model.parameters())
+        if self.scheduler is None:
+            return self.configure(self.model, optimizer, None)
+        return self.configure(self.model, optimizer, _instantiate(self.scheduler, optimizer))
 
 
 def _unlinked_entry(
