@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import torch
 from quiet_trainers import QUIET_OPTIONS
@@ -106,9 +108,18 @@ def test_a_state_is_that_of_a_metric(train) -> None:
 @pytest.mark.slow
 @pytest.mark.posix
 def test_a_pruned_training_of_two_forked_processes(train) -> None:
-    """The process that forked them learns of the pruning, too."""
-    _, pruning = train(Trial(at=2), strategy="ddp_fork", devices=2)
+    """The process that forked them learns of the pruning, and of the stop with its reason."""
+    trainer, pruning = train(Trial(at=2), strategy="ddp_fork", devices=2)
     assert pruning.is_pruned
+    assert (trainer.should_stop, trainer.stop_reason) == (True, "trial 7 was pruned")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("at", [2, 99])
+def test_it_keeps_the_contract_of_callbacks(at: int, callback_contract) -> None:
+    """Its state too, wherever a training with it is cut."""
+    gc.freeze()  # the forks' folder, which a collection in here would delete with a warning
+    callback_contract(lambda: OptunaPruning(Trial(at), "val_loss"))
 
 
 def test_a_trial_that_is_not_pruned_trains_on(train) -> None:
