@@ -44,7 +44,7 @@ if __name__ == "__main__":
     for folder in sys.argv[1:]:
         os.chdir(folder)
         for trial in run_study(1).trials:
-            print("told", trial.state.name, trial.value, trial.params)
+            print("told", trial.state.name, trial.value, trial.params, trial.intermediate_values)
 """
     worker = tmp_path / "worker.py"
     worker.write_text(code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -223,7 +224,12 @@ def test_a_failed_trial_is_told_and_runs_again_in_its_folder(sweeper) -> None:
     assert "trial 1 failed (exit code 1): trainer-hooks sweep: error: val_loss is" in answer.stderr
     assert [row[-2] for row in sweeper.rows_of(answer.stdout)] == ["complete", "fail", "fail"]
     module = sweeper.folder / "swept.py"
-    module.write_text(module.read_text().replace("offset == 13", "offset == -1"))
+    text = module.read_text().replace("offset == 13", "offset == -1")
+    module.write_text(text.replace("offset == 99", "offset in (13, 99)"))
+    again = sweeper.run(*words)
+    assert "trial 3 failed (exit code 1): trainer-hooks sweep: error: val_loss is" in again.stderr
+    module.write_text(text)
+    shutil.rmtree(sweeper.folder / "sweep_run/trial_0/trainer_logs")
     again = sweeper.run(*words)
     assert again.returncode == 1
     rows = sweeper.rows_of(again.stdout)
@@ -265,3 +271,30 @@ def test_a_pruned_trial_ends_early(sweeper) -> None:
     assert "trial 5 was pruned: val_loss " in answer.stderr
     assert sweeper.rows_of(answer.stdout)[-1][-2] == "pruned"
     assert "trial 5 was pruned" in (sweeper.folder / "sweep_run/trial_5/output.txt").read_text()
+
+
+@pytest.mark.exhaustive
+def test_a_trial_that_is_killed_after_its_last_checkpoint_keeps_its_end(sweeper) -> None:
+    """A pruned trial stays pruned, and another has its value; its kill is told without a guess."""
+    from trainer_hooks.cli.sweep.study import SweepStudy
+
+    config = sweeper.folder / "run.yaml"
+    config.write_text(config.read_text().replace("swept.Waits", "swept.Dies"))
+    words = ("--set", "model.offset=50,0,1,2,3,4,60", "--pruner", "median")
+    answer = sweeper.run(*words)
+    assert answer.returncode == 1
+    told = "was killed by SIGKILL, perhaps for want of memory (all that it printed: "
+    for number in (0, 6):
+        output = sweeper.folder / f"sweep_run/trial_{number}/output.txt"
+        assert f"trial {number} {told}{output})\n" in answer.stderr
+    again = sweeper.run(*words)
+    assert again.returncode == 0, again.stderr
+    *_, complete, pruned = [row[:-1] for row in sweeper.rows_of(again.stdout)]
+    assert (complete[1], complete[-1]) == ("50", "complete")
+    assert (pruned[1], pruned[-1]) == ("60", "pruned")
+    # both are retries, with all reports of the lost trials
+    sweep = SweepStudy.load(sweeper.folder / "sweep_run")
+    for lost, retry in ((0, 7), (6, 8)):
+        reports = sweep.record(lost).intermediate_values
+        assert sweep.record(retry).intermediate_values == reports
+        assert sweep.record(retry).value == reports[max(reports)]

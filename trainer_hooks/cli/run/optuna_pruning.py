@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import warnings
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from trainer_hooks.callback import Callback
+from trainer_hooks.connector.state_types import checks_state
 from trainer_hooks.errors import MetricError, did_you_mean
 
 if TYPE_CHECKING:
@@ -38,12 +40,46 @@ class OptunaPruning(Callback):
 
     Attributes:
         is_pruned: whether the trial was pruned.
+
+    State: whether the trial was pruned, and the reported values by step. A resumed run reports them
+    to its trial, which is another one where Optuna retries a lost trial; a pruned one stops again.
     """
+
+    renews_stop: ClassVar[bool] = True
 
     def __init__(self, trial: OptunaTrial, monitor: str) -> None:
         self.trial = trial
         self.monitor = monitor
         self.is_pruned = False
+        self._reports: dict[int, float] = {}
+
+    @property
+    def state_key(self) -> str:
+        """The class name with the monitor."""
+        return self._generate_state_key(monitor=self.monitor)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return whether the trial was pruned, and the reported values by step."""
+        return {"is_pruned": self.is_pruned, "reports": dict(self._reports)}
+
+    @checks_state({"is_pruned": bool, "reports": dict[int, float]})
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore whether the trial was pruned, and the reported values."""
+        self.is_pruned = state_dict["is_pruned"]
+        self._reports = dict(state_dict["reports"])
+
+    def on_train_start(self, trainer: Trainer, module: Module) -> None:  # noqa: ARG002
+        """Report the restored values, and stop if the trial was pruned before."""
+        # several trainings from the start may share a trial, as those of a cross-validation
+        if trainer.progress.is_new_training or not trainer.is_global_zero:
+            return
+        with warnings.catch_warnings():
+            # the trial has them unless it is a retry, and a pruner goes by all of them
+            warnings.filterwarnings("ignore", ".*already reported")
+            for step, value in self._reports.items():
+                self.trial.report(value, step)
+        if self.is_pruned:
+            self._stop(trainer)
 
     def on_validation_end(self, trainer: Trainer, module: Module) -> None:  # noqa: ARG002
         """Report the metric, and stop if the trial is pruned.
@@ -61,10 +97,12 @@ class OptunaPruning(Callback):
                 f"monitor {self.monitor!r} of OptunaPruning: it was not logged."
                 f"{did_you_mean(self.monitor, metrics)} Log it in validation_step."
             )
-        self.trial.report(float(metrics[self.monitor]), trainer.global_step)
+        value, step = float(metrics[self.monitor]), trainer.global_step
+        self.trial.report(value, step)
+        self._reports[step] = value
         if self.trial.should_prune():
             self.is_pruned = True
-            trainer.stop(f"trial {self.trial.number} was pruned")
+            self._stop(trainer)
 
     def raise_if_pruned(self) -> None:
         """Raise Optuna's error if the trial was pruned.
@@ -76,3 +114,6 @@ class OptunaPruning(Callback):
             from optuna import TrialPruned
 
             raise TrialPruned(f"trial {self.trial.number}, by {self.monitor}")
+
+    def _stop(self, trainer: Trainer) -> None:
+        trainer.stop(f"trial {self.trial.number} was pruned")

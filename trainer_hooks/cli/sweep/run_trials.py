@@ -18,6 +18,7 @@ from trainer_hooks._text import printable
 from trainer_hooks.cli.sweep.study import DONE
 from trainer_hooks.cli.sweep.trial import NOT_LOGGED
 from trainer_hooks.errors import OptionError, UsageError
+from trainer_hooks.runtime.launcher import how_ended
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -34,7 +35,9 @@ _LONGEST_LINE = 500
 _PAUSE = 0.1
 """Seconds between two looks at the trials: there is no wait for any of several on all systems."""
 
-_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Pruned|Warning): .")
+_ERROR = re.compile(
+    r"([A-Za-z_][\w.]*(Error|Exception|Interrupt|Pruned|Warning)|trainer-hooks \w+: error): ."
+)
 
 
 @contextlib.contextmanager
@@ -151,8 +154,9 @@ def _has_succeeded(sweep: SweepStudy, number: int, code: int) -> bool:
     if trial.state not in DONE:
         sweep.study.tell(number, state=TrialState.FAIL)
         output = sweep.folder_of(number) / OUTPUT
-        reason = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
-        text = f"trial {number} failed ({reason}): {_reason(output)} (all of it: {output})"
+        # a killed process has printed no reason: its last line is about something else
+        reason = how_ended(code) if code < 0 else f"failed (exit code {code}): {_reason(output)}"
+        text = f"trial {number} {reason} (all that it printed: {output})"
     elif trial.state == TrialState.PRUNED:
         text = f"trial {number} was pruned: {_value_text(sweep, trial.value)}"
     else:
@@ -173,11 +177,15 @@ def _value_text(sweep: SweepStudy, value: float | None) -> str:
 
 
 def _reason(output: Path) -> str:
-    """Return the line of the last error that a trial printed, or its last line, shortened."""
+    """Return the line of the last error that a trial printed, or its last line, shortened.
+
+    The file also holds what earlier processes of the trial printed.
+    """
     with output.open("rb") as file:
         file.seek(max(0, output.stat().st_size - 10 * _LONGEST_LINE))
         text = file.read().decode(errors="replace").strip()
-    lines = text.split("\n") if text else ["it printed nothing"]
+    # lines of code, of tracebacks and below warnings, are indented
+    lines = [line for line in text.split("\n") if line[:1].strip()] or ["it printed nothing"]
     # notes follow the line of an error in its traceback
     line = next((line for line in reversed(lines) if _ERROR.match(line)), lines[-1]).strip()
     return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."

@@ -72,6 +72,8 @@ class _ForkResult:
         trace: the traceback of that error.
         result: the return value of the run.
         status: the status of the trainer.
+        stop_reason: the reason of a requested stop.
+        was_stopping: whether the run was requested to stop.
         weights: the module's weights.
         parts: the other entries of the state registry.
         is_kept: whether a checkpoint to resume from was written.
@@ -82,6 +84,8 @@ class _ForkResult:
     trace: str = ""
     result: Any = None
     status: str = ""
+    stop_reason: str = ""
+    was_stopping: bool = False
     weights: dict[str, Any] | None = None
     parts: dict[str, Any] | None = None
     is_kept: bool = False
@@ -267,6 +271,7 @@ class ForkedRuns:
         core.module, core.compiled, core.datamodule = module, inputs.compiled, inputs.datamodule
         core.has_run, core.state.fn = True, inputs.fn
         core.state.status = TrainerStatus(result.status)
+        core.state.stop_reason, core.was_stopping = result.stop_reason, result.was_stopping
         if result.is_kept and core.custom_io is not None:
             self._is_kept_elsewhere = True
         if result.weights is not None and result.parts is not None:
@@ -338,6 +343,7 @@ class ForkedRuns:
         parts: dict[str, Any] = {"trainer_hooks": {}}
         build_state_registry(core, inputs.module, None).write(parts, {})
         ended.status = str(core.state.status)
+        ended.stop_reason, ended.was_stopping = core.state.stop_reason, core.was_stopping
         ended.weights, ended.parts = map_tensors(
             (inputs.module.state_dict(), parts), lambda tensor: tensor.detach().cpu()
         )
