@@ -117,6 +117,16 @@ MEANINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
             "clips by them",
         ),
         (
+            '`clip_gradients` in manual optimization with `precision="16-mixed"`',
+            "clips the gradients with the loss scale",
+            "clips the true gradients; a backward between two clips before a step is an error",
+        ),
+        (
+            'The loss scale of `precision="16-mixed"` with several optimizers',
+            "is updated at each step, so that the next optimizer may get the wrong one",
+            "is updated once all have stepped with the gradients of a backward",
+        ),
+        (
             "`frequency` of a scheduler that steps by step",
             "counts the batches, from 1 in each epoch",
             "counts optimizer steps over all epochs",

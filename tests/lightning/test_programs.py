@@ -12,6 +12,12 @@ HERE = Path(__file__).parent
 _ATTRIBUTES = "tests/trainer/test_lightning_attributes.py"
 
 ELSEWHERE = {
+    '`clip_gradients` in manual optimization with `precision="16-mixed"`': (
+        "tests/loops/test_equivalence.py"
+    ),
+    'The loss scale of `precision="16-mixed"` with several optimizers': (
+        "tests/loops/test_equivalence.py"
+    ),
     "A name with characters that MLflow forbids, in `MLFlowLogger`": (
         "tests/loggers/test_mlflow.py"
     ),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from quiet_trainers import QUIET_OPTIONS
 from torch import nn
 
-from trainer_hooks import Module
-from trainer_hooks.errors import OptimizationError, TrainerHooksWarning
+from trainer_hooks import Module, Run
+from trainer_hooks.errors import OptimizationError, TrainerHooksWarning, UsageError
 
 EPOCHS = 3
 
@@ -406,6 +407,101 @@ def test_half(own_step, accumulate, bare, data) -> None:
                 scaler.step(optimizer)
                 scaler.update()
     assert_same(module, expected)
+
+
+class Halves(Module):
+    """Two layers with an optimizer each, both trained by one backward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        torch.manual_seed(3)
+        self.layers = nn.ModuleList(nn.Linear(2, 1) for _ in range(2))
+
+    def loss_of(self, batch, batch_idx):
+        # of the first layer the gradients overflow in one batch
+        factors = (1e6 if batch_idx == 1 else 1.0), 1.0
+        parts = zip(self.layers, factors, strict=True)
+        return sum((layer(batch).float() * factor).square().mean() for layer, factor in parts)
+
+    def training_step(self, batch, batch_idx):
+        both = self.optimizers()
+        for optimizer in both:
+            optimizer.zero_grad()
+        self.manual_backward(self.loss_of(batch, batch_idx))
+        for optimizer in both:
+            self.clip_gradients(optimizer, gradient_clip_val=0.1)
+        for optimizer in both:
+            optimizer.step()
+
+    def configure_optimizers(self):
+        return [torch.optim.SGD(layer.parameters(), lr=0.5) for layer in self.layers]
+
+
+def halves_by_hand(data):
+    """Train by a loop of torch's notes: the scale is updated when both optimizers have stepped."""
+    expected = Halves()
+    both, scaler = expected.configure_optimizers(), torch.amp.GradScaler("cpu")
+    for _ in range(EPOCHS):
+        for index, batch in enumerate(data):
+            for optimizer in both:
+                optimizer.zero_grad()
+            with torch.autocast("cpu", dtype=torch.float16):
+                loss = expected.loss_of(batch, index)
+            scaler.scale(loss).backward()
+            for layer, optimizer in zip(expected.layers, both, strict=True):
+                scaler.unscale_(optimizer)
+                nn.utils.clip_grad_norm_(layer.parameters(), 0.1)
+            for optimizer in both:
+                scaler.step(optimizer)
+            scaler.update()
+    return expected, scaler
+
+
+def test_half_in_manual_optimization(bare, data) -> None:
+    """True gradients are clipped, and an optimizer's overflow leaves the other's scale as it is."""
+    module, trainer = Halves(), bare(max_epochs=EPOCHS, precision="16-mixed")
+    fit(trainer, module, data)
+    expected, scaler = halves_by_hand(data)
+    assert_same(module, expected)
+    assert trainer.precision_plugin.scaler.get_scale() == scaler.get_scale() < 2.0**16
+
+
+def test_half_in_a_loop_of_ones_own(data) -> None:
+    """So also by Run, which clips by its option."""
+    module = Halves()
+    both = module.configure_optimizers()
+    options = {**QUIET_OPTIONS, "precision": "16-mixed", "gradient_clip_val": 0.1}
+    run = Run(list(module.layers), both, **options, max_epochs=EPOCHS)
+    with run:
+        for _ in run.epochs():
+            for index, batch in enumerate(run.batches(data)):
+                run.backward(module.loss_of(batch, index))
+                for optimizer in both:
+                    run.step(optimizer)
+    assert_same(module, halves_by_hand(data)[0])
+
+
+def test_half_that_clips_between_two_backwards(bare, data) -> None:
+    """Gradients with the loss scale cannot be added to those without; after clearing they may."""
+
+    class Clips(Halves):
+        is_cleared = True
+
+        def training_step(self, batch, batch_idx):
+            optimizer = self.optimizers()[0]
+            for _ in range(2):
+                if self.is_cleared:
+                    optimizer.zero_grad()
+                self.manual_backward(self.loss_of(batch, 0))
+                self.clip_gradients(optimizer, gradient_clip_val=0.1)
+            optimizer.step()
+
+    fit(bare(precision="16-mixed", limit_train_batches=2), Clips(), data)
+    module = Clips()
+    module.is_cleared = False
+    with pytest.raises(UsageError, match=r"clip_gradients, a backward, and clip_gradients again"):
+        fit(bare(precision="16-mixed"), module, data)
 
 
 def test_a_step_that_overflows(bare, data) -> None:

@@ -139,6 +139,7 @@ class ClosureStep(TrainStep):
             if closure is not None and not self.progress.has_gradients:
                 return result
             self.precision.step(optimizer, **kwargs)
+            self.precision.update_scale()
         self._steps_made += 1
         return result
 

@@ -38,6 +38,8 @@ class ManualStep:
         self.progress = context.training.progress
         self.precision = context.precision
         self._optimization = context.training.optimization
+        self._backwards = 0
+        self._unscaled_at: dict[int, int] = {}
         self.refresh_optimizers()
 
     def __call__(self, batch: Any, batch_idx: int, closes_window: bool) -> dict[str, Any]:  # noqa: ARG002
@@ -48,6 +50,7 @@ class ManualStep:
             self.sync.begin(closes_window=True)
         with self.precision.forward_context():
             output = self.training_step(batch, batch_idx)
+        self.precision.update_scale()
         if self.sync is not None:
             self.sync.end(True, has_gradients=True, batches=0)
         # with manual optimization a dict without a loss is a valid return value
@@ -90,6 +93,7 @@ class ManualStep:
         """Compute gradients, with the hooks before and after."""
         # the hook gets the loss that is differentiated, as with automatic optimization
         scaled = self.precision.scale(loss)
+        self._backwards += 1
         self.hooks.on_before_backward(self.trainer, self.module, scaled)
         if self.sync is not None:
             self.sync.prepare_manual_backward(scaled)
@@ -97,6 +101,24 @@ class ManualStep:
         if self.sync is not None:
             self.sync.finish_manual_backward()
         self.hooks.on_after_backward(self.trainer, self.module)
+
+    def unscale(self, optimizer: Any) -> None:
+        """Divide an optimizer's gradients by the loss scale, to clip them before its step.
+
+        Raises:
+            UsageError: a backward has added scaled gradients to those that were unscaled before.
+        """
+        if self.precision.scaler is None:
+            return
+        optimizer = getattr(optimizer, "optimizer", optimizer)
+        if self._unscaled_at.setdefault(id(optimizer), self._backwards) != self._backwards:
+            raise UsageError(
+                f"{type(self.module).__qualname__} has called clip_gradients, a backward, and "
+                f"clip_gradients again before the step of a {type(optimizer).__qualname__}: with "
+                "precision='16-mixed' the gradients that are clipped are without the loss scale, "
+                "and the backward adds some with it. Clip once, right before optimizer.step()."
+            )
+        self.precision.unscale(optimizer)
 
     def step_manually(
         self, optimizer: Optimizer, closure: Callable[[], Any] | None, **kwargs: Any
@@ -110,6 +132,7 @@ class ManualStep:
             result = closure()
         # before the hook, which sees and may clip the true gradients
         self.precision.unscale(optimizer)
+        self._unscaled_at.pop(id(optimizer), None)
         self.hooks.on_before_optimizer_step(self.trainer, self.module, optimizer)
         # at once: gradients are clipped by the module, before it calls `step`
         self.hooks.on_after_train_batch(self.trainer, self.module)
@@ -125,6 +148,8 @@ class ManualStep:
         """Clear one optimizer's gradients, with the hook before it."""
         self.hooks.on_before_zero_grad(self.trainer, self.module, optimizer)
         optimizer.zero_grad(set_to_none=set_to_none)
+        self.precision.drop_gradients(optimizer)
+        self._unscaled_at.pop(id(optimizer), None)
 
     def toggle_manually(
         self, optimizer: Optimizer, *, sync_grad: bool

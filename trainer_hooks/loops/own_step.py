@@ -34,6 +34,8 @@ class OwnStep(TrainStep):
             else in each backward of a window's last batch.
     """
 
+    steps_several = True
+
     def __init__(self, context: RunContext) -> None:
         self._stepped: list[Optimizer] = []
         self._closes_window = True
@@ -186,6 +188,7 @@ class OwnStep(TrainStep):
     def end(self) -> None:
         """End a batch."""
         progress = self.progress
+        self.precision.update_scale()
         if self.sync is not None:
             # with DDP the backwards have reduced all that there is
             closes_window = self._closes_window or not self.reduces_windows

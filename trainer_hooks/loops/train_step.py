@@ -54,6 +54,9 @@ class TrainStep:
     sync: GradientSync | ShardedGradientSync | None = None
     """Averages the gradients over the ranks; None in a run of one rank."""
 
+    steps_several = False
+    """Whether several optimizers may step with the gradients of one backward."""
+
     closes_window_next = False
     """Whether the next forward is the window's last, although `closes_window` is False."""
 
@@ -283,6 +286,8 @@ class TrainStep:
             optimizer.step()
         else:
             self.precision.step(optimizer)
+            if not self.steps_several:
+                self.precision.update_scale()
         self.progress.steps_completed += 1
         self.hooks.on_after_optimizer_step(self.trainer, self.module, optimizer)
 

@@ -63,6 +63,8 @@ class _Manual(Protocol):
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None: ...
 
+    def unscale(self, optimizer: Any) -> None: ...
+
 
 class Module(nn.Module, HyperparametersMixin, DataHooks):
     """Base class of the user's model: define `training_step` and `configure_optimizers` at least.
@@ -280,6 +282,8 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
 
         Raises:
             OptionError: the algorithm is unknown.
+            UsageError: in manual optimization with a loss scale, a backward has added to gradients
+                that were clipped before.
         """
         check_option(
             "gradient_clip_algorithm",
@@ -295,6 +299,9 @@ class Module(nn.Module, HyperparametersMixin, DataHooks):
             gradient_clip_algorithm = trainer.gradient_clip_algorithm
         if gradient_clip_val is None:
             return
+        if self._manual_step is not None:
+            # before its step, so that the limit is one of the true gradients
+            self._manual_step.unscale(optimizer)
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         if gradient_clip_algorithm == "value":
             nn.utils.clip_grad_value_(parameters, gradient_clip_val)

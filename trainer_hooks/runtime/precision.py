@@ -73,6 +73,12 @@ class Precision:
         """
         optimizer.step(**kwargs)
 
+    def update_scale(self) -> None:
+        """Update the loss scale, once all optimizers have stepped with the gradients it scaled."""
+
+    def drop_gradients(self, optimizer: Optimizer) -> None:
+        """Expect other gradients of an optimizer: those of now are cleared without a step."""
+
     def state_dict(self) -> dict[str, Any]:
         """Return the scaler's state, or an empty dict."""
         return {}
@@ -168,9 +174,11 @@ class _ScaledAutocast(_Autocast):
         super().__init__("16-mixed", device, torch.float16)
         self.scaler: torch.amp.GradScaler = torch.amp.GradScaler(device.type)
         self._unscaled: set[int] = set()
+        self._stepped: set[int] = set()
 
     def scale(self, loss: Tensor) -> Tensor:
         """Return the loss times the loss scale."""
+        self.update_scale()
         scaled: Tensor = self.scaler.scale(loss)
         return scaled
 
@@ -178,20 +186,40 @@ class _ScaledAutocast(_Autocast):
         """Divide the gradients by the loss scale, once per step."""
         # the scaler raises an error if a window's gradients are unscaled twice, and clipping, hooks
         # and the step itself may each need them unscaled
+        if id(optimizer) in self._stepped:
+            self.update_scale()
         if id(optimizer) not in self._unscaled:
             self.scaler.unscale_(optimizer)
             self._unscaled.add(id(optimizer))
 
     def step(self, optimizer: Optimizer, **kwargs: Any) -> None:
-        """Step the optimizer if all gradients are finite, and update the loss scale."""
+        """Step the optimizer if all gradients are finite."""
         self.unscale(optimizer)
         self.scaler.step(optimizer, **kwargs)
+        self._stepped.add(id(optimizer))
+
+    def update_scale(self) -> None:
+        """Update the loss scale, if an optimizer has stepped since.
+
+        Not at each step: the gradients of another optimizer may have the scale of now.
+        """
+        if self._stepped:
+            self._update()
+
+    def drop_gradients(self, optimizer: Optimizer) -> None:
+        """Let the optimizer's next gradients be unscaled, although it has not stepped."""
+        if id(optimizer) in self._unscaled - self._stepped:
+            self._update()
+
+    def _update(self) -> None:
         self.scaler.update()
-        # only this one's: with several optimizers another may be unscaled and not stepped yet
-        self._unscaled.discard(id(optimizer))
+        self._stepped.clear()
+        # of an optimizer that has not stepped, too: the scaler forgets them all
+        self._unscaled.clear()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the scaler's state."""
+        self.update_scale()
         return self.scaler.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
