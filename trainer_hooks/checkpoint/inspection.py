@@ -34,7 +34,7 @@ from trainer_hooks.checkpoint.parts import FORMAT
 from trainer_hooks.checkpoint.paths import can_be_mapped
 from trainer_hooks.checkpoint.pickled_object import reading_pickles_unopened
 from trainer_hooks.checkpoint.safetensors_file import is_safetensors, read_safetensors
-from trainer_hooks.checkpoint.seal import RUN, require_regular_files
+from trainer_hooks.checkpoint.seal import RUN, TAIL, read_summary, require_regular_files
 from trainer_hooks.clock.progress import EpochStage
 from trainer_hooks.errors import CheckpointError
 
@@ -283,6 +283,12 @@ def _loaded(file: Path, head: bytes) -> Any:
     is_zip = is_zipfile(file)  # torch maps only zip files, not its older format
     if head.startswith(TORCH_FORMATS[0]) and not is_zip:
         raise UnusableFileError(file, FileFault.DAMAGED, "its end is missing")
+    try:
+        with file.open("rb") as content:
+            content.seek(max(0, file.stat().st_size - TAIL))
+            read_summary(content.read())  # torch opens a file without its last bytes
+    except ValueError as error:
+        raise UnusableFileError(file, FileFault.DAMAGED, str(error)) from error
     try:
         # torch warns of files that it then refuses
         with warnings.catch_warnings(action="ignore"), reading_pickles_unopened():

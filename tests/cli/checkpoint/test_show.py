@@ -362,6 +362,18 @@ def test_a_checkpoint_with_strange_parts_is_shown(parts, ask, tmp_path) -> None:
     assert lines(ask, tmp_path / "s.ckpt")
 
 
+@pytest.mark.parametrize(
+    "change", [lambda content: content[:-20], lambda content: content + b"0" * 9]
+)
+def test_a_file_that_every_load_refuses_is_not_shown(change, ask, save) -> None:
+    """torch opens it; its end says that it is not as it was written."""
+    path = Path(save())
+    path.write_bytes(change(path.read_bytes()))
+    answer = ask("show", path)
+    assert answer.code == 2
+    assert "its end is missing or damaged" in answer.err
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
