@@ -6,7 +6,7 @@ import math
 from datetime import timedelta
 
 import pytest
-from bad_options import each_value, refusal_of
+from bad_options import each_value, refusal_of, require_named
 from for_each import for_each
 from torch import nn
 from torch.nn.utils import prune
@@ -391,15 +391,13 @@ def refusal(name, options):
 @for_each(each_value(BAD))
 def test_a_value_outside_its_rule_is_named(name, option, value) -> None:
     """The message begins with the option, its value and the callback."""
-    assert refusal(name, {option: value}).startswith(f"{option} {value!r} of {name}: ")
+    require_named(refusal(name, {option: value}), name, option, value)
 
 
 @for_each(RULES)
 def test_the_rule_is_told(name, option, value, rule) -> None:
     """After the same beginning the message says the rule, or the name that was meant."""
-    message, beginning = refusal(name, {option: value}), f"{option} {value!r} of {name}: "
-    assert message.startswith(beginning)
-    assert rule in message.removeprefix(beginning)
+    require_named(refusal(name, {option: value}), name, option, value, rule)
 
 
 @for_each(OTHERS)

@@ -22,6 +22,13 @@ def each_value(bad: Mapping[str, Mapping[str, list[Any]]]) -> list[tuple[str, st
     ]
 
 
+def require_named(message: str, name: str, option: str, value: Any, rule: str = "") -> None:
+    """Require a refusal to begin with the option, its value and the callback, and tell the rule."""
+    beginning = f"{option} {value!r} of {name}: "
+    assert message.startswith(beginning)
+    assert rule in message.removeprefix(beginning)
+
+
 def refusal_of(kind: type, options: Mapping[str, Any]) -> str:
     """Return the message of the OptionError that a class raises for its options."""
     with pytest.raises(OptionError) as caught:

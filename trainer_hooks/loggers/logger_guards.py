@@ -60,7 +60,7 @@ class LoggerGuards:
         return [guard.run_state() for guard in self._guards]
 
     def resume(self, states: Sequence[dict[str, Any]]) -> str:
-        """Let each logger continue its run, and return in words what differs; empty if nothing.
+        """Let each logger continue its run, and return the differences in words; empty without any.
 
         A logger gets a state that it calls its own, else the n-th of a class the n-th that is left
         of it: a logger that refuses its run takes its unwritten rows all the same.

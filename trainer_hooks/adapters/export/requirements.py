@@ -1,4 +1,4 @@
-"""Check, as a callback is converted, that it is one, and that a host's trainer has what it uses.
+"""Check a callback as it is converted, and that a host's trainer has the members that it uses.
 
 The hooks are those that it overrides. The attributes of the trainer are read from the code of those
 hooks and of the methods and functions that they call: each is loaded from a variable `trainer`.
@@ -65,12 +65,12 @@ _REFUSED_WITH: dict[str, Callable[[Any], bool]] = {
 
 
 def check_callback(callback: Any, function: str) -> None:
-    """Check what was given to be converted as our Trainer checks its callbacks.
+    """Check a callback that is to be converted, as our Trainer checks its callbacks.
 
     A hook that is probably misspelt is a warning.
 
     Args:
-        callback: what the user gave.
+        callback: the callback, or any other object that the user gave.
         function: the function that the user called, for messages.
 
     Raises:
