@@ -162,6 +162,15 @@ def test_no_standard_output(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
+@pytest.mark.linux
+def test_a_full_disk_is_told_in_a_line(tmp_path: Path) -> None:
+    """A command whose work is its output ends with code 1."""
+    done = in_shell("$trainer_hooks hooks >/dev/full", tmp_path)
+    told = "trainer-hooks: the output is not whole: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, told)
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("output", one_in(3, [">/dev/full", ">&-", ">&- 2>&-"]))
 def test_a_training_that_can_print_nothing(output: str, tmp_path: Path) -> None:

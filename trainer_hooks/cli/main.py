@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import warnings
@@ -72,14 +73,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         # here, where a closed pipe is still caught: Python itself would complain as it exits
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python flushes once more as it exits, and would fail again
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _lose_output()
         return PIPE_CLOSED
+    except OSError as error:
+        # an error with a file's name is none of the output
+        if error.errno != errno.ENOSPC or error.filename is not None:
+            raise
+        _lose_output()
+        print(f"trainer-hooks: the output is not whole: {error.strerror}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         # the terminal has written ^C on this line
         print("\ninterrupted", file=sys.stderr)
         return INTERRUPTED
     return code
+
+
+def _lose_output() -> None:
+    # Python flushes once more as it exits, and would fail again
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _open_missing_output() -> None:
