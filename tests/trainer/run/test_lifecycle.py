@@ -625,6 +625,16 @@ def test_a_signal_while_a_fit_is_set_up(place, signum, bare, handlers, capfd) ->
     assert trainer.global_step == 4
 
 
+def test_a_signal_in_the_teardown(bare, handlers, capfd) -> None:
+    """There is no batch any more: the run is torn down first."""
+    events = []
+    sends = {"teardown": lambda self, stage: os.kill(os.getpid(), signal.SIGTERM)}
+    with pytest.raises(SystemExit) as caught:
+        bare().fit(noting(events, "Line", Line, **sends), DATA)
+    assert caught.value.code == 128 + signal.SIGTERM
+    assert "SIGTERM: stopping when the run is torn down;" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGUSR1])
 @pytest.mark.parametrize("fn", ["fit", "validate", "test", "predict"])
 def test_a_signal_before_there_is_a_run(fn, signum, bare, handlers) -> None:

@@ -155,7 +155,8 @@ def deferring_signals(context: RunContext) -> Iterator[None]:
             raise TerminationSignal(signum)
         context.local_requests.pending_signal = signum
         name = signal.Signals(signum).name
-        _tell(f"{name}: stopping after this batch; once more stops at once")
+        moment = "when the run is torn down" if context.state.status.stopped else "after this batch"
+        _tell(f"{name}: stopping {moment}; once more stops at once")
 
     for signum in before:
         signal.signal(signum, handle)
