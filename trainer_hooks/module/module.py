@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from numbers import Number
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -36,12 +36,22 @@ from trainer_hooks.runtime.nested_tensors import map_tensors
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Mapping
+    from typing import Protocol
 
     from torch.distributed.device_mesh import DeviceMesh
     from torch.optim import Optimizer
 
     from trainer_hooks.metrics.store import MetricStore, MutedMetrics
     from trainer_hooks.module.optimization import ManualOptimizer
+
+    class _Manual(Protocol):
+        """The part of the fit loop that a module with manual optimization calls."""
+
+        optimizers: list[ManualOptimizer]
+
+        def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None: ...
+
+        def unscale(self, optimizer: Any) -> None: ...
 
 
 _OWN_NAMES = frozenset(
@@ -54,16 +64,6 @@ _OWN_NAMES = frozenset(
 
 
 _NO_METHOD = object()
-
-
-class _Manual(Protocol):
-    """The part of the fit loop that a module with manual optimization calls."""
-
-    optimizers: list[ManualOptimizer]
-
-    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None: ...
-
-    def unscale(self, optimizer: Any) -> None: ...
 
 
 class Module(nn.Module, HyperparametersMixin, DataHooks):
