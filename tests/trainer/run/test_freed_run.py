@@ -5,13 +5,16 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+import tempfile
 import weakref
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, RandomSampler, Sampler
 
 from trainer_hooks import Callback, DataModule
+from trainer_hooks.trainer.run.forking import ForkedRuns
 
 
 class Numbers(Dataset):
@@ -164,3 +167,15 @@ assert [loader() for loader in made] == [None, None], made
 def test_the_first_fit_of_a_process_lets_go_of_its_loaders() -> None:
     """torch imports its compiler for the first optimizer; that leaves no frame with a loader."""
     subprocess.run([sys.executable, "-W", "ignore", "-c", _FIRST_FIT], check=True, timeout=120)
+
+
+def test_the_folder_of_forked_ranks_goes_with_its_object(tmp_path, monkeypatch) -> None:
+    """A trainer of forked processes leaves nothing, and no warning, when it is dropped."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    runs = ForkedRuns(SimpleNamespace(), None)
+    (place,) = tmp_path.iterdir()
+    (place / "fit.ckpt").write_bytes(b"kept")
+    assert runs.kept == place / "fit.ckpt"
+    del runs
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 import traceback
+import weakref
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,8 +105,9 @@ class ForkedRuns:
         self._core, self._trainer = core, trainer
         # deleted with the object that made it, and so not by a spawned rank
         if place is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="trainer_hooks-")
-            place = Path(self._folder.name)
+            place = Path(tempfile.mkdtemp(prefix="trainer_hooks-"))
+            # no TemporaryDirectory: that warns where nobody deletes it at an earlier moment
+            weakref.finalize(self, shutil.rmtree, place, ignore_errors=True)
         self._place = place
         self._runs = 0
         # whether the user's own CheckpointIO has it, which need not write files
