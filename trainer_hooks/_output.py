@@ -105,7 +105,7 @@ def losing_output(*others: Any) -> Iterator[None]:
         if not lost:
             raise
         for stream in lost:
-            _redirect_to_null(stream)
+            redirect_to_null(stream)
         if is_full:
             _tell_of_full_disk(lost)
 
@@ -227,7 +227,7 @@ def _tell_of_full_disk(lost: list[Any]) -> None:
                 )
 
 
-def _redirect_to_null(stream: Any) -> None:
+def redirect_to_null(stream: Any) -> None:
     """Redirect the file descriptor of a standard stream to the null device."""
     # not that of the user's own stream; nor of a closed one, whose number may be another file's
     if getattr(stream, "closed", False) or not _is_standard(stream):

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer_hooks._output import escaping_output, flush_output
+from trainer_hooks._output import escaping_output, flush_output, redirect_to_null
 from trainer_hooks._version import __version__, old_torch
 from trainer_hooks.cli.checkpoint import command as checkpoint
 from trainer_hooks.cli.commands import (
@@ -72,14 +72,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             flush_output()
         # here, where a closed pipe is still caught: Python itself would complain as it exits
         sys.stdout.flush()
+    # Python flushes once more as it exits, and would fail again but for `redirect_to_null`
     except BrokenPipeError:
-        _lose_output()
+        redirect_to_null(sys.stdout)
         return PIPE_CLOSED
     except OSError as error:
         # an error with a file's name is none of the output
         if error.errno != errno.ENOSPC or error.filename is not None:
             raise
-        _lose_output()
+        redirect_to_null(sys.stdout)
         print(f"trainer-hooks: the output is not whole: {error.strerror}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -87,11 +88,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\ninterrupted", file=sys.stderr)
         return INTERRUPTED
     return code
-
-
-def _lose_output() -> None:
-    # Python flushes once more as it exits, and would fail again
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _open_missing_output() -> None:

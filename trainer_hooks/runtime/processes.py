@@ -191,7 +191,7 @@ class Processes:
     def _agree_on(
         self, decide: Callable[[], Decision], faults: type[Exception] = TrainerHooksError
     ) -> Decision:
-        """Do so for several ranks; an error of these types is raised on all of them."""
+        """Return rank 0's result of a function on all ranks, or raise its error of these types."""
         decision, fault = None, None
         if self.is_global_zero:
             try:
